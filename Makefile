@@ -1,0 +1,54 @@
+# Every command works on a fresh machine with Python 3.11 or newer: what is missing is installed into .venv first.
+
+PYTHON ?= python3
+HOST = 127.0.0.1
+PORT = 3000
+
+VENV = .venv
+BIN = $(VENV)/bin
+PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
+
+# No usage reports from bentoml, whether it serves or is tested.
+export BENTOML_DO_NOT_TRACK = True
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+.PHONY: help serve test lint format clean
+
+help: ## show this list
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+
+serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=3000)
+	$(BIN)/bentoml serve --host $(HOST) --port $(PORT) .
+
+test: lint ## run every check and test
+	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+lint: $(VENV)/dev.stamp ## check format, style, imports and types
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/lint-imports
+	$(BIN)/mypy
+
+format: $(VENV)/dev.stamp ## rewrite the code in the common format
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+clean: ## remove caches (delete .venv by hand to start afresh)
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
+
+# The target is pip, not python: where ensurepip is missing, a broken .venv is left behind that has python but no pip.
+$(BIN)/pip:
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; v >= (3, 11) or sys.exit("Macaron needs Python 3.11 or newer, this is %d.%d; name another one with PYTHON=" % v)'
+	$(PYTHON) -m venv $(VENV)
+
+# A stamp is as old as the last installation. pip itself is order-only: its own date says nothing.
+$(VENV)/serve.stamp: requirements/serve.txt | $(BIN)/pip
+	$(PIP_INSTALL) -r requirements/serve.txt
+	@touch $@
+
+# dev.txt contains serve.txt, so both stamps are fresh after it.
+$(VENV)/dev.stamp: $(wildcard requirements/*.txt) | $(BIN)/pip
+	$(PIP_INSTALL) -r requirements/dev.txt
+	@touch $@ $(VENV)/serve.stamp

@@ -1,0 +1,1 @@
+"""Export of checkpoints to bundles: graphs, lowering to a precision, and parity with PyTorch."""

@@ -1,0 +1,370 @@
+"""Passes over exported graphs: rows kept flat for GEMMs, constants folded, int8 products.
+
+Shape letters: B sentences, Q queries (S in the encoder), M = B * Q rows, K inputs, N outputs,
+V vocabulary, D model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import numpy as np
+import onnx
+from numpy.typing import NDArray
+from onnx import NodeProto, helper, numpy_helper
+
+from export.errors import ExportError
+from export.quantize import LEVELS, SMALLEST, ZERO_POINT, quantize_columns
+
+MICROSOFT = "com.microsoft"
+# Operators that treat each row of [B,Q,*] alone, so that they may run on [M,*].
+_ROW_OPERATORS = {"Add", "Sub", "Mul", "Div", "Relu", "Gelu", "Sigmoid", "Tanh", "MatMul"}
+_ROW_OPERATORS |= {"LayerNormalization", "RMSNormalization", "Erf", "Softplus", "Swish"}
+
+
+def lower(model: onnx.ModelProto, *, int8: bool, row_input: str) -> onnx.ModelProto:
+    """The graph for the CPU: fp32, or int8 with per-row activations.
+
+    `row_input` names the [B,Q] input whose two axes are the rows.
+    """
+    fold_transposes(model)
+    fold_scalars(model)
+    lowered = _Lowering(model, int8=int8, row_input=row_input).run()
+    onnx.checker.check_model(lowered, full_check=False)
+    return lowered
+
+
+def fold_transposes(model: onnx.ModelProto) -> None:
+    """Replace the transpose of a constant by a constant; torch.onnx leaves large ones."""
+    graph = model.graph
+    constants = {i.name: i for i in graph.initializer}
+    for node in list(graph.node):
+        if node.op_type == "Transpose" and node.input[0] in constants:
+            order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
+            value = numpy_helper.to_array(constants[node.input[0]]).transpose(order)
+            folded = numpy_helper.from_array(np.ascontiguousarray(value), node.output[0])
+            graph.initializer.append(folded)
+            graph.node.remove(node)
+
+
+def fold_scalars(model: onnx.ModelProto) -> None:
+    """Fold `(x @ W + b) * constant` into W and b, and `Gather(E, ids) * constant` into E.
+
+    This takes Macaron's halves and the embedding's scale out of the graph. The constants of the
+    shipped models are powers of two (0.5 and 16), for which it is exact.
+    """
+    graph = model.graph
+    constants = {i.name: i for i in graph.initializer}
+    users = _users(graph)
+    producers = {output: node for node in graph.node for output in node.output}
+    for node in list(graph.node):
+        factor, source = _scalar_factor(node, constants, producers)
+        if factor is None or source is None or len(users[node.input[0]]) != 1:
+            continue
+        targets = _scalable(source, producers, constants, users)
+        if not targets:
+            continue
+        for owner, position in targets:
+            scaled = numpy_helper.to_array(constants[owner.input[position]]) * np.float32(factor)
+            name = f"{owner.input[position]}_scaled_{len(constants)}"
+            constants[name] = numpy_helper.from_array(scaled.astype(np.float32), name)
+            graph.initializer.append(constants[name])
+            owner.input[position] = name
+        for user in users[node.output[0]]:
+            for i, name in enumerate(user.input):
+                if name == node.output[0]:
+                    user.input[i] = source.output[0]
+        users[source.output[0]] = users[node.output[0]]
+        graph.node.remove(node)
+
+
+def _scalar_factor(
+    node: NodeProto, constants: dict[str, onnx.TensorProto], producers: dict[str, NodeProto]
+) -> tuple[float | None, NodeProto | None]:
+    if node.op_type != "Mul" or node.input[1] not in constants:
+        return None, None
+    value = numpy_helper.to_array(constants[node.input[1]])
+    source = producers.get(node.input[0])
+    return (float(value), source) if value.ndim == 0 and value.dtype == np.float32 else (None, None)
+
+
+def _scalable(
+    source: NodeProto,
+    producers: dict[str, NodeProto],
+    constants: dict[str, onnx.TensorProto],
+    users: dict[str, list[NodeProto]],
+) -> list[tuple[NodeProto, int]]:
+    """The constant inputs by which the node's output can be scaled; empty where it cannot."""
+    if source.op_type == "MatMul" and source.input[1] in constants:
+        return [(source, 1)]
+    if source.op_type == "Gather" and source.input[0] in constants:
+        return [(source, 0)]
+    if source.op_type == "Add" and source.input[1] in constants:
+        product = producers.get(source.input[0])
+        if (
+            product is not None
+            and product.op_type == "MatMul"
+            and product.input[1] in constants
+            and len(users[product.output[0]]) == 1
+        ):
+            return [(source, 1), (product, 1)]
+    return []
+
+
+class _Lowering:
+    """One pass in topological order; values of shape [B,Q,*] get a flat twin [M,*] on demand."""
+
+    def __init__(self, model: onnx.ModelProto, *, int8: bool, row_input: str) -> None:
+        self._model, self._int8, self._row_input = model, int8, row_input
+        self._constants = {
+            i.name: numpy_helper.to_array(i) for i in model.graph.initializer
+        }
+        self._users = _users(model.graph)
+        self._outputs = {output.name for output in model.graph.output}
+        self._widths = _row_widths(model, row_input)
+        self._nodes: list[NodeProto] = []
+        self._new: dict[str, NDArray[np.generic]] = {}
+        self._flat: dict[str, str] = {}  # [B,Q,*] name -> flat name
+        self._shaped: set[str] = set()  # names that exist in their own shape
+        self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales [M,1])
+        self._weights: dict[str, tuple[str, str]] = {}
+        self._skip: set[str] = set()
+        self._count = 0
+
+    def run(self) -> onnx.ModelProto:
+        graph = self._model.graph
+        for node in graph.node:
+            if node.output[0] in self._skip:
+                continue
+            if self._int8 and self._is_embedding(node):
+                self._embed(node)
+            elif node.op_type in _ROW_OPERATORS and node.output[0] in self._widths and self._rows(
+                node
+            ):
+                self._lower_row_operator(node)
+            else:
+                for name in node.input:
+                    self._shape(name)
+                self._nodes.append(node)
+                self._shaped.update(node.output)
+        for name in self._outputs:
+            self._shape(name)
+        used = {name for node in self._nodes for name in node.input}
+        constants = {**self._constants, **self._new}
+        kept = [numpy_helper.from_array(a, n) for n, a in constants.items() if n in used]
+        lowered = helper.make_graph(
+            _live(self._nodes, self._outputs), graph.name, graph.input, graph.output, kept
+        )
+        opsets = [helper.make_opsetid("", self._model.opset_import[0].version)]
+        opsets += [helper.make_opsetid(MICROSOFT, 1)] if self._int8 else []
+        return helper.make_model(
+            lowered, opset_imports=opsets, ir_version=self._model.ir_version, producer_name="macaron"
+        )
+
+    def _rows(self, node: NodeProto) -> bool:
+        """Whether each input is rows, or a constant that broadcasts over rows."""
+        for name in node.input:
+            constant = self._constants.get(name)
+            if constant is None and name not in self._widths:
+                return False
+            if constant is not None and constant.ndim > (2 if node.op_type == "MatMul" else 1):
+                return False
+        return node.input[0] in self._widths
+
+    def _lower_row_operator(self, node: NodeProto) -> None:
+        inputs = [n if n in self._constants else self._flatten(n) for n in node.input]
+        if node.op_type == "MatMul":
+            self._product(node, inputs)
+            return
+        self._add(node.op_type, inputs, self._flat_name(node.output[0]), node.attribute)
+
+    def _product(self, node: NodeProto, inputs: list[str]) -> None:
+        """A matrix product, with the bias that follows it, as one Gemm or one int8 product."""
+        output, bias = node.output[0], ""
+        users = self._users[output]
+        if len(users) == 1 and users[0].op_type == "Add" and output not in self._outputs:
+            other = [n for n in users[0].input if n != output]
+            if other and other[0] in self._constants and self._constants[other[0]].ndim == 1:
+                output, bias = users[0].output[0], other[0]
+                self._skip.add(output)
+        if not self._int8:
+            operands = [*inputs, bias] if bias else inputs
+            self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
+            return
+        rows, scales = self._quantize(inputs[0])
+        weight, weight_scale = self._weight(inputs[1])
+        zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
+        operands = [rows, weight, scales, weight_scale, zero_point, "", bias]
+        operands = operands if bias else operands[:-2]
+        self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
+
+    def _quantize(self, name: str) -> tuple[str, str]:
+        """u8 rows and their scales; computed once for all products that share the input."""
+        if name not in self._quantized:
+            absolute = self._add("Abs", [name], f"{name}_abs")
+            axis = self._constant(np.array([1]), "axis_1")
+            peak = self._add("ReduceMax", [absolute, axis], f"{name}_peak", _keepdims(0))
+            least = self._constant(np.float32(SMALLEST), "smallest")
+            level = self._constant(np.float32(1 / LEVELS), "level")
+            scale = self._add("Max", [peak, least], f"{name}_clamped")
+            scale = self._add("Mul", [scale, level], f"{name}_scale")
+            axis_0 = [helper.make_attribute("axis", 0)]
+            zeros = self._zero_points(scale)
+            rows = self._add("QuantizeLinear", [name, scale, zeros], f"{name}_u8", axis_0)
+            column = self._add("Unsqueeze", [scale, axis], f"{name}_scales")
+            self._quantized[name] = (rows, column)
+        return self._quantized[name]
+
+    def _zero_points(self, scale: str) -> str:
+        """The zero point once a row [M]; every flat value has the same rows."""
+        name = "row_zero_points"
+        if name not in self._shaped:
+            shape = self._add("Shape", [scale], f"{name}_shape")
+            zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
+            self._add("Expand", [zero_point, shape], name)
+            self._shaped.add(name)
+        return name
+
+    def _weight(self, name: str) -> tuple[str, str]:
+        if name not in self._weights:
+            quantized, scale = quantize_columns(self._constants[name])
+            self._weights[name] = (
+                self._constant(quantized, f"{name}_s8"),
+                self._constant(scale, f"{name}_scale"),
+            )
+        return self._weights[name]
+
+    def _is_embedding(self, node: NodeProto) -> bool:
+        table = self._constants.get(node.input[0]) if node.op_type == "Gather" else None
+        return table is not None and table.ndim == 2 and table.dtype == np.float32
+
+    def _embed(self, node: NodeProto) -> None:
+        """Look up int8 rows and give them back their scale."""
+        table, ids = node.input
+        quantized, scale = quantize_columns(self._constants[table].T)
+        rows = self._constant(np.ascontiguousarray(quantized.T), f"{table}_s8")
+        scales = self._constant(scale[:, None], f"{table}_scale")
+        looked_up = self._add("Gather", [rows, ids], f"{node.output[0]}_s8")
+        to_float = [helper.make_attribute("to", onnx.TensorProto.FLOAT)]
+        as_float = self._add("Cast", [looked_up], f"{node.output[0]}_f32", to_float)
+        factor = self._add("Gather", [scales, ids], f"{node.output[0]}_scale")
+        self._add("Mul", [as_float, factor], node.output[0])
+        self._shaped.add(node.output[0])
+
+    def _flat_name(self, name: str) -> str:
+        self._flat[name] = f"{name}_flat"
+        return self._flat[name]
+
+    def _flatten(self, name: str) -> str:
+        """The [M,*] form of a [B,Q,*] value."""
+        if name not in self._flat:
+            shape = self._constant(np.array([-1, self._widths[name]]), f"shape_{self._widths[name]}")
+            self._add("Reshape", [name, shape], self._flat_name(name))
+        return self._flat[name]
+
+    def _shape(self, name: str) -> None:
+        """Bring a value that so far exists only flat into its own shape."""
+        if name not in self._flat or name in self._shaped:
+            return
+        width = self._constant(np.array([self._widths[name]]), f"width_{self._widths[name]}")
+        rows = "rows_shape"
+        if rows not in self._shaped:
+            self._add("Shape", [self._row_input], rows)
+            self._shaped.add(rows)
+        shape = f"rows_shape_{self._widths[name]}"
+        if shape not in self._shaped:
+            axis_0 = [helper.make_attribute("axis", 0)]
+            self._add("Concat", [rows, width], shape, axis_0)
+            self._shaped.add(shape)
+        self._add("Reshape", [self._flat[name], shape], name)
+        self._shaped.add(name)
+
+    def _constant(self, value: NDArray[np.generic] | np.generic, name: str) -> str:
+        self._new[name] = np.asarray(value)
+        return name
+
+    def _add(
+        self,
+        operator: str,
+        inputs: list[str],
+        output: str,
+        attributes: Iterable[onnx.AttributeProto] = (),
+        domain: str = "",
+    ) -> str:
+        node = helper.make_node(operator, inputs, [output], domain=domain, name=f"n{self._count}")
+        node.attribute.extend(attributes)
+        self._count += 1
+        self._nodes.append(node)
+        return output
+
+
+def _keepdims(value: int) -> list[onnx.AttributeProto]:
+    return [helper.make_attribute("keepdims", value)]
+
+
+def _users(graph: onnx.GraphProto) -> dict[str, list[NodeProto]]:
+    users: dict[str, list[NodeProto]] = {}
+    for node in graph.node:
+        for output in node.output:
+            users.setdefault(output, [])
+        for name in node.input:
+            users.setdefault(name, []).append(node)
+    return users
+
+
+def _live(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
+    """The nodes that some output needs."""
+    needed = set(outputs)
+    live = []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            live.append(node)
+    return live[::-1]
+
+
+def _row_widths(model: onnx.ModelProto, row_input: str) -> dict[str, int]:
+    """Last axis of each value of shape [B,Q,width], by name."""
+    graph = model.graph
+    shapes = {
+        info.name: [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim]
+        for info in (*graph.input, *graph.value_info, *graph.output)
+    }
+    if row_input not in shapes:
+        raise ExportError(f"the graph has no input {row_input!r}")
+    rows = shapes[row_input]
+    return {
+        name: int(shape[2])
+        for name, shape in shapes.items()
+        if len(shape) == 3 and shape[:2] == rows and isinstance(shape[2], int)
+    }
+
+
+def probe_model() -> onnx.ModelProto:
+    """A graph without inputs: an int8 product of extreme values, and its exact result."""
+    generator = np.random.default_rng(0)
+    rows = generator.choice(np.array([0, 1, 254, 255], dtype=np.uint8), (8, 256))
+    weight = generator.choice(np.array([-127, -126, 126, 127], dtype=np.int8), (256, 64))
+    wanted = (rows.astype(np.float64) - ZERO_POINT) @ weight.astype(np.float64)
+    constants = {
+        "rows": rows,
+        "weight": weight,
+        "scales": np.ones((8, 1), np.float32),
+        "weight_scale": np.ones(64, np.float32),
+        "zero_point": np.asarray(np.uint8(ZERO_POINT)),
+        "wanted_value": wanted.astype(np.float32),
+    }
+    operands = ["rows", "weight", "scales", "weight_scale", "zero_point"]
+    nodes = [
+        helper.make_node("MatMulIntegerToFloat", operands, ["found"], domain=MICROSOFT),
+        helper.make_node("Identity", ["wanted_value"], ["wanted"]),
+    ]
+    outputs = [
+        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8, 64])
+        for name in ("found", "wanted")
+    ]
+    graph = helper.make_graph(
+        nodes, "probe", [], outputs, [numpy_helper.from_array(a, n) for n, a in constants.items()]
+    )
+    opsets = [helper.make_opsetid("", 24), helper.make_opsetid(MICROSOFT, 1)]
+    return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="macaron")

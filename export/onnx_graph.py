@@ -1,0 +1,139 @@
+"""From the model's own modules to ONNX at opset 24, through torch.onnx.
+
+Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
+N candidates.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import logging
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import onnx
+import torch
+from torch import nn
+from torch.export import Dim
+
+from serving.bundle import Graph, Role, Tensor
+from training.models import Transformer
+from training.models.attention import OPSET
+from training.models.decoding import EncoderGraph, StepGraph
+
+# Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
+_B, _Q, _C, _S = 3, 5, 16, 8
+
+
+def export_encoder(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
+    """The encoder graph, fp32, and its description."""
+    layers = model.config.num_decoder_layers
+    dim = model.config.model_dim
+    inputs = (
+        _tensor("source_ids", "int64", ("B", "S"), "token"),
+        _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
+    )
+    outputs = tuple(
+        _tensor(name, "float32", ("B", "S", dim), "source") for name in _layer_names("source", layers)
+    )
+    arguments = (torch.zeros(_B, _S, dtype=torch.int64), torch.zeros(_B, _S))
+    proto = _export(EncoderGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
+    """The step graph, fp32, and its description."""
+    config = model.config
+    dim, layers = config.model_dim, config.num_decoder_layers
+    cache_names, source_names = _layer_names("self", layers), _layer_names("source", layers)
+    inputs = (
+        _tensor("token_ids", "int64", ("B", "Q"), "token"),
+        _tensor("positions", "int64", ("B", "Q"), "position"),
+        _tensor("write_index", "int64", ("B",), "write_index"),
+        _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
+        _tensor("scores", "float32", ("B", "Q"), "score"),
+        _tensor("label_ids", "int64", ("B", "Q"), "label"),
+        _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
+        *(_tensor(name, "float32", ("B", "C", dim), "self") for name in cache_names),
+        *(_tensor(name, "float32", ("B", "S", dim), "source") for name in source_names),
+    )
+    outputs = (
+        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
+        _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
+        _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
+        _tensor("label_scores", "float32", ("B", "Q"), "label_score"),
+        _tensor("logits", "float32", ("B", "Q", config.vocab_size), "logits"),
+        _tensor("alignment_query", "float32", ("B", "Q", dim), "alignment_query"),
+        *(_tensor(f"{name}_out", "float32", ("B", "C", dim), "self") for name in cache_names),
+    )
+    arguments = (
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, dtype=torch.int64),
+        torch.zeros(_B, 1, _Q, _C),
+        torch.zeros(_B, _Q),
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, _S),
+        [torch.zeros(_B, _C, dim) for _ in cache_names],
+        [torch.zeros(_B, _S, dim) for _ in source_names],
+    )
+    proto = _export(StepGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def _layer_names(role: str, layers: int) -> list[str]:
+    return [f"{role}_{kind}_{layer}" for layer in range(layers) for kind in ("key", "value")]
+
+
+def _tensor(name: str, dtype: Any, axes: tuple[str | int, ...], role: Role) -> Tensor:
+    return Tensor(name=name, dtype=dtype, axes=axes, role=role)
+
+
+def _export(
+    module: nn.Module,
+    arguments: tuple[Any, ...],
+    inputs: tuple[Tensor, ...],
+    outputs: tuple[Tensor, ...],
+) -> onnx.ModelProto:
+    shapes = [
+        {i: Dim.DYNAMIC for i, axis in enumerate(tensor.axes) if isinstance(axis, str)}
+        for tensor in inputs
+    ]
+    with _quiet():
+        program = torch.onnx.export(
+            module.eval(),
+            arguments,
+            dynamo=True,
+            opset_version=OPSET,
+            input_names=[tensor.name for tensor in inputs],
+            output_names=[tensor.name for tensor in outputs],
+            dynamic_shapes=_like(arguments, iter(shapes)),
+            verbose=False,
+        )
+    assert program is not None
+    buffer = io.BytesIO()
+    program.save(buffer, external_data=False)
+    return onnx.load_from_string(buffer.getvalue())
+
+
+def _like(value: Any, leaves: Iterator[Any]) -> Any:
+    """Leaves in the nesting of `value`."""
+    if isinstance(value, tuple | list):
+        return type(value)(_like(item, leaves) for item in value)
+    return next(leaves)
+
+
+@contextlib.contextmanager
+def _quiet() -> Iterator[None]:
+    """The exporter warns of its own deprecations and of packages it could use."""
+    logger = logging.getLogger("torch.onnx")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        logger.setLevel(level)

@@ -1,0 +1,64 @@
+"""Int8 arithmetic: per-row activations (u8, zero point 128) times per-column weights (s8).
+
+The numbers live here alone; the ONNX lowering and the PyTorch twin both take them from here.
+Shape letters: M rows, K inputs, N outputs.
+"""
+
+from __future__ import annotations
+
+import copy
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+LEVELS = 127.0
+SMALLEST = 1e-8
+"""Least absolute maximum, so that a row of zeros has a scale."""
+ZERO_POINT = 128
+
+
+def quantize_columns(
+    weight_KN: NDArray[np.float32],
+) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
+    """Weights [K,N] to int8 and one scale a column [N]."""
+    scale_N = np.maximum(np.abs(weight_KN).max(axis=0), SMALLEST) / np.float32(LEVELS)
+    quantized = np.clip(np.rint(weight_KN / scale_N), -LEVELS, LEVELS).astype(np.int8)
+    return quantized, scale_N.astype(np.float32)
+
+
+class QuantizedLinear(nn.Module):
+    """What the int8 lowering of a Linear computes, in PyTorch."""
+
+    def __init__(self, weight_NK: Tensor, bias: Tensor | None) -> None:
+        super().__init__()
+        quantized, scale = quantize_columns(weight_NK.detach().numpy().T)
+        self.register_buffer("weight_KN", torch.from_numpy(quantized).to(torch.float64))
+        self.register_buffer("scale_N", torch.from_numpy(scale))
+        self.bias = bias
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] to [..., N]."""
+        assert isinstance(self.weight_KN, Tensor)
+        assert isinstance(self.scale_N, Tensor)
+        scale = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST) * np.float32(1 / LEVELS)
+        rows = (x / scale).round().clamp(-ZERO_POINT, 255 - ZERO_POINT)
+        product = (rows.double() @ self.weight_KN).float()  # exact: integers below 2^53
+        out = product * (scale * self.scale_N)
+        return out if self.bias is None else out + self.bias
+
+
+def quantized_twin(model: nn.Module) -> nn.Module:
+    """A copy of a model whose linear layers and embedding compute as the int8 bundle does."""
+    twin = copy.deepcopy(model).eval()
+    for name, module in list(twin.named_modules()):
+        if isinstance(module, nn.Linear):
+            parent = twin.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
+    embedding = twin.get_submodule("embedding")
+    output = QuantizedLinear(embedding.weight, None)
+    twin.output_logits = output.forward  # type: ignore[method-assign, assignment, unused-ignore]
+    quantized, scale = quantize_columns(embedding.weight.detach().numpy().T)  # type: ignore[union-attr, operator]
+    embedding.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
+    return twin

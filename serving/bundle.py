@@ -1,0 +1,218 @@
+"""The bundle: a folder with `manifest.json`, ONNX graphs and a tokenizer, checked before use.
+
+This is the only module that reads or writes a manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from serving.errors import BundleError, FormatVersionError, HashMismatchError
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
+DecoderKind = Literal["cross", "joint", "lm", "none"]
+Role = Literal[
+    "token",
+    "position",
+    "slot_position",
+    "write_index",
+    "visible",
+    "score",
+    "label",
+    "self",
+    "source",
+    "source_mask",
+    "candidate_score",
+    "candidate_token",
+    "candidate_parent",
+    "label_score",
+    "logits",
+    "alignment_query",
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tensor(_Strict):
+    """One input or output of a graph."""
+
+    name: str
+    dtype: Literal["int64", "int32", "float32"]
+    axes: tuple[str | int, ...]
+    """Letters B Q C S D V N, or fixed sizes."""
+    role: Role
+
+
+class Graph(_Strict):
+    """One ONNX file."""
+
+    file: str
+    opset: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class Sizes(_Strict):
+    """Sizes that the runtime needs."""
+
+    model_dim: int
+    num_heads: int
+    num_encoder_layers: int
+    num_decoder_layers: int
+    vocab_size: int
+    max_source: int
+    """Longest source, in ids with eos."""
+    max_positions: int | None = None
+    """Longest target; null where positions are computed and length is open."""
+    reach: tuple[int, ...] | None = None
+    """Slots that each layer can see; null where it is all of them."""
+    num_parameters: int
+
+
+class SpecialIds(_Strict):
+    """Ids of the special pieces."""
+
+    pad: int = 0
+    unk: int = 1
+    bos: int = 2
+    eos: int = 3
+
+
+class TokenizerFiles(_Strict):
+    """How text becomes ids."""
+
+    kind: Literal["sentencepiece", "words"]
+    source_file: str
+    target_file: str
+
+
+class Languages(_Strict):
+    """Language codes (ISO 639-1) that the model reads and writes."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+class Quality(_Strict):
+    """One measured score on a named data set."""
+
+    data: str
+    metric: str
+    value: float
+    signature: str = ""
+    note: str = ""
+
+
+class Manifest(_Strict):
+    """All that is known of a bundle."""
+
+    format_version: int
+    name: str
+    task: Literal["translate", "generate", "encode"]
+    family: Family
+    decoder_kind: DecoderKind
+    block: str
+    precision: Literal["fp32", "int8", "fp16", "bf16"]
+    target: Literal["cpu", "cuda", "tensorrt"]
+    priority: int = 0
+    """Where several models serve a language pair, the highest is used."""
+    sizes: Sizes
+    special_ids: SpecialIds = SpecialIds()
+    languages: Languages
+    tokenizer: TokenizerFiles
+    encoder: Graph | None
+    step: Graph
+    probe_file: str | None = None
+    """A small int8 product with known result, run at load."""
+    search: dict[str, Any] = Field(default_factory=dict)
+    """Default search options."""
+    parity: dict[str, Any] = Field(default_factory=dict)
+    quality: tuple[Quality, ...] = ()
+    attribution: str = ""
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    commit: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    """sha256 of each file."""
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check a bundle's manifest and the hash of every file it lists.
+
+    Raises BundleError (FormatVersionError, HashMismatchError) with one line that names both sides.
+    """
+    path = folder / MANIFEST
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BundleError(f"{folder}: no readable {MANIFEST} ({error.strerror})") from error
+    except ValueError as error:
+        raise BundleError(f"{path}: not valid JSON ({error})") from error
+    version = tree.get("format_version") if isinstance(tree, dict) else None
+    if not isinstance(version, int):
+        raise BundleError(f"{path}: format_version must be an integer, got {version!r}")
+    if version > FORMAT_VERSION:
+        raise FormatVersionError(
+            f"{folder}: bundle format {version} is newer than this runtime reads "
+            f"({FORMAT_VERSION}); upgrade serving or export again"
+        )
+    try:
+        manifest = Manifest.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        raise BundleError(f"{path}: {where}: {first['msg']}") from error
+    _check_files(folder, manifest)
+    return manifest
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with the hashes of the folder's other files."""
+    files = {
+        path.name: file_hash(path)
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != MANIFEST
+    }
+    tree = manifest.model_copy(update={"files": files}).model_dump(mode="json")
+    text = json.dumps(tree, indent=1, ensure_ascii=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
+    needed |= {manifest.encoder.file} if manifest.encoder else set()
+    needed |= {manifest.probe_file} if manifest.probe_file else set()
+    unlisted = needed - manifest.files.keys()
+    if unlisted:
+        raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]}")
+    for name, wanted in manifest.files.items():
+        path = folder / name
+        if path.parent != folder or not path.is_file():
+            raise BundleError(f"{folder}: {name} is listed in {MANIFEST} but missing")
+        found = file_hash(path)
+        if found != wanted:
+            raise HashMismatchError(
+                f"{path}: sha256 is {found[:12]}, {MANIFEST} says {wanted[:12]}; "
+                "the file is damaged or was changed, copy the bundle again"
+            )
+
+
+def find_bundles(root: Path) -> list[Path]:
+    """Bundle folders directly under `root`, by name."""
+    return sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))

@@ -1,0 +1,107 @@
+"""Bookkeeping of the prefix-tree cache: which slots each hypothesis may see.
+
+Shape letters: B sentences, K beams, C cache slots.
+
+Beam search grows a tree. Each cached slot is one node, a hypothesis is a path, and all beams of a
+sentence share one cache: a step appends K slots and never reorders. Every `repack_every` steps of
+its own a sentence drops the slots that no live hypothesis descends from. A sentence's layout
+depends on its own steps alone, so its results do not depend on its batch mates.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+REPACK_EVERY = 8
+ALIGNMENT = 8  # capacities are multiples of this
+
+
+@dataclass(frozen=True)
+class Repack:
+    """Rows and slots to keep: row b' of the new cache holds old row `rows[b']`, slots `slots[b']`.
+
+    Slots past a row's own count repeat its slot 0; they stay masked until they are written.
+    """
+
+    rows: NDArray[np.int64]
+    slots_BC: NDArray[np.int64]
+
+
+class PrefixTree:
+    """The tree of each sentence of a running batch.
+
+    `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere. `used`, `steps`
+    and `peak` [B] count a sentence's slots in use, its steps, and the most slots allocated to it.
+    """
+
+    def __init__(
+        self, used: NDArray[np.int64], beam_size: int, repack_every: int = REPACK_EVERY
+    ) -> None:
+        """`used` slots of each sentence hold its prefix, visible to every beam."""
+        self.beam_size, self.repack_every = beam_size, repack_every
+        self.used = used.copy()
+        self.steps = np.zeros_like(used)
+        self.peak = np.zeros_like(used)
+        capacity = self._capacity()
+        slots = np.arange(capacity)
+        prefix_BC = np.where(slots < used[:, None], np.float32(0), np.float32(-np.inf))
+        self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
+
+    @property
+    def capacity(self) -> int:
+        """Slots allocated a sentence."""
+        return self.visible.shape[2]
+
+    def write(self) -> NDArray[np.int64]:
+        """Give each query its own new slot; returns the write index [B]."""
+        own = self.used[:, None] + np.arange(self.beam_size)
+        np.put_along_axis(self.visible, own[:, :, None], np.float32(0), axis=2)
+        np.maximum(self.peak, self.capacity, out=self.peak)
+        return self.used
+
+    def clear(self, row: int) -> None:
+        """Make a row idle: its queries see their own slots only, written from slot 0 on."""
+        self.used[row] = 0
+        self.visible[row] = -np.inf
+
+    def advance(self, parents_BK: NDArray[np.int64], live_B: NDArray[np.int64]) -> None:
+        """Move to the next step: beam k descends from query `parents[b, k]`.
+
+        Only the first `live` queries of a sentence were real; the slots of the others are reused.
+        """
+        self.visible = np.take_along_axis(self.visible, parents_BK[:, :, None], axis=1)
+        self.used += live_B
+        self.steps += 1
+
+    def repack(self, rows: NDArray[np.int64]) -> Repack | None:
+        """Drop other rows, and the dead slots of sentences whose step count is due.
+
+        Returns what the model's caches must do, or None where nothing changes.
+        """
+        due = self.steps[rows] % self.repack_every == 0
+        if len(rows) == len(self.used) and not due.any():
+            return None
+        alive_BC = (self.visible[rows] == 0).any(axis=1)
+        alive_BC[~due] = np.arange(self.capacity) < self.used[rows][~due, None]
+        self.used, self.steps = alive_BC.sum(axis=1), self.steps[rows]
+        self.peak = self.peak[rows]
+        capacity = self._capacity()
+        order_BC = np.argsort(~alive_BC, axis=1, kind="stable")
+        if capacity > order_BC.shape[1]:
+            padding = ((0, 0), (0, capacity - order_BC.shape[1]))
+            order_BC = np.pad(order_BC, padding)
+        slots_BC = order_BC[:, :capacity]
+        unused_BC = np.arange(capacity) >= self.used[:, None]
+        slots_BC[unused_BC] = 0
+        self.visible = np.take_along_axis(self.visible[rows], slots_BC[:, None, :], axis=2)
+        self.visible[np.broadcast_to(unused_BC[:, None, :], self.visible.shape)] = -np.inf
+        return Repack(rows, slots_BC)
+
+    def _capacity(self) -> int:
+        """Room until the next repack of whichever sentence needs most."""
+        steps_left = self.repack_every - self.steps % self.repack_every
+        needed = int((self.used + steps_left * self.beam_size).max(initial=1))
+        return -(-needed // ALIGNMENT) * ALIGNMENT

@@ -1,0 +1,1 @@
+"""Wire dialects: each renders requests, results and errors in its own shape."""

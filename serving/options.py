@@ -1,0 +1,129 @@
+"""Decoding options and the one place where a finished hypothesis gets its score.
+
+The names are CTranslate2's, and so are the rules, so that outputs can be compared.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from serving.errors import InvalidOptionError
+
+MAX_STEPS = 256
+LENGTH_PENALTY_FORMS = ("power", "gnmt")
+
+
+@dataclass(frozen=True, kw_only=True)
+class SearchOptions:
+    """How one sentence is decoded; beam_size 1 is greedy search."""
+
+    beam_size: int = 5
+    """Hypotheses kept a step, 1 to 64."""
+    num_hypotheses: int = 1
+    """Hypotheses returned, at most beam_size * patience."""
+    length_penalty: float = 1.0
+    """Exponent a of the length normalisation; 0 is none."""
+    length_penalty_form: str = "power"
+    """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)."""
+    eos_in_length: bool = False
+    """Count eos in the length, as the papers do."""
+    coverage_penalty: float = 0.0
+    """Weight b of b * sum_j log(min(sum_t attention[t, j], 1)) (Wu et al. 2016, equation 14)."""
+    repetition_penalty: float = 1.0
+    """Above 1 makes tokens already used less likely."""
+    no_repeat_ngram_size: int = 0
+    """No n-gram of this size occurs twice; 0 is off."""
+    min_length: int = 0
+    """Tokens generated before eos is allowed."""
+    max_length: int | None = None
+    """Tokens generated, eos included; default min(256, 2 * source pieces + 10)."""
+    patience: float = 1.0
+    """A sentence stops at round(beam_size * patience) finished hypotheses."""
+    loop_guard: bool = True
+    """Decode again without repeated trigrams where the output ends in a loop."""
+
+    def __post_init__(self) -> None:
+        for name, low, high in (
+            ("beam_size", 1, 64),
+            ("num_hypotheses", 1, 256),
+            ("length_penalty", -10, 10),
+            ("coverage_penalty", 0, 10),
+            ("repetition_penalty", 0.01, 100),
+            ("no_repeat_ngram_size", 0, 64),
+            ("min_length", 0, 4096),
+            ("patience", 0.01, 16),
+        ):
+            self._check_number(name, low, high)
+        if self.max_length is not None:
+            self._check_number("max_length", 1, 4096)
+            if self.min_length >= self.max_length:
+                raise InvalidOptionError(
+                    f"min_length must be below max_length = {self.max_length}, "
+                    f"got {self.min_length}"
+                )
+        if self.length_penalty_form not in LENGTH_PENALTY_FORMS:
+            raise InvalidOptionError(
+                f"length_penalty_form must be one of {LENGTH_PENALTY_FORMS}, "
+                f"got {self.length_penalty_form!r}"
+            )
+        if self.num_hypotheses > self.max_finished:
+            raise InvalidOptionError(
+                "num_hypotheses must be <= round(beam_size * patience) = "
+                f"{self.max_finished}, got {self.num_hypotheses}; raise beam_size"
+            )
+
+    def _check_number(self, name: str, low: float, high: float) -> None:
+        value = getattr(self, name)
+        integral = isinstance(getattr(SearchOptions, name, 0), int) or name == "max_length"
+        kind: tuple[type, ...] = (int,) if integral else (int, float)
+        if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+            what = "an integer" if integral else "a number"
+            raise InvalidOptionError(f"{name} must be {what} in [{low}, {high}], got {value!r}")
+
+    @property
+    def max_finished(self) -> int:
+        """Finished hypotheses at which a sentence stops."""
+        # CTranslate2 rounds halves away from zero.
+        return max(1, math.floor(self.beam_size * self.patience + 0.5))
+
+    @property
+    def deterministic_early_exit(self) -> bool:
+        """Without penalties a finished best beam cannot be beaten."""
+        return self.length_penalty == 0 and self.coverage_penalty == 0
+
+    def max_steps(self, source_length: int) -> int:
+        """Tokens that may be generated, eos included, for a source of that many ids with eos."""
+        return self.max_length or min(MAX_STEPS, 2 * source_length + 10)
+
+    def score(self, cumulative: float, length: int, coverage: float = 0.0) -> float:
+        """The score by which finished hypotheses are ranked.
+
+        `length` counts generated tokens without prefix and eos; `coverage` is the sum of Wu et al.
+        2016, equation 14, without its weight.
+        """
+        length = max(1, length + 1 if self.eos_in_length else length)
+        if self.length_penalty_form == "gnmt":
+            divisor = ((5.0 + length) / 6.0) ** self.length_penalty
+        else:
+            divisor = float(length) ** self.length_penalty
+        return cumulative / divisor + self.coverage_penalty * coverage
+
+
+def parse_options(values: dict[str, Any]) -> SearchOptions:
+    """Options from plain data.
+
+    Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
+    """
+    known = {field.name: field for field in dataclasses.fields(SearchOptions)}
+    for name, value in values.items():
+        if name not in known:
+            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
+            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
+            raise InvalidOptionError(f"unknown option {name!r}{hint}")
+        if isinstance(known[name].default, bool) and not isinstance(value, bool):
+            raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
+    return SearchOptions(**values)

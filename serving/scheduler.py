@@ -1,0 +1,241 @@
+"""One running batch a model: requests wait in a bounded queue and are decoded together.
+
+Knows nothing of HTTP. A batch takes the oldest waiting request and whatever waits beside it with
+the same beam size, within a padded-token budget. A finished, cancelled or overdue sentence leaves
+at once. Rows do not yet join a batch that is running.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass, field
+
+from serving.errors import CancelledError, DeadlineExceededError, OverloadedError, ServingError
+from serving.options import SearchOptions
+from serving.search import BeamSearch, Finished, Sentence
+from serving.translator import Translation, Translator
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One text to translate."""
+
+    text: str
+    options: SearchOptions = field(default_factory=SearchOptions)
+    target_prefix: str = ""
+    timeout_s: float | None = None
+    """Seconds from submission to the deadline; None is no deadline."""
+
+
+@dataclass(frozen=True)
+class Timing:
+    """Where the time of a request went, in seconds."""
+
+    queue_s: float
+    decode_s: float
+    batch_size: int
+    """Sentences in the batch when it started."""
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The last event of a ticket."""
+
+    translation: Translation
+    timing: Timing
+
+
+class Ticket:
+    """A submitted request."""
+
+    def __init__(self, sentence: Sentence | None, deadline: float) -> None:
+        self.sentence, self.deadline = sentence, deadline
+        self.submitted = time.monotonic()
+        self.started = 0.0
+        self.batch_size = 0
+        self._future: Future[Completed] = Future()
+
+    def result(self, timeout: float | None = None) -> Completed:
+        """Wait for the translation; raises the ServingError that ended the request."""
+        return self._future.result(timeout)
+
+    async def events(self) -> AsyncIterator[Completed]:
+        """What happens to the request, ending with Completed; leaving the loop early does not
+        cancel, `cancel` does."""
+        yield await asyncio.shield(asyncio.wrap_future(self._future))
+
+    def cancel(self) -> None:
+        """Give the request up; its row is freed before the next step."""
+        self.fail(CancelledError("the request was cancelled"))
+
+    @property
+    def done(self) -> bool:
+        """Whether the request has ended, in whatever way."""
+        return self._future.done()
+
+    def complete(self, translation: Translation) -> None:
+        """Deliver the translation, unless the request has ended already."""
+        now = time.monotonic()
+        started = self.started or now
+        timing = Timing(started - self.submitted, now - started, self.batch_size)
+        try:
+            self._future.set_result(Completed(translation, timing))
+        except InvalidStateError:
+            pass
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error, unless it has ended already."""
+        try:
+            self._future.set_exception(error)
+        except InvalidStateError:
+            pass
+
+
+class Scheduler:
+    """Decodes requests of one model on a thread of its own."""
+
+    def __init__(
+        self,
+        translator: Translator,
+        *,
+        max_queue: int = 512,
+        max_batch_rows: int = 32,
+        max_batch_tokens: int = 2048,
+    ) -> None:
+        self._translator = translator
+        self._max_queue = max_queue
+        self._max_batch_rows, self._max_batch_tokens = max_batch_rows, max_batch_tokens
+        self._waiting: deque[Ticket] = deque()
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: Request) -> Ticket:
+        """Queue one request; raises RequestError or OverloadedError."""
+        return self.submit_all([request])[0]
+
+    def submit_all(self, requests: Sequence[Request]) -> list[Ticket]:
+        """Queue requests that arrive together, all or none."""
+        tickets = []
+        for request in requests:
+            sentence = self._translator.prepare(
+                request.text, request.options, request.target_prefix
+            )
+            timeout = float("inf") if request.timeout_s is None else request.timeout_s
+            tickets.append(Ticket(sentence, time.monotonic() + timeout))
+        with self._changed:
+            if self._closing:
+                raise OverloadedError("the server is shutting down")
+            if len(self._waiting) + len(tickets) > self._max_queue:
+                raise OverloadedError(
+                    f"the queue holds at most {self._max_queue} sentences and has "
+                    f"{len(self._waiting)}; try again later"
+                )
+            for ticket in tickets:
+                if ticket.sentence is None:
+                    ticket.complete(Translation(""))
+                else:
+                    self._waiting.append(ticket)
+            self._changed.notify()
+        return tickets
+
+    @property
+    def queue_depth(self) -> int:
+        """Sentences that wait."""
+        return len(self._waiting)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Accept nothing more, finish what was accepted, end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closing:
+                    self._changed.wait()
+                if not self._waiting:
+                    return
+                batch = self._take()
+            try:
+                if batch:
+                    self._decode(batch)
+            except Exception as error:  # the thread must outlive any failure of a batch
+                for ticket in batch:
+                    ticket.fail(error)
+
+    def _take(self) -> list[Ticket]:
+        """Remove the next batch from the queue: the oldest and those that fit beside it."""
+        batch: list[Ticket] = []
+        left: deque[Ticket] = deque()
+        longest = 0
+        for ticket in self._waiting:
+            if self._drop(ticket):
+                continue
+            assert ticket.sentence is not None
+            grown = max(longest, len(ticket.sentence.source))
+            fits = not batch or (
+                len(batch) < self._max_batch_rows
+                and grown * (len(batch) + 1) <= self._max_batch_tokens
+                and ticket.sentence.options.beam_size == _beam_size(batch[0])
+            )
+            if fits:
+                batch.append(ticket)
+                longest = grown
+            else:
+                left.append(ticket)
+        self._waiting = left
+        return batch
+
+    def _decode(self, batch: list[Ticket]) -> None:
+        now = time.monotonic()
+        for ticket in batch:
+            ticket.started = ticket.started or now
+            ticket.batch_size = len(batch)
+        search = BeamSearch(self._translator.stepper, [_sentence(ticket) for ticket in batch])
+        running = set(range(len(batch)))
+        while search.live:
+            for index in [index for index in running if self._drop(batch[index])]:
+                search.cancel(index)
+                running.discard(index)
+            if not search.live:
+                return
+            for finished in search.step():
+                running.discard(finished.index)
+                self._deliver(batch[finished.index], finished)
+
+    def _deliver(self, ticket: Ticket, finished: Finished) -> None:
+        try:
+            outcome = self._translator.complete(_sentence(ticket), finished)
+        except ServingError as error:
+            ticket.fail(error)
+            return
+        if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
+            ticket.sentence = outcome
+            with self._changed:
+                self._waiting.appendleft(ticket)
+        else:
+            ticket.complete(outcome)
+
+    def _drop(self, ticket: Ticket) -> bool:
+        """Whether the ticket has ended or is overdue, in which case it fails now."""
+        if not ticket.done and time.monotonic() > ticket.deadline:
+            ticket.fail(DeadlineExceededError("not finished before the deadline"))
+        return ticket.done
+
+
+def _sentence(ticket: Ticket) -> Sentence:
+    assert ticket.sentence is not None
+    return ticket.sentence
+
+
+def _beam_size(ticket: Ticket) -> int:
+    return _sentence(ticket).options.beam_size

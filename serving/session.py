@@ -1,0 +1,278 @@
+"""ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
+
+Shape letters: B sentences, S source positions, P prefix tokens, Q queries, C cache slots, D model,
+V vocabulary, N candidates, T cache tensors (keys and values of each decoder layer).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from serving.bundle import Graph, Manifest
+from serving.cache import ALIGNMENT, Repack
+from serving.errors import BundleError
+from serving.search import StepInputs, StepOutputs
+from serving.tokenizer import PAD_ID
+
+PREFILL_CHUNK = 64
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class OnnxState:
+    """Arrays of a running batch; ONNX Runtime reads and writes them in place."""
+
+    sources: list[Floats]
+    source_mask_BS: Floats
+    caches_TBCD: Floats
+    spare: Floats
+    """Flat memory for the next layout of the caches."""
+    bindings: dict[tuple[int, bool, bool], _Binding] = field(default_factory=dict)
+    """By number of queries and by whether logits and alignment queries are wanted."""
+
+
+class OnnxStepper:
+    """A bundle's encoder and step graph on the CPU."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        """Load the graphs with `threads` intra-op threads.
+
+        Raises BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are
+        not exact.
+        """
+        assert manifest.encoder is not None
+        self._sizes, self._step_graph = manifest.sizes, manifest.step
+        self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
+        if manifest.probe_file is not None:
+            _probe_int8(_load(folder, manifest.probe_file, 1), folder)
+        self._encoder = _load(folder, manifest.encoder.file, threads)
+        self._encoder_names = _names(manifest.encoder)
+        self._step = _load(folder, manifest.step.file, threads)
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
+        """Run the encoder on sources padded on the right to a multiple of 8."""
+        length = _round_up(max(map(len, sources)))
+        ids_BS = np.full((len(sources), length), PAD_ID, dtype=np.int64)
+        mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
+        for row, source in enumerate(sources):
+            ids_BS[row, : len(source)] = source
+            mask_BS[row, : len(source)] = 0.0
+        names = self._encoder_names
+        tensors = self._encoder.run(
+            names["source"], {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
+        )
+        empty = np.zeros((self._num_caches, len(sources), 0, self._sizes.model_dim), np.float32)
+        return OnnxState(tensors, mask_BS, empty, np.zeros(0, np.float32))
+
+    def prefill(self, state: OnnxState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
+        """Fill the caches with given tokens, in chunks; returns the labels' log-probabilities."""
+        rows, length = token_ids_BP.shape
+        padded = _round_up(length)
+        self._resize(state, padded)
+        scores = np.zeros((rows, padded), dtype=np.float32)
+        for start in range(0, padded, PREFILL_CHUNK):
+            size = min(PREFILL_CHUNK, padded - start)
+            binding = self._binding(state, size, want_logits=False, want_attention=False)
+            real = slice(start, min(start + size, length))
+            count = real.stop - real.start
+            for name, values in (("token", token_ids_BP), ("label", labels_BP)):
+                binding.inputs[name].fill(PAD_ID)
+                binding.inputs[name][:, :count] = values[:, real]
+            positions = np.arange(start, start + size)
+            binding.inputs["position"][:] = positions
+            binding.inputs["write_index"][:] = start
+            causal = np.arange(padded) <= positions[:, None]
+            binding.inputs["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
+            binding.inputs["score"][:] = 0.0
+            self._step.run_with_iobinding(binding.io)
+            scores[:, start : start + size] = binding.outputs["label_score"]
+        return scores[:, :length]
+
+    def step(
+        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> StepOutputs:
+        """One step of all beams."""
+        queries = inputs.token_ids_BK.shape[1]
+        self._resize(state, inputs.visible_BKC.shape[2])
+        binding = self._binding(
+            state, queries, want_logits=want_logits, want_attention=want_attention
+        )
+        arrays = binding.inputs
+        arrays["token"][:] = inputs.token_ids_BK
+        arrays["position"][:] = inputs.positions_BK
+        arrays["write_index"][:] = inputs.write_index_B
+        arrays["visible"][:, 0] = inputs.visible_BKC
+        arrays["score"][:] = inputs.scores_BK
+        self._step.run_with_iobinding(binding.io)
+        outputs = binding.outputs
+        return StepOutputs(
+            outputs["candidate_score"],
+            outputs["candidate_token"],
+            outputs["candidate_parent"],
+            outputs.get("logits"),
+            self._attention(outputs["alignment_query"], state) if want_attention else None,
+        )
+
+    def repack(self, state: OnnxState, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        if len(repack.rows) < len(state.source_mask_BS):
+            state.sources = [tensor[repack.rows] for tensor in state.sources]
+            state.source_mask_BS = state.source_mask_BS[repack.rows]
+        self._relayout(state, repack.rows, repack.slots_BC)
+
+    def free(self, state: OnnxState) -> None:
+        """Forget bindings, which hold pointers into the state."""
+        state.bindings.clear()
+
+    def _resize(self, state: OnnxState, capacity: int) -> None:
+        """Grow or shrink the caches to `capacity` slots; new slots are zero."""
+        tensors, rows, old, dim = state.caches_TBCD.shape
+        if old == capacity:
+            return
+        caches = np.zeros((tensors, rows, capacity, dim), dtype=np.float32)
+        kept = min(old, capacity)
+        caches[:, :, :kept] = state.caches_TBCD[:, :, :kept]
+        state.caches_TBCD = caches
+        state.bindings.clear()
+
+    def _relayout(self, state: OnnxState, rows: Ints, slots_BC: Ints) -> None:
+        """Gather rows and slots into the spare memory and swap."""
+        tensors, _, old_capacity, dim = state.caches_TBCD.shape
+        shape = (tensors, *slots_BC.shape, dim)
+        size = int(np.prod(shape))
+        if state.spare.size < size:
+            state.spare = np.zeros(size, dtype=np.float32)
+        caches = state.spare[:size].reshape(shape)
+        flat = (rows[:, None] * old_capacity + slots_BC).ravel()
+        for old, new in zip(state.caches_TBCD, caches, strict=True):
+            np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
+        state.spare = _flat_memory(state.caches_TBCD)
+        state.caches_TBCD = caches
+        state.bindings.clear()
+
+    def _binding(
+        self, state: OnnxState, queries: int, *, want_logits: bool, want_attention: bool
+    ) -> _Binding:
+        key = (queries, want_logits, want_attention)
+        if key not in state.bindings:
+            state.bindings[key] = self._bind(state, *key)
+        return state.bindings[key]
+
+    def _bind(
+        self, state: OnnxState, queries: int, want_logits: bool, want_attention: bool
+    ) -> _Binding:
+        io = self._step.io_binding()
+        _, rows, capacity, _ = state.caches_TBCD.shape
+        sizes = {"B": rows, "Q": queries, "C": capacity, "N": 2 * queries}
+        sizes |= {"S": state.source_mask_BS.shape[1]}
+        given = {"source": iter(state.sources), "source_mask": iter([state.source_mask_BS])}
+        given["self"] = iter(state.caches_TBCD)
+        inputs: dict[str, NDArray[np.generic]] = {}
+        for tensor in self._step_graph.inputs:
+            array = next(given[tensor.role]) if tensor.role in given else None
+            if array is None:
+                array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
+            io.bind_input(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        given = {"self": iter(state.caches_TBCD)}
+        optional = {"logits": want_logits, "alignment_query": want_attention}
+        outputs: dict[str, NDArray[np.generic]] = {}
+        for tensor in self._step_graph.outputs:
+            if not optional.get(tensor.role, True):
+                continue
+            array = next(given[tensor.role]) if tensor.role in given else None
+            if array is None:
+                array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
+            io.bind_output(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+        return _Binding(io, inputs, outputs, (state.caches_TBCD, *state.sources))
+
+    def _attention(self, query_BQD: Floats, state: OnnxState) -> Floats:
+        """Probabilities of the last source attention, mean over heads, [B,Q,S]."""
+        heads = self._sizes.num_heads
+
+        def split(x: Floats) -> Floats:
+            return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
+
+        query, key = split(query_BQD), split(state.sources[-2])
+        scores = query @ key.transpose(0, 1, 3, 2) * np.float32(query.shape[-1] ** -0.5)
+        scores += state.source_mask_BS[:, None, None]
+        scores -= scores.max(axis=-1, keepdims=True)
+        weights = np.exp(scores)
+        weights /= weights.sum(axis=-1, keepdims=True)
+        result: Floats = weights.mean(axis=1)
+        return result
+
+
+@dataclass(frozen=True)
+class _Binding:
+    """Bound buffers by role, and what must stay alive while they are bound."""
+
+    io: onnxruntime.IOBinding
+    inputs: dict[str, NDArray[np.generic]]
+    outputs: dict[str, NDArray[np.generic]]
+    held: tuple[Floats, ...]
+
+
+def _allocate(
+    axes: Sequence[str | int], dtype: str, sizes: dict[str, int]
+) -> NDArray[np.generic]:
+    shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
+    return np.zeros(shape, dtype=dtype)
+
+
+def _flat_memory(array: Floats) -> Floats:
+    """The whole allocation that a contiguous view was cut from."""
+    return array.reshape(-1) if array.base is None else array.base.reshape(-1)
+
+
+def _round_up(length: int) -> int:
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+def _names(graph: Graph) -> dict[str, list[str]]:
+    """Tensor names by role."""
+    names: dict[str, list[str]] = {}
+    for tensor in (*graph.inputs, *graph.outputs):
+        names.setdefault(tensor.role, []).append(tensor.name)
+    return names
+
+
+def _load(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    options.add_session_config_entry("session.set_denormal_as_zero", "1")
+    try:
+        return onnxruntime.InferenceSession(
+            folder / file,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Its kernel is several times slower on a CPU than Add and LayerNormalization.
+            disabled_optimizers=["SkipLayerNormFusion"],
+        )
+    except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
+        raise BundleError(
+            f"{folder / file}: ONNX Runtime {onnxruntime.__version__} cannot load the graph: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
+    """Compare an int8 product of extreme values with its exact result, stored in the graph.
+
+    x86 processors without VNNI saturate sums of two u8 x s8 products at 16 bits.
+    """
+    found, wanted = session.run(None, {})
+    if not np.array_equal(found, wanted):
+        raise BundleError(
+            f"{folder}: this processor's int8 products are not exact (it has no VNNI), so the int8 "
+            "bundle would translate worse; export and serve an fp32 bundle on this machine"
+        )

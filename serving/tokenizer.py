@@ -1,0 +1,66 @@
+"""Text to ids and back with SentencePiece; ids are `pad 0, unk 1, bos 2, eos 3`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sentencepiece
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+
+class Tokenizer:
+    """One SentencePiece model.
+
+    Raises ValueError where the model's special ids are not the project's.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        found = (
+            self._model.pad_id(),
+            self._model.unk_id(),
+            self._model.bos_id(),
+            self._model.eos_id(),
+        )
+        if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            raise ValueError(
+                f"{path}: special ids (pad, unk, bos, eos) must be (0, 1, 2, 3), got {found}; "
+                "train the model with `python -m training tokenizer`"
+            )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces, special ones included."""
+        return int(self._model.vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Piece ids of one text, without bos and eos."""
+        return list(self._model.encode(text))
+
+    def encode_batch(self, texts: list[str], threads: int = -1) -> list[list[int]]:
+        """Piece ids of many texts, without bos and eos."""
+        return list(self._model.encode(texts, num_threads=threads))
+
+    def sample_batch(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
+        """One random segmentation of each text (subword regularisation, Kudo 2018, section 3.2).
+
+        The generator is seeded first and used by one thread, so equal arguments give equal ids.
+        """
+        sentencepiece.set_random_generator_seed(seed)
+        return [
+            list(self._model.encode(text, enable_sampling=True, nbest_size=-1, alpha=alpha))
+            for text in texts
+        ]
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids; special ids other than unk vanish."""
+        return str(self._model.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        return [str(self._model.id_to_piece(i)) for i in ids]
+
+    def serialized(self) -> bytes:
+        """The model file's bytes."""
+        return bytes(self._model.serialized_model_proto())

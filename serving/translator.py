@@ -1,0 +1,267 @@
+"""Texts in, translations out: tokenising, batching by length, the loop guard, forced scoring."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from serving.bundle import Manifest, read_manifest
+from serving.errors import InvalidTextError, TooLongError
+from serving.options import SearchOptions
+from serving.search import BeamSearch, Finished, Hypothesis, Sentence, Stepper
+from serving.session import OnnxStepper
+from serving.threads import default_threads
+from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
+
+MAX_BATCH_ROWS = 32
+MAX_BATCH_TOKENS = 2048
+"""Rows x longest source of one batch, padding included."""
+
+_LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+@dataclass(frozen=True)
+class TextHypothesis:
+    """One translation of a text."""
+
+    text: str
+    score: float
+    """Length-normalised log-probability, see `SearchOptions.score`."""
+    cumulative: float
+    """Log-probability of the generated tokens, eos included."""
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
+    """Natural log-probability of each token, and of eos where it was reached."""
+    finished: bool
+    """False where max_length ended it."""
+
+
+@dataclass(frozen=True)
+class Translation:
+    """What one text became; `hypotheses` is empty for a blank text."""
+
+    text: str
+    hypotheses: tuple[TextHypothesis, ...] = ()
+    warnings: tuple[str, ...] = ()
+    """`repetition`: the output looped and was decoded again; `max_length`: it did not end."""
+
+
+@dataclass(frozen=True)
+class Score:
+    """Log-probability of a given translation."""
+
+    tokens: tuple[str, ...]
+    token_scores: tuple[float, ...]
+    """Natural log-probability of each token and of eos."""
+
+    @property
+    def cumulative(self) -> float:
+        """Sum over the tokens and eos."""
+        return sum(self.token_scores)
+
+
+class Translator:
+    """A translation bundle, loaded.
+
+    >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
+    'Good morning!'
+    """
+
+    def __init__(self, bundle: str | Path, *, threads: int | None = None) -> None:
+        """Load and check a bundle; raises BundleError where it cannot be used."""
+        folder = Path(bundle)
+        self.manifest: Manifest = read_manifest(folder)
+        tokenizer = self.manifest.tokenizer
+        self._source = Tokenizer(folder / tokenizer.source_file)
+        self._target = Tokenizer(folder / tokenizer.target_file)
+        self.stepper: Stepper = OnnxStepper(folder, self.manifest, threads or default_threads())
+
+    @property
+    def default_options(self) -> SearchOptions:
+        """The bundle's own search options."""
+        return SearchOptions(**self.manifest.search)
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        target_prefix: str | Sequence[str] = "",
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate texts, batched by length; results in input order.
+
+        `target_prefix` is one text for all, or one a text. `progress` is called with the number of
+        texts just finished. Raises RequestError for a text that cannot be read or is too long.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
+        options = options or self.default_options
+        results: list[Translation | None] = [None] * len(texts)
+        waiting: dict[int, Sentence] = {}
+        for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
+            sentence = self.prepare(text, options, prefix)
+            if sentence is None:
+                results[index] = Translation("")
+            else:
+                waiting[index] = sentence
+        while waiting:  # a second round decodes what the loop guard sent back
+            again: dict[int, Sentence] = {}
+            for batch in batch_by_length(waiting):
+                search = BeamSearch(self.stepper, [waiting[index] for index in batch])
+                while search.live:
+                    for finished in search.step():
+                        index = batch[finished.index]
+                        outcome = self.complete(waiting[index], finished)
+                        if isinstance(outcome, Sentence):
+                            again[index] = outcome
+                        else:
+                            results[index] = outcome
+                            if progress:
+                                progress(1)
+            waiting = again
+        return [result for result in results if result is not None]
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
+        """Log-probabilities of given translations (source, target); results in input order.
+
+        Raises RequestError for a text that cannot be read or is too long.
+        """
+        encoded: dict[int, tuple[list[int], list[int]]] = {}
+        for index, (source, target) in enumerate(pairs):
+            check_text(target)
+            encoded[index] = (self._encode_source(source), self._target.encode(target))
+        results: dict[int, Score] = {}
+        order = sorted(encoded, key=lambda index: max(map(len, encoded[index])))
+        for start in range(0, len(order), MAX_BATCH_ROWS):
+            batch = order[start : start + MAX_BATCH_ROWS]
+            results |= self._score_batch({index: encoded[index] for index in batch})
+        return [results[index] for index in range(len(pairs))]
+
+    def prepare(
+        self, text: str, options: SearchOptions, target_prefix: str = ""
+    ) -> Sentence | None:
+        """The sentence to decode, or None for a blank text, which stays blank.
+
+        Raises InvalidTextError or TooLongError.
+        """
+        check_text(target_prefix)
+        source = self._encode_source(text)
+        if len(source) == 1:
+            return None
+        prefix = self._target.encode(target_prefix)
+        if len(prefix) > self.manifest.sizes.max_source:
+            raise TooLongError(
+                f"target_prefix must have at most {self.manifest.sizes.max_source} pieces, "
+                f"got {len(prefix)}"
+            )
+        return Sentence(source, options, prefix)
+
+    def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
+        """The translation, or the sentence to decode again where the loop guard found a loop.
+
+        Raises DecodingError where the model failed on this sentence.
+        """
+        if finished.error is not None:
+            raise finished.error
+        options = sentence.options
+        guarded = options.loop_guard and options.no_repeat_ngram_size == 0
+        if guarded and ends_in_loop(finished.hypotheses[0].tokens):
+            guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
+            return GuardedSentence(sentence.source, guard, sentence.target_prefix)
+        hypotheses = tuple(self._to_text(hypothesis) for hypothesis in finished.hypotheses)
+        warnings = ["repetition"] if isinstance(sentence, GuardedSentence) else []
+        if not hypotheses[0].finished:
+            warnings.append("max_length")
+        return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
+
+    def _encode_source(self, text: str) -> list[int]:
+        """Piece ids and eos."""
+        check_text(text)
+        source = [*self._source.encode(text), EOS_ID]
+        limit = self.manifest.sizes.max_source
+        if len(source) > limit:
+            raise TooLongError(
+                f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
+                "split it into sentences"
+            )
+        return source
+
+    def _to_text(self, hypothesis: Hypothesis) -> TextHypothesis:
+        tokens = list(hypothesis.tokens)
+        return TextHypothesis(
+            text=self._target.decode(tokens),
+            score=hypothesis.score,
+            cumulative=hypothesis.cumulative,
+            tokens=tuple(self._target.pieces(tokens)),
+            token_scores=hypothesis.token_scores,
+            finished=hypothesis.finished,
+        )
+
+    def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
+        state = self.stepper.encode([source for source, _ in pairs.values()])
+        longest = max(len(target) for _, target in pairs.values()) + 1
+        token_ids = np.zeros((len(pairs), longest), dtype=np.int64)
+        labels = np.zeros_like(token_ids)
+        for row, (_, target) in enumerate(pairs.values()):
+            token_ids[row, : len(target) + 1] = [BOS_ID, *target]
+            labels[row, : len(target) + 1] = [*target, EOS_ID]
+        scores = self.stepper.prefill(state, token_ids, labels)
+        self.stepper.free(state)
+        return {
+            index: Score(
+                tokens=tuple(self._target.pieces(target)),
+                token_scores=tuple(scores[row, : len(target) + 1].tolist()),
+            )
+            for row, (index, (_, target)) in enumerate(pairs.items())
+        }
+
+
+class GuardedSentence(Sentence):
+    """A sentence that is decoded again because its output looped."""
+
+
+def check_text(text: str) -> None:
+    """Raise InvalidTextError for NUL or a lone surrogate, naming its place."""
+    match = _UNREADABLE.search(text)
+    if match:
+        raise InvalidTextError(
+            f"text must be Unicode without NUL or lone surrogates, got U+{ord(match[0]):04X} at "
+            f"character {match.start()}; remove it"
+        )
+
+
+def ends_in_loop(tokens: Sequence[int]) -> bool:
+    """Whether a cycle of 1 to 8 tokens stands four times in a row at the end."""
+    for length in range(1, _LOOP_LENGTH + 1):
+        end = list(tokens[-length * _LOOP_TIMES :])
+        if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
+            return True
+    return False
+
+
+def batch_by_length(sentences: dict[int, Sentence]) -> list[list[int]]:
+    """Keys in batches of one beam size and like length, within the row and token limits."""
+    order = sorted(
+        sentences, key=lambda k: (sentences[k].options.beam_size, len(sentences[k].source))
+    )
+    batches: list[list[int]] = []
+    for key in order:
+        batch = batches[-1] if batches else []
+        fits = (
+            batch
+            and len(batch) < MAX_BATCH_ROWS
+            and len(sentences[key].source) * (len(batch) + 1) <= MAX_BATCH_TOKENS
+            and sentences[batch[0]].options.beam_size == sentences[key].options.beam_size
+        )
+        if fits:
+            batch.append(key)
+        else:
+            batches.append([key])
+    return batches

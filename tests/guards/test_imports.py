@@ -1,0 +1,49 @@
+"""Imports that must not happen, each checked in a fresh interpreter."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+# `__main__` modules are left out: one without a guard would run. The --help test below covers them.
+IMPORT_ALL_OF_SERVING = """
+import importlib, pkgutil, sys
+import serving
+for module in pkgutil.walk_packages(serving.__path__, "serving."):
+    if module.name.rpartition(".")[2] != "__main__":
+        importlib.import_module(module.name)
+        print(module.name, file=sys.stderr)
+print("\\n".join(sys.modules))
+"""
+
+
+def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120
+    )
+
+
+def test_serving_needs_no_torch_and_no_other_package_of_this_repository() -> None:
+    done = run_python("-c", IMPORT_ALL_OF_SERVING)
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "serving.errors" in loaded  # the walk did find modules
+    assert loaded & {"torch", "training", "export", "bench"} == set()
+
+
+@pytest.mark.parametrize("package", ["training", "export", "serving", "bench"])
+def test_help_is_fast(package: str) -> None:
+    # -X importtime prints "import time: self | cumulative | name" on stderr for each module.
+    done = run_python("-X", "importtime", "-m", package, "--help")
+    assert done.returncode == 0, done.stderr
+    assert "usage:" in done.stdout.lower()
+    loaded = {
+        line.rpartition("|")[2].strip()
+        for line in done.stderr.splitlines()
+        if line.startswith("import time:")
+    }
+    assert "argparse" in loaded  # the lines were understood
+    assert loaded & {"torch", "onnxruntime"} == set()

@@ -1,0 +1,1 @@
+"""Training of Transformer variants: corpora, tokenizers, models, optimisation, validation."""

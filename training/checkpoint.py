@@ -1,0 +1,145 @@
+"""Atomic checkpoints: safetensors for tensors, JSON for the rest, one folder a step."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import load_file, save_file
+from torch import Tensor, nn
+
+from training.errors import CheckpointError
+
+WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+
+
+def write_atomically(path: Path, content: bytes) -> None:
+    """Write a file under a temporary name in its folder and rename it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    with os.fdopen(handle, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.chmod(temporary, 0o644)  # mkstemp makes the file private
+    os.replace(temporary, path)
+
+
+def save_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+) -> None:
+    """Write weights, optimiser and random generators; the folder appears whole or not at all."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary / WEIGHTS)
+    save_file(_optimizer_tensors(optimizer) | _generator_states(), temporary / OPTIMIZER)
+    (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+
+
+def load_checkpoint(
+    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+) -> dict[str, Any]:
+    """Restore weights, optimiser and random generators; returns the saved state."""
+    load_weights(folder, model)
+    tensors = load_file(folder / OPTIMIZER)
+    _restore_generators(tensors)
+    named = optimizer.state_dict()
+    named["state"] = {
+        index: {
+            key.split(".", 2)[2]: value
+            for key, value in tensors.items()
+            if key.startswith(f"optimizer.{index}.")
+        }
+        for index in range(sum(len(g["params"]) for g in named["param_groups"]))
+    }
+    optimizer.load_state_dict(named)
+    state: dict[str, Any] = json.loads((folder / STATE).read_text())
+    return state
+
+
+def load_weights(folder: Path, model: nn.Module) -> None:
+    """Restore the weights alone.
+
+    Raises CheckpointError where names or shapes do not fit the model.
+    """
+    try:
+        model.load_state_dict(load_file(folder / WEIGHTS))
+    except (RuntimeError, OSError) as error:
+        raise CheckpointError(f"{folder}: weights do not fit the recipe's model: {error}") from error
+
+
+def list_checkpoints(run: Path) -> list[Path]:
+    """Whole checkpoints of a run, oldest first."""
+    return sorted((run / "checkpoints").glob("step_*"))
+
+
+def find_checkpoint(path: Path) -> Path:
+    """A checkpoint folder: the path itself, or a run's averaged, best or last checkpoint.
+
+    Raises CheckpointError where there is none.
+    """
+    if (path / WEIGHTS).is_file():
+        return path
+    for candidate in (path / "averaged", path / "best", *reversed(list_checkpoints(path))):
+        if (candidate / WEIGHTS).is_file():
+            return candidate
+    raise CheckpointError(f"{path}: holds no checkpoint ({WEIGHTS}); give a run or checkpoint folder")
+
+
+def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:
+    """Mean of the weights of several checkpoints, summed in fp64.
+
+    Raises CheckpointError for an empty list or checkpoints of different models.
+    """
+    if not folders:
+        raise CheckpointError("averaging needs at least one checkpoint, got none")
+    total: dict[str, Tensor] = {}
+    for folder in folders:
+        weights = load_file(folder / WEIGHTS)
+        if total and {k: v.shape for k, v in weights.items()} != {
+            k: v.shape for k, v in total.items()
+        }:
+            raise CheckpointError(f"{folder}: weights differ in name or shape from {folders[0]}")
+        for name, value in weights.items():
+            total[name] = total[name] + value.double() if name in total else value.double()
+    return {name: (value / len(folders)).float() for name, value in total.items()}
+
+
+def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint that holds weights and a note of their origin only."""
+    temporary = folder.with_name(f".{folder.name}.tmp")
+    shutil.rmtree(temporary, ignore_errors=True)
+    temporary.mkdir(parents=True)
+    save_file(weights, temporary / WEIGHTS)
+    (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
+    shutil.rmtree(folder, ignore_errors=True)
+    os.replace(temporary, folder)
+
+
+def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    return {
+        f"optimizer.{index}.{key}": torch.as_tensor(value).contiguous()
+        for index, values in optimizer.state_dict()["state"].items()
+        for key, value in values.items()
+    }
+
+
+def _generator_states() -> dict[str, Tensor]:
+    states = {"generator.cpu": torch.get_rng_state()}
+    if torch.cuda.is_available():
+        states["generator.cuda"] = torch.cuda.get_rng_state()
+    return states
+
+
+def _restore_generators(tensors: dict[str, Tensor]) -> None:
+    torch.set_rng_state(tensors["generator.cpu"])
+    if "generator.cuda" in tensors and torch.cuda.is_available():
+        torch.cuda.set_rng_state(tensors["generator.cuda"])

@@ -1,0 +1,168 @@
+"""Parallel text: reading, cleaning with a report, and setting pairs apart for validation."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from training.errors import CorpusError
+
+Pair = tuple[str, str]
+
+# UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
+# character of the range 0x80 to 0xBF; U+FFFD stands where a decoder gave up before us.
+_MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
+_SHORT = 20  # characters under which the length ratio says little
+
+
+@dataclass
+class CleaningReport:
+    """How many pairs were kept and dropped, by reason, with one example line number each."""
+
+    kept: int = 0
+    dropped: Counter[str] = field(default_factory=Counter)
+    examples: dict[str, str] = field(default_factory=dict)
+
+    def drop(self, reason: str, where: str) -> None:
+        """Count one dropped pair."""
+        self.dropped[reason] += 1
+        self.examples.setdefault(reason, where)
+
+    def to_dict(self) -> dict[str, object]:
+        """Plain data for the run's folder."""
+        return {"kept": self.kept, "dropped": dict(self.dropped), "first_line": self.examples}
+
+    def __str__(self) -> str:
+        reasons = ", ".join(f"{n} {reason}" for reason, n in self.dropped.most_common())
+        return f"kept {self.kept} pairs, dropped {self.dropped.total()} ({reasons or 'none'})"
+
+
+def read_lines(path: Path) -> list[str]:
+    """Lines of a UTF-8 text, plain or .gz, without their line ends (only \\n ends a line).
+
+    Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
+    """
+    try:
+        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+    except (OSError, EOFError) as error:
+        raise CorpusError(f"{path}: cannot be read: {error}") from error
+    lines = raw.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    decoded = []
+    for number, line in enumerate(lines, 1):
+        try:
+            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise CorpusError(
+                f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); "
+                "convert the file, for example with iconv"
+            ) from error
+    return decoded
+
+
+def read_pairs(source: Path, target: Path) -> list[Pair]:
+    """Line-aligned pairs of two files.
+
+    Raises CorpusError where the line counts differ or there is no line.
+    """
+    sources, targets = read_lines(source), read_lines(target)
+    if len(sources) != len(targets):
+        shorter = source if len(sources) < len(targets) else target
+        raise CorpusError(
+            f"{shorter}:{min(len(sources), len(targets)) + 1}: line missing; {source} has "
+            f"{len(sources)} lines, {target} has {len(targets)}; parallel files must be aligned"
+        )
+    if not sources:
+        raise CorpusError(f"{source}:1: the file is empty")
+    return list(zip(sources, targets, strict=True))
+
+
+def clean_pairs(
+    pairs: list[Pair],
+    *,
+    max_characters: int = 1000,
+    max_length_ratio: float = 3.0,
+    origin: str = "",
+    report: CleaningReport | None = None,
+) -> tuple[list[Pair], CleaningReport]:
+    """Drop pairs that teach nothing good; text is only stripped of surrounding white space."""
+    report = report or CleaningReport()
+    seen: set[Pair] = set()
+    kept = []
+    for number, (source, target) in enumerate(pairs, 1):
+        pair = (source.strip(), target.strip())
+        reason = _reason_to_drop(pair, seen, max_characters, max_length_ratio)
+        if reason:
+            report.drop(reason, f"{origin}:{number}")
+            continue
+        seen.add(pair)
+        kept.append(pair)
+    report.kept += len(kept)
+    return kept, report
+
+
+def _reason_to_drop(
+    pair: Pair, seen: set[Pair], max_characters: int, max_length_ratio: float
+) -> str | None:
+    source, target = pair
+    shorter, longer = sorted((len(source), len(target)))
+    if not shorter:
+        return "empty"
+    if any(_MOJIBAKE.search(text) or _has_control(text) for text in pair):
+        return "wrong encoding"
+    if longer > max_characters:
+        return "too long"
+    if longer > _SHORT and longer > max_length_ratio * shorter:
+        return "length ratio"
+    if pair in seen:
+        return "duplicate"
+    return None
+
+
+def _has_control(text: str) -> bool:
+    return not text.isprintable() and any(
+        unicodedata.category(c) in ("Cc", "Cs", "Co") and c != "\t" for c in text
+    )
+
+
+def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+    """Split into (training, validation): about `count` pairs, whole groups of equal sources.
+
+    Raises CorpusError where no training pair would be left.
+    """
+    if count >= len(pairs):
+        raise CorpusError(
+            f"held_out_pairs must be below the {len(pairs)} clean pairs, got {count}"
+        )
+    groups: dict[str, list[Pair]] = {}
+    for pair in pairs:
+        groups.setdefault(_group_key(pair[0]), []).append(pair)
+    keys = sorted(groups)
+    random.Random(seed).shuffle(keys)
+    held: set[str] = set()
+    size = 0
+    for key in keys:
+        if size >= count:
+            break
+        held.add(key)
+        size += len(groups[key])
+    validation = [pair for key in keys if key in held for pair in groups[key]]
+    return [pair for pair in pairs if _group_key(pair[0]) not in held], validation
+
+
+def _group_key(text: str) -> str:
+    """Sentences that differ in case, punctuation or spacing only belong together."""
+    return "".join(c for c in text.casefold() if c.isalnum()) or text
+
+
+def iterate_texts(pairs: list[Pair]) -> Iterator[str]:
+    """Both sides of every pair."""
+    for pair in pairs:
+        yield from pair

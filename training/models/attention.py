@@ -1,0 +1,189 @@
+"""Multi-head attention, with a prefix-tree cache for decoding.
+
+Shape letters: B sentences, Q queries, C cache slots or keys, S source positions, D model, H heads.
+
+The same modules train and export. A cached call appends its Q new rows at `write_index` of each
+sentence and attends under an additive mask over all slots; two custom operators carry that to
+ONNX (`TensorScatter` and the three-dimensional `Attention`, opset 24), each with its eager form.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+OPSET = 24
+
+
+@dataclass
+class KeyValue:
+    """Keys and values of one attention layer, both [B, C or S, D]."""
+
+    keys: Tensor
+    values: Tensor
+
+
+@dataclass
+class AttentionContext:
+    """What the attentions of one decoder layer see in one call.
+
+    Training leaves `cache` and `write_index` empty and attends causally. Decoding passes the
+    cache and `visible` [B,1,Q,C] (0 or -inf); after the call `cache` holds the appended cache.
+    """
+
+    source: KeyValue
+    source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
+    visible: Tensor | None = None
+    cache: KeyValue | None = None
+    write_index: Tensor | None = None
+    source_query: Tensor | None = None  # [B,Q,D], left by the source attention for alignments
+
+
+def tensor_scatter(cache_BCD: Tensor, new_BQD: Tensor, write_index_B: Tensor) -> Tensor:
+    """Write Q rows into the cache from slot `write_index` of each sentence on; returns the cache."""
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            "TensorScatter",
+            (cache_BCD, new_BQD, write_index_B),
+            attrs={"axis": 1},
+            dtype=cache_BCD.dtype,
+            shape=cache_BCD.shape,
+            version=OPSET,
+        )
+        return result
+    slots_BQ = write_index_B[:, None] + torch.arange(new_BQD.shape[1], device=new_BQD.device)
+    index_BQD = slots_BQ[:, :, None].expand(-1, -1, cache_BCD.shape[2])
+    return cache_BCD.scatter(1, index_BQD, new_BQD.to(cache_BCD.dtype))
+
+
+def attention(
+    query_BQD: Tensor,
+    key_BCD: Tensor,
+    value_BCD: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: float = 0.0,
+) -> Tensor:
+    """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
+
+    `mask` is additive, broadcastable to [B,1,Q,C]. Returns [B,Q,D].
+    """
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            "Attention",
+            (query_BQD, key_BCD, value_BCD, mask),
+            attrs={"q_num_heads": num_heads, "kv_num_heads": num_heads},
+            dtype=query_BQD.dtype,
+            shape=query_BQD.shape,
+            version=OPSET,
+        )
+        return result
+
+    def heads(x: Tensor) -> Tensor:
+        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+    query, key, value = heads(query_BQD), heads(key_BCD), heads(value_BCD)
+    if query.is_cuda:
+        out = nn.functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=None if mask is None else mask.to(query.dtype),
+            is_causal=causal,
+            dropout_p=dropout,
+        )
+        return out.transpose(1, 2).flatten(2)
+    # Written out: at sentence length the backward pass of the fused CPU kernel is several times
+    # slower than these products (docs/decisions.md).
+    scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
+    if mask is not None:
+        scores = scores + mask
+    if causal:
+        length = scores.shape[-1]
+        scores = scores + torch.full((length, length), -torch.inf).triu(1)
+    probabilities = nn.functional.dropout(scores.softmax(-1).to(value.dtype), dropout)
+    return (probabilities @ value).transpose(1, 2).flatten(2)
+
+
+class SelfAttention(nn.Module):
+    """Self-attention with one fused input projection; biases start at zero, weights Xavier-uniform."""
+
+    def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.in_proj = nn.Linear(model_dim, 3 * model_dim)
+        self.out_proj = nn.Linear(model_dim, model_dim)
+        init_linear(self.in_proj, self.out_proj)
+
+    def forward(self, x_BQD: Tensor, mask: Tensor | None = None) -> Tensor:
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S]."""
+        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        return self._attend(query, KeyValue(key, value), mask, causal=False)
+
+    def decode(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
+        """Causal attention of a decoder; appends to `context.cache` where there is one."""
+        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        if context.cache is None:
+            return self._attend(query, KeyValue(key, value), None, causal=True)
+        assert context.write_index is not None
+        context.cache = KeyValue(
+            tensor_scatter(context.cache.keys, key, context.write_index),
+            tensor_scatter(context.cache.values, value, context.write_index),
+        )
+        return self._attend(query, context.cache, context.visible, causal=False)
+
+    def _attend(
+        self, query: Tensor, key_value: KeyValue, mask: Tensor | None, *, causal: bool
+    ) -> Tensor:
+        return self.out_proj(  # type: ignore[no-any-return]
+            attention(
+                query,
+                key_value.keys,
+                key_value.values,
+                num_heads=self.num_heads,
+                mask=mask,
+                causal=causal,
+                dropout=self.dropout if self.training else 0.0,
+            )
+        )
+
+
+class SourceAttention(nn.Module):
+    """Attention over the encoder's output; keys and values are projected once a sentence."""
+
+    def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
+        super().__init__()
+        self.num_heads, self.dropout = num_heads, dropout
+        self.query_proj = nn.Linear(model_dim, model_dim)
+        self.key_value_proj = nn.Linear(model_dim, 2 * model_dim)
+        self.out_proj = nn.Linear(model_dim, model_dim)
+        init_linear(self.query_proj, self.key_value_proj, self.out_proj)
+
+    def project(self, memory_BSD: Tensor) -> KeyValue:
+        """Keys and values [B,S,D] of an encoder output."""
+        keys, values = self.key_value_proj(memory_BSD).chunk(2, dim=-1)
+        return KeyValue(keys, values)
+
+    def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
+        """Attend from [B,Q,D] to the source; the K beams of a sentence are queries of one row."""
+        context.source_query = self.query_proj(x_BQD)
+        out_BQD = attention(
+            context.source_query,
+            context.source.keys,
+            context.source.values,
+            num_heads=self.num_heads,
+            mask=context.source_mask,
+            dropout=self.dropout if self.training else 0.0,
+        )
+        return self.out_proj(out_BQD)  # type: ignore[no-any-return]
+
+
+def init_linear(*layers: nn.Linear) -> None:
+    """Xavier-uniform weights and zero biases, as fairseq does."""
+    for layer in layers:
+        nn.init.xavier_uniform_(layer.weight)
+        nn.init.zeros_(layer.bias)

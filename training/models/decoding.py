@@ -1,0 +1,124 @@
+"""The two modules that decoding calls: eager for validation, exported for serving.
+
+Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
+G groups, N candidates, L decoder layers.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from training.models.attention import OPSET, AttentionContext, KeyValue
+from training.models.transformer import Transformer
+
+
+class EncoderGraph(nn.Module):
+    """Source ids to the keys and values of each decoder layer's source attention."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, source_ids_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
+        """Ids and additive mask (0 or -inf) to [key, value] * L, each [B,S,D]."""
+        mask_B1SS = source_mask_BS[:, None, None, :].expand(-1, -1, source_ids_BS.shape[1], -1)
+        memory_BSD = self.model.encode(source_ids_BS, mask_B1SS)
+        layers = self.model.project_source(memory_BSD)
+        return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
+
+
+class StepGraph(nn.Module):
+    """One decoding step: the N = 2Q best continuations, label log-probabilities and new caches."""
+
+    def __init__(self, model: Transformer) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        scores_BQ: Tensor,
+        label_ids_BQ: Tensor,
+        source_mask_BS: Tensor,
+        caches: list[Tensor],
+        sources: list[Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
+        """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
+        the last source attention's queries [B,Q,D] and the caches [key, value] * L, [B,C,D]."""
+        queries = token_ids_BQ.shape[1]
+        source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, queries, -1)
+        contexts = [
+            AttentionContext(
+                source=KeyValue(sources[layer], sources[layer + 1]),
+                source_mask=source_mask,
+                visible=visible_B1QC,
+                cache=KeyValue(caches[layer], caches[layer + 1]),
+                write_index=write_index_B,
+            )
+            for layer in range(0, len(caches), 2)
+        ]
+        x_BQD = self.model.decode(token_ids_BQ, positions_BQ, contexts)
+        logits_BQV = self.model.output_logits(x_BQD)
+        log_probs_BQV = logits_BQV.log_softmax(-1)
+        labels_BQ = log_probs_BQV.gather(2, label_ids_BQ.unsqueeze(-1)).squeeze(-1)
+        best = best_candidates(log_probs_BQV, scores_BQ)
+        query_BQD = contexts[-1].source_query
+        assert query_BQD is not None
+        new_caches = []
+        for context in contexts:
+            assert context.cache is not None
+            new_caches += [context.cache.keys, context.cache.values]
+        return (*best, labels_BQ, logits_BQV, query_BQD, new_caches)
+
+
+def best_candidates(log_probs_BQV: Tensor, scores_BQ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2Q best continuations (score fp32, token int32, parent int32), each [B,2Q].
+
+    Exact, in two stages: the candidates lie in the 2Q groups of tokens with the highest maxima.
+    """
+    queries = log_probs_BQV.shape[1]
+    width = group_width(log_probs_BQV.shape[2])
+    if log_probs_BQV.shape[2] % width:
+        missing = width - log_probs_BQV.shape[2] % width
+        log_probs_BQV = nn.functional.pad(log_probs_BQV, (0, missing), value=float("-inf"))
+    groups = log_probs_BQV.shape[2] // width  # a beam
+    count = 2 * queries
+    grouped_BGW = log_probs_BQV.unflatten(2, (groups, width)).flatten(1, 2)
+    maxima_BQG = grouped_BGW.amax(-1).unflatten(1, (queries, groups)) + scores_BQ.unsqueeze(-1)
+    group_BN = maxima_BQG.flatten(1).topk(count).indices
+    parent_BN = integer_divide(group_BN, groups)
+    scores_BNW = grouped_BGW.gather(1, group_BN.unsqueeze(-1).expand(-1, -1, width))
+    scores_BNW = scores_BNW + scores_BQ.gather(1, parent_BN).unsqueeze(-1)
+    best = scores_BNW.flatten(1).topk(count)
+    place_BN = integer_divide(best.indices, width)
+    token_BN = (group_BN.gather(1, place_BN) % groups) * width + best.indices % width
+    return (
+        best.values,
+        token_BN.to(torch.int32),
+        parent_BN.gather(1, place_BN).to(torch.int32),
+    )
+
+
+def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
+    """Quotient of non-negative integers, as one ONNX operator (torch.onnx writes eight)."""
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            "Div",
+            (dividend, torch.tensor(divisor)),
+            dtype=dividend.dtype,
+            shape=dividend.shape,
+            version=OPSET,
+        )
+        return result
+    return dividend // divisor
+
+
+def group_width(vocab_size: int) -> int:
+    """Tokens a group: up to 64, dividing the vocabulary where it can, two groups at least."""
+    fitting = [width for width in (64, 32, 16, 8) if 2 * width <= vocab_size]
+    dividing = [width for width in fitting if vocab_size % width == 0]
+    return (dividing or fitting[-1:] or [1])[0]

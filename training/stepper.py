@@ -1,0 +1,153 @@
+"""A PyTorch model behind the `Stepper` protocol, for validation and as the reference of export.
+
+Shape letters: B sentences, S source positions, P prefix tokens, Q queries, C cache slots, D model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from serving.cache import Repack
+from serving.search import StepInputs, StepOutputs
+from training.batching import pad
+from training.models import Transformer
+from training.models.decoding import EncoderGraph, StepGraph
+
+
+@dataclass
+class TorchState:
+    """Tensors of a running batch."""
+
+    sources: list[Tensor]
+    source_mask_BS: Tensor
+    caches: list[Tensor]
+
+
+class TorchStepper:
+    """Runs the modules that are exported, eagerly."""
+
+    def __init__(self, model: Transformer) -> None:
+        self._model = model.eval()
+        self._encoder, self._step = EncoderGraph(model), StepGraph(model)
+        self._device = next(model.parameters()).device
+
+    @torch.no_grad()
+    def encode(self, sources: Sequence[Sequence[int]]) -> TorchState:
+        """Run the encoder on right-padded sources."""
+        ids_BS = pad([list(source) for source in sources]).to(self._device)
+        lengths = torch.tensor([len(source) for source in sources], device=self._device)
+        padded_BS = torch.arange(ids_BS.shape[1], device=self._device) >= lengths[:, None]
+        mask_BS = torch.zeros(ids_BS.shape, device=self._device)
+        mask_BS = mask_BS.masked_fill(padded_BS, -torch.inf)
+        tensors = self._encoder(ids_BS, mask_BS)
+        empty = torch.zeros(len(sources), 0, tensors[0].shape[2], device=self._device)
+        return TorchState(tensors, mask_BS, [empty] * len(tensors))
+
+    @torch.no_grad()
+    def prefill(
+        self, state: TorchState, token_ids_BP: NDArray[np.int64], labels_BP: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Fill the caches with given tokens; returns the labels' log-probabilities [B,P]."""
+        rows, length = token_ids_BP.shape
+        causal = torch.full((length, length), -torch.inf).triu(1)
+        positions = torch.arange(length).expand(rows, -1)
+        outputs = self._call(
+            state,
+            token_ids_BP,
+            positions,
+            np.zeros(rows, dtype=np.int64),
+            causal.expand(rows, -1, -1).numpy(),
+            np.zeros(token_ids_BP.shape, dtype=np.float32),
+            labels_BP,
+        )
+        result: NDArray[np.float32] = outputs[3].float().cpu().numpy()
+        return result
+
+    @torch.no_grad()
+    def step(
+        self, state: TorchState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> StepOutputs:
+        """One step of all beams."""
+        scores, tokens, parents, _, logits, query, _ = self._call(
+            state,
+            inputs.token_ids_BK,
+            torch.from_numpy(inputs.positions_BK),
+            inputs.write_index_B,
+            inputs.visible_BKC,
+            inputs.scores_BK,
+            np.zeros_like(inputs.token_ids_BK),
+        )
+        attention = None
+        if want_attention:
+            attention = self._attention(query, state).float().cpu().numpy()
+        return StepOutputs(
+            scores.cpu().numpy(),
+            tokens.cpu().numpy(),
+            parents.cpu().numpy(),
+            logits.float().cpu().numpy() if want_logits else None,
+            attention,
+        )
+
+    def repack(self, state: TorchState, repack: Repack) -> None:
+        """Keep the given rows and slots."""
+        rows = torch.from_numpy(repack.rows).to(self._device)
+        slots = torch.from_numpy(repack.slots_BC).to(self._device)
+        if len(rows) < len(state.source_mask_BS):
+            state.sources = [tensor[rows] for tensor in state.sources]
+            state.source_mask_BS = state.source_mask_BS[rows]
+        state.caches = [cache[rows[:, None], slots] for cache in state.caches]
+
+    def free(self, state: TorchState) -> None:
+        """Nothing to give back: tensors go with the state."""
+
+    def _call(
+        self,
+        state: TorchState,
+        token_ids_BQ: NDArray[np.int64],
+        positions_BQ: Tensor,
+        write_index_B: NDArray[np.int64],
+        visible_BQC: NDArray[np.float32],
+        scores_BQ: NDArray[np.float32],
+        label_ids_BQ: NDArray[np.int64],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
+        missing = visible_BQC.shape[2] - state.caches[0].shape[1]
+        if missing > 0:
+            state.caches = [
+                torch.nn.functional.pad(cache, (0, 0, 0, missing)) for cache in state.caches
+            ]
+        visible = torch.from_numpy(visible_BQC)[:, None].to(self._device)
+        capacity = state.caches[0].shape[1]
+        if visible.shape[-1] < capacity:
+            hidden = capacity - visible.shape[-1]
+            visible = torch.nn.functional.pad(visible, (0, hidden), value=-torch.inf)
+        outputs = self._step(
+            torch.from_numpy(token_ids_BQ).to(self._device),
+            positions_BQ.to(self._device),
+            torch.from_numpy(write_index_B).to(self._device),
+            visible,
+            torch.from_numpy(scores_BQ).to(self._device),
+            torch.from_numpy(label_ids_BQ).to(self._device),
+            state.source_mask_BS,
+            state.caches,
+            state.sources,
+        )
+        state.caches = outputs[6]
+        result: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]] = outputs
+        return result
+
+    def _attention(self, query_BQD: Tensor, state: TorchState) -> Tensor:
+        """Probabilities of the last source attention, mean over heads, [B,Q,S]."""
+        heads = self._model.config.num_heads
+
+        def split(x: Tensor) -> Tensor:
+            return x.unflatten(-1, (heads, -1)).transpose(1, 2)
+
+        query, key = split(query_BQD), split(state.sources[-2])
+        scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
+        return (scores + state.source_mask_BS[:, None, None]).softmax(-1).mean(1)
