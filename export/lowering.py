@@ -116,9 +116,7 @@ class _Lowering:
 
     def __init__(self, model: onnx.ModelProto, *, int8: bool, row_input: str) -> None:
         self._model, self._int8, self._row_input = model, int8, row_input
-        self._constants = {
-            i.name: numpy_helper.to_array(i) for i in model.graph.initializer
-        }
+        self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = _users(model.graph)
         self._outputs = {output.name for output in model.graph.output}
         self._widths = _row_widths(model, row_input)
@@ -138,8 +136,10 @@ class _Lowering:
                 continue
             if self._int8 and self._is_embedding(node):
                 self._embed(node)
-            elif node.op_type in _ROW_OPERATORS and node.output[0] in self._widths and self._rows(
-                node
+            elif (
+                node.op_type in _ROW_OPERATORS
+                and node.output[0] in self._widths
+                and self._rows(node)
             ):
                 self._lower_row_operator(node)
             else:
@@ -158,7 +158,10 @@ class _Lowering:
         opsets = [helper.make_opsetid("", self._model.opset_import[0].version)]
         opsets += [helper.make_opsetid(MICROSOFT, 1)] if self._int8 else []
         return helper.make_model(
-            lowered, opset_imports=opsets, ir_version=self._model.ir_version, producer_name="macaron"
+            lowered,
+            opset_imports=opsets,
+            ir_version=self._model.ir_version,
+            producer_name="macaron",
         )
 
     def _rows(self, node: NodeProto) -> bool:
@@ -194,9 +197,14 @@ class _Lowering:
         rows, scales = self._quantize(inputs[0])
         weight, weight_scale = self._weight(inputs[1])
         zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
-        operands = [rows, weight, scales, weight_scale, zero_point, "", bias]
-        operands = operands if bias else operands[:-2]
-        self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
+        operands = [rows, weight, scales, weight_scale, zero_point]
+        if not bias:
+            self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
+            return
+        # With a scale for each row, the operator's own bias input would be scaled too.
+        product = f"{output}_product"
+        self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
+        self._add("Add", [product, bias], self._flat_name(output))
 
     def _quantize(self, name: str) -> tuple[str, str]:
         """u8 rows and their scales; computed once for all products that share the input."""
@@ -258,7 +266,9 @@ class _Lowering:
     def _flatten(self, name: str) -> str:
         """The [M,*] form of a [B,Q,*] value."""
         if name not in self._flat:
-            shape = self._constant(np.array([-1, self._widths[name]]), f"shape_{self._widths[name]}")
+            shape = self._constant(
+                np.array([-1, self._widths[name]]), f"shape_{self._widths[name]}"
+            )
             self._add("Reshape", [name, shape], self._flat_name(name))
         return self._flat[name]
 

@@ -36,7 +36,8 @@ def export_encoder(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
     )
     outputs = tuple(
-        _tensor(name, "float32", ("B", "S", dim), "source") for name in _layer_names("source", layers)
+        _tensor(name, "float32", ("B", "S", dim), "source")
+        for name in _layer_names("source", layers)
     )
     arguments = (torch.zeros(_B, _S, dtype=torch.int64), torch.zeros(_B, _S))
     proto = _export(EncoderGraph(model), arguments, inputs, outputs)

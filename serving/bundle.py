@@ -7,12 +7,19 @@ from __future__ import annotations
 
 import hashlib
 import json
+import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from serving.errors import BundleError, FormatVersionError, HashMismatchError
+from serving.errors import (
+    BundleError,
+    FormatVersionError,
+    HashMismatchError,
+    InvalidOptionError,
+)
+from serving.options import parse_options
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -80,12 +87,12 @@ class Sizes(_Strict):
 
 
 class SpecialIds(_Strict):
-    """Ids of the special pieces."""
+    """Ids of the special pieces, which the runtime takes for granted."""
 
-    pad: int = 0
-    unk: int = 1
-    bos: int = 2
-    eos: int = 3
+    pad: Literal[0] = 0
+    unk: Literal[1] = 1
+    bos: Literal[2] = 2
+    eos: Literal[3] = 3
 
 
 class TokenizerFiles(_Strict):
@@ -156,11 +163,13 @@ def read_manifest(folder: Path) -> Manifest:
         tree = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise BundleError(f"{folder}: no readable {MANIFEST} ({error.strerror})") from error
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise BundleError(f"{path}: not valid JSON ({error})") from error
     version = tree.get("format_version") if isinstance(tree, dict) else None
-    if not isinstance(version, int):
-        raise BundleError(f"{path}: format_version must be an integer, got {version!r}")
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise BundleError(
+            f"{path}: format_version must be an integer from 1 on, got {reprlib.repr(version)}"
+        )
     if version > FORMAT_VERSION:
         raise FormatVersionError(
             f"{folder}: bundle format {version} is newer than this runtime reads "
@@ -171,7 +180,12 @@ def read_manifest(folder: Path) -> Manifest:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"]))
-        raise BundleError(f"{path}: {where}: {first['msg']}") from error
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
+    try:
+        parse_options(manifest.search)
+    except InvalidOptionError as error:
+        raise BundleError(f"{path}: search: {error}") from error
     _check_files(folder, manifest)
     return manifest
 
@@ -200,12 +214,20 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     unlisted = needed - manifest.files.keys()
     if unlisted:
-        raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]}")
+        raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")
     for name, wanted in manifest.files.items():
         path = folder / name
-        if path.parent != folder or not path.is_file():
-            raise BundleError(f"{folder}: {name} is listed in {MANIFEST} but missing")
-        found = file_hash(path)
+        if name != path.name:
+            raise BundleError(
+                f"{folder}: {MANIFEST} lists {name!r}, which is not the plain name of a file in it"
+            )
+        try:
+            found = file_hash(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise BundleError(
+                f"{folder}: {name!r} is listed in {MANIFEST} but cannot be read ({reason})"
+            ) from error
         if found != wanted:
             raise HashMismatchError(
                 f"{path}: sha256 is {found[:12]}, {MANIFEST} says {wanted[:12]}; "

@@ -34,7 +34,7 @@ class PrefixTree:
     """The tree of each sentence of a running batch.
 
     `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere. `used`, `steps`
-    and `peak` [B] count a sentence's slots in use, its steps, and the most slots allocated to it.
+    and `peak` [B] count a sentence's slots in use, its steps, and the most slots it has used.
     """
 
     def __init__(
@@ -42,24 +42,21 @@ class PrefixTree:
     ) -> None:
         """`used` slots of each sentence hold its prefix, visible to every beam."""
         self.beam_size, self.repack_every = beam_size, repack_every
-        self.used = used.copy()
+        self.used, self.peak = used.copy(), used.copy()
         self.steps = np.zeros_like(used)
-        self.peak = np.zeros_like(used)
-        capacity = self._capacity()
-        slots = np.arange(capacity)
-        prefix_BC = np.where(slots < used[:, None], np.float32(0), np.float32(-np.inf))
+        self._beams = np.arange(beam_size)
+        self._rows_B1 = np.arange(len(used))[:, None]
+        prefix_BC = np.where(self._in_use(self._capacity()), np.float32(0), np.float32(-np.inf))
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
 
     @property
     def capacity(self) -> int:
         """Slots allocated a sentence."""
-        return self.visible.shape[2]
+        return int(self.visible.shape[2])
 
     def write(self) -> NDArray[np.int64]:
         """Give each query its own new slot; returns the write index [B]."""
-        own = self.used[:, None] + np.arange(self.beam_size)
-        np.put_along_axis(self.visible, own[:, :, None], np.float32(0), axis=2)
-        np.maximum(self.peak, self.capacity, out=self.peak)
+        self.visible[self._rows_B1, self._beams, self.used[:, None] + self._beams] = 0
         return self.used
 
     def clear(self, row: int) -> None:
@@ -67,13 +64,14 @@ class PrefixTree:
         self.used[row] = 0
         self.visible[row] = -np.inf
 
-    def advance(self, parents_BK: NDArray[np.int64], live_B: NDArray[np.int64]) -> None:
+    def advance(self, parents_BK: NDArray[np.integer], queries_B: NDArray[np.int64]) -> None:
         """Move to the next step: beam k descends from query `parents[b, k]`.
 
-        Only the first `live` queries of a sentence were real; the slots of the others are reused.
+        Only the first `queries` of a sentence were live; the slots of the others are reused.
         """
-        self.visible = np.take_along_axis(self.visible, parents_BK[:, :, None], axis=1)
-        self.used += live_B
+        self.visible = self.visible[self._rows_B1, parents_BK]
+        self.used = self.used + queries_B
+        self.peak = np.maximum(self.peak, self.used)
         self.steps += 1
 
     def repack(self, rows: NDArray[np.int64]) -> Repack | None:
@@ -81,24 +79,24 @@ class PrefixTree:
 
         Returns what the model's caches must do, or None where nothing changes.
         """
-        due = self.steps[rows] % self.repack_every == 0
-        if len(rows) == len(self.used) and not due.any():
+        due_B = (self.steps[rows] % self.repack_every == 0) & (self.used[rows] > 0)
+        if len(rows) == len(self.used) and not due_B.any():
             return None
-        alive_BC = (self.visible[rows] == 0).any(axis=1)
-        alive_BC[~due] = np.arange(self.capacity) < self.used[rows][~due, None]
-        self.used, self.steps = alive_BC.sum(axis=1), self.steps[rows]
-        self.peak = self.peak[rows]
-        capacity = self._capacity()
-        order_BC = np.argsort(~alive_BC, axis=1, kind="stable")
-        if capacity > order_BC.shape[1]:
-            padding = ((0, 0), (0, capacity - order_BC.shape[1]))
-            order_BC = np.pad(order_BC, padding)
-        slots_BC = order_BC[:, :capacity]
-        unused_BC = np.arange(capacity) >= self.used[:, None]
-        slots_BC[unused_BC] = 0
-        self.visible = np.take_along_axis(self.visible[rows], slots_BC[:, None, :], axis=2)
-        self.visible[np.broadcast_to(unused_BC[:, None, :], self.visible.shape)] = -np.inf
+        visible = self.visible[rows]
+        alive_BC = self._in_use(self.capacity)[rows]
+        alive_BC &= ~due_B[:, None] | (visible == 0).any(axis=1)
+        self.used, self.steps, self.peak = alive_BC.sum(axis=1), self.steps[rows], self.peak[rows]
+        self._rows_B1 = np.arange(len(rows))[:, None]
+        in_use_BC = self._in_use(self._capacity())
+        slots_BC = np.zeros(in_use_BC.shape, dtype=np.int64)
+        slots_BC[in_use_BC] = np.nonzero(alive_BC)[1]
+        visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
+        self.visible = np.where(in_use_BC[:, None, :], visible, np.float32(-np.inf))
         return Repack(rows, slots_BC)
+
+    def _in_use(self, capacity: int) -> NDArray[np.bool_]:
+        """Whether each of `capacity` slots is in use, [B,C]."""
+        return np.arange(capacity) < self.used[:, None]
 
     def _capacity(self) -> int:
         """Room until the next repack of whichever sentence needs most."""

@@ -38,18 +38,19 @@ def forbid_end(logits_V: Logits) -> None:
 
 
 def log_softmax(logits_KV: Logits) -> Logits:
-    """Row-wise log-softmax in fp32."""
-    shifted = logits_KV - logits_KV.max(axis=-1, keepdims=True)
-    result: Logits = shifted - np.log(np.exp(shifted).sum(axis=-1, keepdims=True))
+    """Row-wise log-softmax in fp32; a row where all is forbidden stays -inf."""
+    highest = logits_KV.max(axis=-1, keepdims=True)
+    shifted = logits_KV - np.where(highest == -np.inf, np.float32(0), highest)
+    total = np.exp(shifted).sum(axis=-1, keepdims=True)
+    result: Logits = shifted - np.log(np.where(total == 0, np.float32(1), total))
     return result
 
 
 def best_continuations(
     log_probs_KV: Logits, scores_K: NDArray[np.float32], count: int
 ) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
-    """The `count` best (score, token, parent) over all beams; ties go to the lower beam and token."""
+    """The `count` best (score, token, parent) of all beams; ties go to the lower beam and token."""
     total = (log_probs_KV + scores_K[:, None]).ravel()
-    total[np.isnan(total)] = -np.inf  # a dead beam's -inf plus a forbidden token's
     count = min(count, total.size)
     kept = np.argpartition(-total, count - 1)[:count]
     threshold = total[kept].min()

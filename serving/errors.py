@@ -1,16 +1,19 @@
 """Errors of the serving package; each carries the HTTP status that a dialect renders.
 
 ServingError
+├── SettingsError               a MACARON_ variable has a bad name or value
 ├── BundleError                 a bundle cannot be used
 │   ├── FormatVersionError      written by a newer export
 │   └── HashMismatchError       a file differs from its manifest
 ├── RequestError                the caller can mend it (4xx)
 │   ├── InvalidOptionError      an option outside its range
 │   ├── InvalidTextError        a text that is not valid Unicode, or holds NUL
-│   ├── TooLongError            a text or a list over its limit
+│   ├── TooLongError            a text, a list or a body over its limit
 │   ├── UnknownLanguageError    no model for the language pair
-│   └── UnknownModelError       no bundle of that name
+│   ├── UnknownModelError       no bundle of that name
+│   └── MediaTypeError          a body that is not JSON
 ├── OverloadedError             the queue is full
+│   └── NotReadyError           starting, or shutting down
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
 └── DecodingError               the model gave a non-finite score
@@ -23,10 +26,16 @@ class ServingError(Exception):
     """Root of every error that serving raises on purpose."""
 
     status = 500
+    code = "internal"
+    """Short name of the kind of error, stable for programs."""
+
+
+class SettingsError(ServingError):
+    """A setting is unknown or out of range; the message names its environment variable."""
 
 
 class BundleError(ServingError):
-    """A bundle cannot be loaded; the message names the bundle, what was found and what was wanted."""
+    """A bundle cannot be loaded; the message names it, what was found and what was wanted."""
 
 
 class FormatVersionError(BundleError):
@@ -41,49 +50,78 @@ class RequestError(ServingError):
     """The request cannot be served as it is; the message says what to change."""
 
     status = 400
+    code = "invalid_request"
+    index: int | None = None
+    """Which text of a list is at fault."""
 
 
 class InvalidOptionError(RequestError):
     """A decoding option has a wrong name, type or value."""
 
+    code = "invalid_option"
+
 
 class InvalidTextError(RequestError):
     """A text holds characters that no model can read (NUL, lone surrogates)."""
 
+    code = "invalid_text"
+
 
 class TooLongError(RequestError):
-    """A text, or a list of texts, is over its limit; nothing is cut."""
+    """A text, a list of texts or a body is over its limit; nothing is cut."""
 
     status = 413
+    code = "too_long"
 
 
 class UnknownLanguageError(RequestError):
     """No loaded model translates between the two languages."""
+
+    code = "unknown_language"
 
 
 class UnknownModelError(RequestError):
     """No loaded bundle has that name."""
 
     status = 404
+    code = "unknown_model"
+
+
+class MediaTypeError(RequestError):
+    """The body is declared as something other than plain JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
 
 
 class OverloadedError(ServingError):
     """The queue is full; try again later."""
 
     status = 503
+    code = "overloaded"
+
+
+class NotReadyError(OverloadedError):
+    """The server is starting or shutting down; try again later."""
+
+    code = "not_ready"
 
 
 class DeadlineExceededError(ServingError):
     """The request was not finished before its deadline."""
 
     status = 504
+    code = "deadline_exceeded"
 
 
 class CancelledError(ServingError):
     """The request was cancelled by its caller."""
 
     status = 499
+    code = "cancelled"
 
 
 class DecodingError(ServingError):
     """The model produced a non-finite score for this sentence."""
+
+    code = "decoding_failed"

@@ -15,11 +15,26 @@ from serving.errors import InvalidOptionError
 
 MAX_STEPS = 256
 LENGTH_PENALTY_FORMS = ("power", "gnmt")
+RANGES: dict[str, tuple[float, float]] = {
+    "beam_size": (1, 64),
+    "num_hypotheses": (1, 256),
+    "length_penalty": (-10, 10),
+    "coverage_penalty": (0, 10),
+    "repetition_penalty": (0.01, 100),
+    "no_repeat_ngram_size": (0, 64),
+    "min_length": (0, 4096),
+    "max_length": (1, 4096),
+    "patience": (0.01, 16),
+}
+"""Lowest and highest value of each numeric option."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SearchOptions:
     """How one sentence is decoded; beam_size 1 is greedy search."""
+
+    # The OpenAPI document takes its descriptions from the docstrings below.
+    __pydantic_config__ = {"use_attribute_docstrings": True, "extra": "forbid"}  # noqa: RUF012
 
     beam_size: int = 5
     """Hypotheses kept a step, 1 to 64."""
@@ -28,7 +43,7 @@ class SearchOptions:
     length_penalty: float = 1.0
     """Exponent a of the length normalisation; 0 is none."""
     length_penalty_form: str = "power"
-    """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)."""
+    """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)"""
     eos_in_length: bool = False
     """Count eos in the length, as the papers do."""
     coverage_penalty: float = 0.0
@@ -47,24 +62,17 @@ class SearchOptions:
     """Decode again without repeated trigrams where the output ends in a loop."""
 
     def __post_init__(self) -> None:
-        for name, low, high in (
-            ("beam_size", 1, 64),
-            ("num_hypotheses", 1, 256),
-            ("length_penalty", -10, 10),
-            ("coverage_penalty", 0, 10),
-            ("repetition_penalty", 0.01, 100),
-            ("no_repeat_ngram_size", 0, 64),
-            ("min_length", 0, 4096),
-            ("patience", 0.01, 16),
-        ):
-            self._check_number(name, low, high)
-        if self.max_length is not None:
-            self._check_number("max_length", 1, 4096)
-            if self.min_length >= self.max_length:
-                raise InvalidOptionError(
-                    f"min_length must be below max_length = {self.max_length}, "
-                    f"got {self.min_length}"
-                )
+        for name in ("eos_in_length", "loop_guard"):
+            value = getattr(self, name)
+            if not isinstance(value, bool):
+                raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
+        for name, (low, high) in RANGES.items():
+            if name != "max_length" or self.max_length is not None:
+                self._check_number(name, low, high)
+        if self.max_length is not None and self.min_length >= self.max_length:
+            raise InvalidOptionError(
+                f"min_length must be below max_length = {self.max_length}, got {self.min_length}"
+            )
         if self.length_penalty_form not in LENGTH_PENALTY_FORMS:
             raise InvalidOptionError(
                 f"length_penalty_form must be one of {LENGTH_PENALTY_FORMS}, "
@@ -77,9 +85,9 @@ class SearchOptions:
             )
 
     def _check_number(self, name: str, low: float, high: float) -> None:
-        value = getattr(self, name)
+        value: Any = getattr(self, name)
         integral = isinstance(getattr(SearchOptions, name, 0), int) or name == "max_length"
-        kind: tuple[type, ...] = (int,) if integral else (int, float)
+        kind = int if integral else (int, float)
         if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             what = "an integer" if integral else "a number"
             raise InvalidOptionError(f"{name} must be {what} in [{low}, {high}], got {value!r}")
@@ -91,8 +99,11 @@ class SearchOptions:
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
 
     @property
-    def deterministic_early_exit(self) -> bool:
-        """Without penalties a finished best beam cannot be beaten."""
+    def stops_at_best(self) -> bool:
+        """Whether a sentence stops as soon as its best beam is finished, and not before.
+
+        Without penalties nothing can beat it.
+        """
         return self.length_penalty == 0 and self.coverage_penalty == 0
 
     def max_steps(self, source_length: int) -> int:
@@ -107,9 +118,9 @@ class SearchOptions:
         """
         length = max(1, length + 1 if self.eos_in_length else length)
         if self.length_penalty_form == "gnmt":
-            divisor = ((5.0 + length) / 6.0) ** self.length_penalty
+            divisor = math.pow((5.0 + length) / 6.0, self.length_penalty)
         else:
-            divisor = float(length) ** self.length_penalty
+            divisor = math.pow(length, self.length_penalty)
         return cumulative / divisor + self.coverage_penalty * coverage
 
 
@@ -118,12 +129,10 @@ def parse_options(values: dict[str, Any]) -> SearchOptions:
 
     Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
     """
-    known = {field.name: field for field in dataclasses.fields(SearchOptions)}
-    for name, value in values.items():
+    known = [field.name for field in dataclasses.fields(SearchOptions)]
+    for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
             raise InvalidOptionError(f"unknown option {name!r}{hint}")
-        if isinstance(known[name].default, bool) and not isinstance(value, bool):
-            raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
     return SearchOptions(**values)

@@ -8,6 +8,7 @@ at once. Rows do not yet join a batch that is running.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 import time
 from collections import deque
@@ -15,7 +16,13 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
-from serving.errors import CancelledError, DeadlineExceededError, OverloadedError, ServingError
+from serving.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+)
 from serving.options import SearchOptions
 from serving.search import BeamSearch, Finished, Sentence
 from serving.translator import Translation, Translator
@@ -83,17 +90,13 @@ class Ticket:
         now = time.monotonic()
         started = self.started or now
         timing = Timing(started - self.submitted, now - started, self.batch_size)
-        try:
+        with contextlib.suppress(InvalidStateError):
             self._future.set_result(Completed(translation, timing))
-        except InvalidStateError:
-            pass
 
     def fail(self, error: BaseException) -> None:
         """End the request with an error, unless it has ended already."""
-        try:
+        with contextlib.suppress(InvalidStateError):
             self._future.set_exception(error)
-        except InvalidStateError:
-            pass
 
 
 class Scheduler:
@@ -121,17 +124,25 @@ class Scheduler:
         return self.submit_all([request])[0]
 
     def submit_all(self, requests: Sequence[Request]) -> list[Ticket]:
-        """Queue requests that arrive together, all or none."""
+        """Queue requests that arrive together, all or none.
+
+        A RequestError says by its `index` which of them is at fault.
+        """
         tickets = []
-        for request in requests:
-            sentence = self._translator.prepare(
-                request.text, request.options, request.target_prefix
-            )
+        for index, request in enumerate(requests):
+            try:
+                sentence = self._translator.prepare(
+                    request.text, request.options, request.target_prefix
+                )
+            except RequestError as error:
+                error.index = index
+                raise
             timeout = float("inf") if request.timeout_s is None else request.timeout_s
             tickets.append(Ticket(sentence, time.monotonic() + timeout))
         with self._changed:
             if self._closing:
-                raise OverloadedError("the server is shutting down")
+                raise NotReadyError("the server is shutting down; try again later")
+            self._drop_ended()
             if len(self._waiting) + len(tickets) > self._max_queue:
                 raise OverloadedError(
                     f"the queue holds at most {self._max_queue} sentences and has "
@@ -164,22 +175,21 @@ class Scheduler:
                     self._changed.wait()
                 if not self._waiting:
                     return
-                batch = self._take()
+                running = dict(enumerate(self._take()))
             try:
-                if batch:
-                    self._decode(batch)
+                if running:
+                    self._decode(running)
             except Exception as error:  # the thread must outlive any failure of a batch
-                for ticket in batch:
+                for ticket in running.values():
                     ticket.fail(error)
 
     def _take(self) -> list[Ticket]:
         """Remove the next batch from the queue: the oldest and those that fit beside it."""
+        self._drop_ended()
         batch: list[Ticket] = []
         left: deque[Ticket] = deque()
         longest = 0
         for ticket in self._waiting:
-            if self._drop(ticket):
-                continue
             assert ticket.sentence is not None
             grown = max(longest, len(ticket.sentence.source))
             fits = not batch or (
@@ -195,27 +205,28 @@ class Scheduler:
         self._waiting = left
         return batch
 
-    def _decode(self, batch: list[Ticket]) -> None:
+    def _decode(self, running: dict[int, Ticket]) -> None:
+        """Decode a batch; tickets leave `running` as they end."""
         now = time.monotonic()
-        for ticket in batch:
+        for ticket in running.values():
             ticket.started = ticket.started or now
-            ticket.batch_size = len(batch)
-        search = BeamSearch(self._translator.stepper, [_sentence(ticket) for ticket in batch])
-        running = set(range(len(batch)))
+            ticket.batch_size = len(running)
+        sentences = [_sentence(ticket) for ticket in running.values()]
+        search = BeamSearch(self._translator.stepper, sentences)
         while search.live:
-            for index in [index for index in running if self._drop(batch[index])]:
-                search.cancel(index)
-                running.discard(index)
-            if not search.live:
-                return
             for finished in search.step():
-                running.discard(finished.index)
-                self._deliver(batch[finished.index], finished)
+                self._deliver(running.pop(finished.index), finished)
+            for index in [index for index, ticket in running.items() if self._drop(ticket)]:
+                search.cancel(index)
+                del running[index]
+            if self._waiting:
+                with self._changed:
+                    self._drop_ended()
 
     def _deliver(self, ticket: Ticket, finished: Finished) -> None:
         try:
             outcome = self._translator.complete(_sentence(ticket), finished)
-        except ServingError as error:
+        except Exception as error:  # of this sentence alone: the others of its batch go on
             ticket.fail(error)
             return
         if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
@@ -224,6 +235,10 @@ class Scheduler:
                 self._waiting.appendleft(ticket)
         else:
             ticket.complete(outcome)
+
+    def _drop_ended(self) -> None:
+        """Remove waiting tickets that have ended or are overdue; the lock must be held."""
+        self._waiting = deque(ticket for ticket in self._waiting if not self._drop(ticket))
 
     def _drop(self, ticket: Ticket) -> bool:
         """Whether the ticket has ended or is overdue, in which case it fails now."""

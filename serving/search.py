@@ -5,14 +5,16 @@ D model, N candidates.
 
 The rules are CTranslate2's: 2K candidates a step; only an end candidate ranked among the first K
 finishes a hypothesis, and the next best candidate that does not end takes its beam; a sentence
-stops at round(beam_size * patience) finished hypotheses.
+stops at round(beam_size * patience) finished hypotheses, or, without length and coverage penalty,
+when its best beam is finished.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from itertools import pairwise
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -111,6 +113,7 @@ class Finished:
     hypotheses: tuple[Hypothesis, ...] = ()
     error: DecodingError | None = None
     peak_slots: int = 0
+    """The most cache slots that it used, see `BeamSearch.peak_slots`."""
 
 
 class BeamSearch:
@@ -123,34 +126,47 @@ class BeamSearch:
         self._stepper, self._beam_size = stepper, sizes.pop()
         self._state = stepper.encode([sentence.source for sentence in sentences])
         self._rows = [_Row(i, sentence) for i, sentence in enumerate(sentences)]
-        self._tree = PrefixTree(self._prefill(), self._beam_size)
-        shape = (len(sentences), self._beam_size)
+        self._running = np.ones(len(sentences), dtype=np.bool_)
+        self._steps_left = np.array(
+            [s.options.max_steps(len(s.source)) for s in sentences], dtype=np.int64
+        )
+        prefix_lengths = self._prefill()
+        self._tree = PrefixTree(prefix_lengths, self._beam_size)
+        self._positions = np.repeat(prefix_lengths[:, None], self._beam_size, axis=1)
         last = [[BOS_ID, *s.target_prefix][-1] for s in sentences]
-        self._tokens = np.repeat(np.array(last, dtype=np.int64)[:, None], shape[1], axis=1)
-        self._scores = np.full(shape, -np.inf, dtype=np.float32)
+        self._tokens = np.repeat(np.array(last, dtype=np.int64)[:, None], self._beam_size, axis=1)
+        self._scores = np.full(self._tokens.shape, -np.inf, dtype=np.float32)
         self._scores[:, 0] = 0.0
-        self._live = np.ones(shape[0], dtype=np.int64)  # queries up to the last real one
+        self._queries = np.ones(len(sentences), dtype=np.int64)  # up to the last live beam
         self._want_attention = any(s.options.coverage_penalty for s in sentences)
+        self._any_constraint = any(row.constrained for row in self._rows)
 
     @property
     def live(self) -> bool:
         """Whether any sentence is still being decoded."""
-        return any(row.live for row in self._rows)
+        return bool(self._running.any())
+
+    @property
+    def peak_slots(self) -> dict[int, int]:
+        """The most cache slots that each sentence in the batch has used so far, by its index."""
+        return {row.index: int(peak) for row, peak in zip(self._rows, self._tree.peak, strict=True)}
 
     def cancel(self, index: int) -> None:
         """Drop a sentence without a result."""
         for number, row in enumerate(self._rows):
-            if row.index == index and row.live:
+            if row.index == index and self._running[number]:
                 self._retire(number)
+                if not self.live:
+                    self._stepper.free(self._state)
 
     def step(self) -> list[Finished]:
         """Generate one token of every live sentence; returns those that are done."""
-        constrained = [n for n, row in enumerate(self._rows) if row.live and row.constrained]
+        constrained = self._constrained()
         outputs = self._stepper.step(
             self._state,
             StepInputs(
                 token_ids_BK=self._tokens,
-                positions_BK=np.repeat(self._positions(), self._beam_size, axis=1),
+                positions_BK=self._positions,
                 write_index_B=self._tree.write(),
                 visible_BKC=self._tree.visible,
                 scores_BK=self._scores,
@@ -158,21 +174,18 @@ class BeamSearch:
             want_logits=bool(constrained),
             want_attention=self._want_attention,
         )
-        scores, tokens, parents = (
-            outputs.scores_BN.copy(),
-            outputs.tokens_BN.astype(np.int64),
-            outputs.parents_BN.astype(np.int64),
-        )
+        candidates = _Candidates(outputs.scores_BN, outputs.tokens_BN, outputs.parents_BN)
+        if constrained:
+            candidates = candidates.copy()
         for number in constrained:
             assert outputs.logits_BKV is not None
-            self._constrain(number, outputs.logits_BKV[number], scores, tokens, parents)
-        finished = self._advance(scores, tokens, parents, outputs.attention_BKS)
+            self._constrain(number, outputs.logits_BKV[number], candidates)
+        if outputs.attention_BKS is not None:
+            for row, attention_KS in zip(self._rows, outputs.attention_BKS.copy(), strict=True):
+                row.attention.append(attention_KS)
+        finished = self._advance(candidates)
         self._repack()
         return finished
-
-    def _positions(self) -> Ints:
-        """Position of each sentence's next token, [B,1]; 0 where a row is idle."""
-        return np.array([[row.position if row.live else 0] for row in self._rows], dtype=np.int64)
 
     def _prefill(self) -> Ints:
         """Put bos and all but the last prefix token into the caches; returns the slots used.
@@ -192,118 +205,133 @@ class BeamSearch:
                 self._rows[number].prefix_scores = scores[number, : len(prefix)].tolist()
         return np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
 
-    def _constrain(
-        self, number: int, logits_KV: Floats, scores: Floats, tokens: Ints, parents: Ints
-    ) -> None:
-        """Replace one sentence's candidates by those of its edited distribution."""
-        row = self._rows[number]
-        logits_KV = logits_KV.copy()
-        for beam in range(int(self._live[number])):
-            row.edit(logits_KV[beam], beam)
-        count = scores.shape[1]
-        best = best_continuations(log_softmax(logits_KV), self._scores[number], count)
-        scores[number, :], tokens[number, :], parents[number, :] = -np.inf, 0, 0
-        for target, values in zip((scores, tokens, parents), best, strict=True):
-            target[number, : len(values)] = values
+    def _constrained(self) -> list[int]:
+        """Rows whose next step needs the whole distribution."""
+        if not self._any_constraint:
+            return []
+        return [n for n in np.flatnonzero(self._running).tolist() if self._rows[n].constrained]
 
-    def _advance(
-        self, scores_BN: Floats, tokens_BN: Ints, parents_BN: Ints, attention: Floats | None
-    ) -> list[Finished]:
+    def _constrain(self, number: int, logits_KV: Floats, candidates: _Candidates) -> None:
+        """Replace one sentence's candidates by those of its edited distribution."""
+        row, live = self._rows[number], np.isfinite(self._scores[number])
+        if not np.isfinite(logits_KV[live].max(axis=1)).all():
+            candidates.scores_BN[number] = np.nan  # what the model itself would have given
+            return
+        logits_KV = logits_KV.copy()
+        logits_KV[~live] = 0.0
+        for beam in np.flatnonzero(live).tolist():
+            row.edit(logits_KV[beam], beam)
+        count = candidates.scores_BN.shape[1]
+        best = best_continuations(log_softmax(logits_KV), self._scores[number], count)
+        for target, values, filler in zip(candidates, best, (-np.inf, 0, 0), strict=True):
+            target[number, : len(values)] = values
+            target[number, len(values) :] = filler
+
+    def _advance(self, candidates: _Candidates) -> list[Finished]:
         """Choose the next beams, collect finished hypotheses, retire finished sentences."""
+        scores_BN, tokens_BN, _ = candidates
         beam_size = self._beam_size
-        chosen_BK = np.tile(np.arange(beam_size), (len(self._rows), 1))
-        ends_BN = (tokens_BN == EOS_ID) & np.isfinite(scores_BN)
-        broken = np.isnan(scores_BN).any(axis=1) | ~np.isfinite(scores_BN[:, 0])
+        possible_BK = scores_BN[:, :beam_size] > -np.inf
+        chosen_BK = np.where(possible_BK, np.arange(beam_size), -1)
+        broken_B = ~np.all(scores_BN < np.inf, axis=1)  # NaN as well
+        self._steps_left -= 1
+        last_B = self._steps_left == 0
+        ends_B = np.any(tokens_BN[:, :beam_size] == EOS_ID, axis=1)
+        # Most steps of most sentences only go on; the others are looked at one by one.
+        events_B = (ends_B | last_B | broken_B | ~possible_BK[:, 0]) & self._running
         finished = []
-        for number, row in enumerate(self._rows):
-            if not row.live:
-                continue
-            if broken[number]:
+        for number in np.flatnonzero(events_B).tolist():
+            row = self._rows[number]
+            if broken_B[number]:
                 error = DecodingError("the model gave a non-finite score for this sentence")
                 finished.append(Finished(row.index, error=error))
                 self._retire(number)
                 continue
-            row.record(
-                scores_BN[number],
-                tokens_BN[number],
-                parents_BN[number],
-                None if attention is None else attention[number].copy(),
-            )
-            last_step = row.is_last_step
-            if last_step or ends_BN[number, :beam_size].any():
-                chosen_BK[number] = row.finish(
-                    scores_BN[number], ends_BN[number], beam_size, last_step=last_step
-                )
-            row.choose(chosen_BK[number])
-            if row.is_done(last_step=last_step):
-                peak = int(self._tree.peak[number])
-                finished.append(Finished(row.index, row.results(), peak_slots=peak))
+            chosen_K, last_step = chosen_BK[number], bool(last_B[number])
+            row.finish(candidates.of(number), chosen_K, last_step=last_step)
+            if row.is_done(last_step=last_step or bool((chosen_K < 0).all())):
+                finished.append(row.result(int(self._tree.peak[number])))
                 self._retire(number)
-        self._move(scores_BN, tokens_BN, parents_BN, chosen_BK)
+        chosen_BK[~self._running] = -1
+        self._move(candidates, chosen_BK)
         return finished
 
-    def _move(
-        self, scores_BN: Floats, tokens_BN: Ints, parents_BN: Ints, chosen_BK: Ints
-    ) -> None:
-        def take(values: NDArray[Any]) -> NDArray[Any]:
-            return np.take_along_axis(values, np.maximum(chosen_BK, 0), axis=1)
-
+    def _move(self, candidates: _Candidates, chosen_BK: Ints) -> None:
+        """Make the chosen candidates the beams of the next step."""
+        rows_B1, kept_BK = np.arange(len(self._rows))[:, None], np.maximum(chosen_BK, 0)
+        scores_BK = self._scores = candidates.scores_BN[rows_B1, kept_BK]
+        self._tokens = candidates.tokens_BN[rows_B1, kept_BK].astype(np.int64)
+        parents_BK = candidates.parents_BN[rows_B1, kept_BK]
+        self._tree.advance(parents_BK, self._queries)
+        self._positions = self._positions + self._running[:, None]
         dead_BK = chosen_BK < 0
-        self._tokens = take(tokens_BN)
-        self._scores = np.where(dead_BK, np.float32(-np.inf), take(scores_BN))
-        live = np.array([row.live for row in self._rows])
-        self._scores[~live] = -np.inf
-        self._tokens[~live] = 0
-        parents_BK = np.where(live[:, None], take(parents_BN), 0)
-        self._tree.advance(parents_BK, np.where(live, self._live, 0))
-        # A dead beam may stand between live ones: the slots up to the last live one are in use.
-        self._live = (np.isfinite(self._scores) * np.arange(1, self._beam_size + 1)).max(axis=1)
+        if dead_BK.any():  # perhaps between live ones: slots up to the last live one are in use
+            self._scores[dead_BK] = -np.inf
+            self._tokens[dead_BK] = 0
+            self._queries = (~dead_BK * np.arange(1, self._beam_size + 1)).max(axis=1)
+        else:
+            self._queries = np.full_like(self._queries, self._beam_size)
+        steps = zip(self._tokens.tolist(), parents_BK.tolist(), scores_BK.tolist(), strict=True)
+        for row, step in zip(self._rows, steps, strict=True):
+            row.steps.append(step)
 
     def _retire(self, number: int) -> None:
-        self._rows[number].live = False
+        """Make a row idle."""
+        self._running[number] = False
+        self._queries[number] = 0
+        self._positions[number] = 0
+        self._tokens[number] = 0
+        self._scores[number] = -np.inf
         self._tree.clear(number)
 
     def _repack(self) -> None:
         """Drop dead slots where due, and idle rows when more than a quarter are idle."""
-        live = np.array([row.live for row in self._rows])
-        if not live.any():
+        count = int(self._running.sum())
+        if count == 0:
             self._stepper.free(self._state)
             return
-        rows = np.arange(len(live))
-        if (~live).sum() * 4 > len(live):
-            rows = np.flatnonzero(live)
+        rows = np.arange(len(self._rows))
+        if (len(rows) - count) * 4 > len(rows):
+            rows = np.flatnonzero(self._running)
         repack = self._tree.repack(rows)
         if repack is None:
             return
         self._stepper.repack(self._state, repack)
-        self._rows = [self._rows[n] for n in rows]
-        self._tokens, self._scores = self._tokens[rows], self._scores[rows]
-        self._live = self._live[rows]
+        if len(rows) < len(self._rows):
+            self._rows = [self._rows[number] for number in rows]
+            self._running, self._steps_left = self._running[rows], self._steps_left[rows]
+            self._tokens, self._scores = self._tokens[rows], self._scores[rows]
+            self._positions, self._queries = self._positions[rows], self._queries[rows]
+
+
+class _Candidates(NamedTuple):
+    """The best continuations of each sentence, best first."""
+
+    scores_BN: Floats
+    tokens_BN: NDArray[np.int32]
+    parents_BN: NDArray[np.int32]
+
+    def copy(self) -> _Candidates:
+        """Arrays of one's own."""
+        return _Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
+
+    def of(self, number: int) -> tuple[list[float], list[int], list[int]]:
+        """One sentence's scores, tokens and parents."""
+        scores_BN, tokens_BN, parents_BN = self
+        return scores_BN[number].tolist(), tokens_BN[number].tolist(), parents_BN[number].tolist()
 
 
 class _Row:
-    """What one sentence has generated: a tree of candidates, and its finished hypotheses."""
+    """What one sentence has generated: a tree of tokens, and its finished hypotheses."""
 
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
-        self.live = True
         self.prefix_scores: list[float] = []
-        self._steps: list[tuple[Ints, Ints, Floats]] = []  # tokens, parents, scores of the beams
-        self._candidates: tuple[Ints, Ints, Floats] | None = None
-        self._attention: list[Floats] = []
+        self.steps: list[tuple[list[int], list[int], list[float]]] = []
+        """Token, parent and cumulative score of each beam at each step."""
+        self.attention: list[Floats] = []
         self._finished: list[Hypothesis] = []
         self._top_finished = False
-        self._max_steps = self.options.max_steps(len(sentence.source))
-
-    @property
-    def position(self) -> int:
-        """Position of the token that the next step reads."""
-        return len(self.sentence.target_prefix) + len(self._steps)
-
-    @property
-    def is_last_step(self) -> bool:
-        """Whether the candidates just recorded are the last allowed."""
-        return len(self._steps) + 1 == self._max_steps
 
     @property
     def constrained(self) -> bool:
@@ -312,105 +340,102 @@ class _Row:
         return (
             options.repetition_penalty != 1.0
             or options.no_repeat_ngram_size > 0
-            or len(self._steps) < options.min_length
+            or len(self.steps) < options.min_length
         )
 
     def edit(self, logits_V: Floats, beam: int) -> None:
         """Apply the constraints to the logits of one beam."""
         options = self.options
-        history = [*self.sentence.target_prefix, *self._tokens(beam)]
+        history = [*self.sentence.target_prefix, *self._tokens(self._path(beam))]
         if options.repetition_penalty != 1.0 and history:
             penalise_repetition(logits_V, history, options.repetition_penalty)
         if options.no_repeat_ngram_size:
             forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
-        if len(self._steps) < options.min_length:
+        if len(self.steps) < options.min_length:
             forbid_end(logits_V)
 
-    def record(
-        self, scores_N: Floats, tokens_N: Ints, parents_N: Ints, attention_KS: Floats | None
-    ) -> None:
-        """Keep the step's candidates until `choose`."""
-        self._candidates = (tokens_N, parents_N, scores_N)
-        if attention_KS is not None:
-            self._attention.append(attention_KS)
-
     def finish(
-        self, scores_N: Floats, ends_N: NDArray[np.bool_], beam_size: int, *, last_step: bool
-    ) -> Ints:
-        """Collect hypotheses that end now; returns the candidate of each beam, -1 where none."""
-        chosen = np.arange(beam_size)
-        chosen[~np.isfinite(scores_N[:beam_size])] = -1
-        spare = beam_size
-        for beam in range(beam_size):
-            if chosen[beam] < 0 or not (ends_N[beam] or last_step):
+        self,
+        candidates: tuple[list[float], list[int], list[int]],
+        chosen_K: Ints,
+        *,
+        last_step: bool,
+    ) -> None:
+        """Collect hypotheses that end now and give their beams to the next best candidates.
+
+        `chosen` holds the candidate of each beam, -1 where there is none, and is updated.
+        """
+        scores, tokens, parents = candidates
+        spare = [
+            candidate
+            for candidate in range(len(chosen_K), len(scores))
+            if tokens[candidate] != EOS_ID and scores[candidate] > -np.inf
+        ]
+        for beam in range(len(chosen_K)):
+            ended = tokens[beam] == EOS_ID
+            if chosen_K[beam] < 0 or not (ended or last_step):
                 continue
             self._top_finished |= beam == 0
-            self._finished.append(self._hypothesis(beam, ended=bool(ends_N[beam])))
-            while spare < len(ends_N) and (ends_N[spare] or not np.isfinite(scores_N[spare])):
-                spare += 1
-            chosen[beam] = spare if spare < len(ends_N) else -1
-            spare += 1
-        return chosen
-
-    def choose(self, chosen_K: Ints) -> None:
-        """The chosen candidates become the beams."""
-        assert self._candidates is not None
-        tokens, parents, scores = self._candidates
-        kept = np.maximum(chosen_K, 0)
-        self._steps.append((tokens[kept], parents[kept], scores[kept]))
+            self._finished.append(self._hypothesis(tokens[beam], parents[beam], scores[beam]))
+            chosen_K[beam] = spare.pop(0) if spare else -1
 
     def is_done(self, *, last_step: bool) -> bool:
         """Whether the sentence has all the hypotheses it needs."""
         options = self.options
-        if last_step or len(self._finished) >= options.max_finished:
+        if last_step:
             return True
-        return (
-            options.deterministic_early_exit
-            and self._top_finished
-            and len(self._finished) >= options.num_hypotheses
-        )
+        if options.stops_at_best:
+            return self._top_finished and len(self._finished) >= options.num_hypotheses
+        return len(self._finished) >= options.max_finished
 
-    def results(self) -> tuple[Hypothesis, ...]:
+    def result(self, peak_slots: int) -> Finished:
         """Finished hypotheses, best first; equal scores keep their order of finishing."""
+        if not self._finished:
+            error = DecodingError("the options leave this sentence no token to go on with")
+            return Finished(self.index, error=error)
         ranked = sorted(self._finished, key=lambda hypothesis: -hypothesis.score)
-        return tuple(ranked[: self.options.num_hypotheses])
+        best = tuple(ranked[: self.options.num_hypotheses])
+        return Finished(self.index, best, peak_slots=peak_slots)
 
-    def _path(self, beam: int) -> Iterator[tuple[int, int]]:
-        """(step, beam) from the newest chosen step back to the first."""
-        for step in range(len(self._steps) - 1, -1, -1):
-            yield step, beam
-            beam = int(self._steps[step][1][beam])
+    def _path(self, beam: int) -> list[int]:
+        """The beam at each step of the hypothesis that now stands in `beam`."""
+        path = []
+        for _, parents, _ in reversed(self.steps):
+            path.append(beam)
+            beam = parents[beam]
+        return path[::-1]
 
-    def _tokens(self, beam: int) -> list[int]:
-        return [int(self._steps[step][0][b]) for step, b in self._path(beam)][::-1]
+    def _tokens(self, path: list[int]) -> list[int]:
+        return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=True)]
 
-    def _hypothesis(self, candidate: int, *, ended: bool) -> Hypothesis:
-        assert self._candidates is not None
-        tokens_N, parents_N, scores_N = self._candidates
-        parent = int(parents_N[candidate])
-        path = [(step, beam) for step, beam in self._path(parent)][::-1]
-        tokens = [int(self._steps[step][0][beam]) for step, beam in path]
-        totals = [0.0, *(float(self._steps[step][2][beam]) for step, beam in path)]
-        totals.append(float(scores_N[candidate]))
+    def _hypothesis(self, token: int, parent: int, cumulative: float) -> Hypothesis:
+        path = self._path(parent)
+        tokens = self._tokens(path)
+        totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=True)]
+        token_scores = [b - a for a, b in pairwise([0.0, *totals, cumulative])]
+        ended = token == EOS_ID
+        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=True)]
         if not ended:
-            tokens.append(int(tokens_N[candidate]))
-        token_scores = [after - before for before, after in zip(totals, totals[1:], strict=False)]
-        coverage = self._coverage(path, parent) if self.options.coverage_penalty else 0.0
+            tokens.append(token)
+            queries.append(parent)
+        coverage = self._coverage(queries) if self.options.coverage_penalty else 0.0
         return Hypothesis(
             tokens=(*self.sentence.target_prefix, *tokens),
-            score=self.options.score(totals[-1], len(tokens), coverage),
-            cumulative=totals[-1],
+            score=self.options.score(cumulative, len(tokens), coverage),
+            cumulative=cumulative,
             token_scores=(*self.prefix_scores, *token_scores),
             finished=ended,
         )
 
-    def _coverage(self, path: list[tuple[int, int]], parent: int) -> float:
-        """Sum over source positions of log(min(attention received, 1))."""
-        # Attention of step t belongs to the query that read the token chosen at step t - 1.
-        queries = [*(int(self._steps[step][1][beam]) for step, beam in path), parent]
-        received = sum(self._attention[t][q] for t, q in enumerate(queries))
-        source = np.asarray(received)[: len(self.sentence.source)]
-        return float(np.log(np.clip(source, 1e-9, 1.0)).sum())
+    def _coverage(self, queries: list[int]) -> float:
+        """Sum over source positions of log(min(attention received, 1)).
+
+        `queries` tells which query of each step generated the token; eos does not count.
+        """
+        received_S = np.zeros(len(self.sentence.source))
+        for attention_KS, query in zip(self.attention, queries, strict=False):
+            received_S += attention_KS[query, : len(received_S)]
+        return float(np.log(np.clip(received_S, 1e-9, 1.0)).sum())
 
 
 def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:

@@ -220,9 +220,7 @@ class _Binding:
     held: tuple[Floats, ...]
 
 
-def _allocate(
-    axes: Sequence[str | int], dtype: str, sizes: dict[str, int]
-) -> NDArray[np.generic]:
+def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> NDArray[np.generic]:
     shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
     return np.zeros(shape, dtype=dtype)
 

@@ -11,8 +11,8 @@ from pathlib import Path
 import numpy as np
 
 from serving.bundle import Manifest, read_manifest
-from serving.errors import InvalidTextError, TooLongError
-from serving.options import SearchOptions
+from serving.errors import BundleError, DecodingError, InvalidTextError, TooLongError
+from serving.options import SearchOptions, parse_options
 from serving.search import BeamSearch, Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
 from serving.threads import default_threads
@@ -77,15 +77,17 @@ class Translator:
         """Load and check a bundle; raises BundleError where it cannot be used."""
         folder = Path(bundle)
         self.manifest: Manifest = read_manifest(folder)
-        tokenizer = self.manifest.tokenizer
-        self._source = Tokenizer(folder / tokenizer.source_file)
-        self._target = Tokenizer(folder / tokenizer.target_file)
+        if self.manifest.task != "translate":
+            raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
+        tokenizer, vocab_size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
+        self._source = _load_tokenizer(folder / tokenizer.source_file, vocab_size)
+        self._target = _load_tokenizer(folder / tokenizer.target_file, vocab_size)
         self.stepper: Stepper = OnnxStepper(folder, self.manifest, threads or default_threads())
 
     @property
     def default_options(self) -> SearchOptions:
         """The bundle's own search options."""
-        return SearchOptions(**self.manifest.search)
+        return parse_options(self.manifest.search)
 
     def translate(
         self,
@@ -109,6 +111,8 @@ class Translator:
             sentence = self.prepare(text, options, prefix)
             if sentence is None:
                 results[index] = Translation("")
+                if progress:
+                    progress(1)
             else:
                 waiting[index] = sentence
         while waiting:  # a second round decodes what the loop guard sent back
@@ -131,16 +135,15 @@ class Translator:
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Log-probabilities of given translations (source, target); results in input order.
 
-        Raises RequestError for a text that cannot be read or is too long.
+        Raises RequestError for a text that cannot be read or is too long, DecodingError where the
+        model gives a non-finite score.
         """
         encoded: dict[int, tuple[list[int], list[int]]] = {}
         for index, (source, target) in enumerate(pairs):
-            check_text(target)
-            encoded[index] = (self._encode_source(source), self._target.encode(target))
+            encoded[index] = (self._encode_source(source), self._encode_target(target, "target"))
         results: dict[int, Score] = {}
-        order = sorted(encoded, key=lambda index: max(map(len, encoded[index])))
-        for start in range(0, len(order), MAX_BATCH_ROWS):
-            batch = order[start : start + MAX_BATCH_ROWS]
+        lengths = {index: (1, max(map(len, pair)) + 1) for index, pair in encoded.items()}
+        for batch in _fill_batches(lengths):
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
@@ -151,17 +154,9 @@ class Translator:
 
         Raises InvalidTextError or TooLongError.
         """
-        check_text(target_prefix)
+        prefix = self._encode_target(target_prefix, "target_prefix")
         source = self._encode_source(text)
-        if len(source) == 1:
-            return None
-        prefix = self._target.encode(target_prefix)
-        if len(prefix) > self.manifest.sizes.max_source:
-            raise TooLongError(
-                f"target_prefix must have at most {self.manifest.sizes.max_source} pieces, "
-                f"got {len(prefix)}"
-            )
-        return Sentence(source, options, prefix)
+        return Sentence(source, options, prefix) if len(source) > 1 else None
 
     def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
         """The translation, or the sentence to decode again where the loop guard found a loop.
@@ -193,6 +188,14 @@ class Translator:
             )
         return source
 
+    def _encode_target(self, text: str, name: str) -> list[int]:
+        """Piece ids."""
+        check_text(text)
+        target, limit = self._target.encode(text), self.manifest.sizes.max_source
+        if len(target) > limit:
+            raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
+        return target
+
     def _to_text(self, hypothesis: Hypothesis) -> TextHypothesis:
         tokens = list(hypothesis.tokens)
         return TextHypothesis(
@@ -214,6 +217,9 @@ class Translator:
             labels[row, : len(target) + 1] = [*target, EOS_ID]
         scores = self.stepper.prefill(state, token_ids, labels)
         self.stepper.free(state)
+        lengths = np.array([len(target) + 1 for _, target in pairs.values()])
+        if not np.isfinite(scores[np.arange(longest) < lengths[:, None]]).all():
+            raise DecodingError("the model gave a non-finite score")
         return {
             index: Score(
                 tokens=tuple(self._target.pieces(target)),
@@ -221,6 +227,19 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
+
+
+def _load_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
+    """Raises BundleError where the file is no tokenizer of a model with that vocabulary."""
+    try:
+        tokenizer = Tokenizer(path)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
+    if tokenizer.vocab_size != vocab_size:
+        raise BundleError(
+            f"{path}: the tokenizer has {tokenizer.vocab_size} pieces, the model {vocab_size}"
+        )
+    return tokenizer
 
 
 class GuardedSentence(Sentence):
@@ -248,17 +267,21 @@ def ends_in_loop(tokens: Sequence[int]) -> bool:
 
 def batch_by_length(sentences: dict[int, Sentence]) -> list[list[int]]:
     """Keys in batches of one beam size and like length, within the row and token limits."""
-    order = sorted(
-        sentences, key=lambda k: (sentences[k].options.beam_size, len(sentences[k].source))
+    return _fill_batches(
+        {key: (s.options.beam_size, len(s.source)) for key, s in sentences.items()}
     )
+
+
+def _fill_batches(sizes: dict[int, tuple[int, int]]) -> list[list[int]]:
+    """Keys in batches within the row and token limits, given the beam size and length of each."""
     batches: list[list[int]] = []
-    for key in order:
-        batch = batches[-1] if batches else []
+    for key in sorted(sizes, key=sizes.__getitem__):
+        batch, (beam_size, length) = batches[-1] if batches else [], sizes[key]
         fits = (
             batch
             and len(batch) < MAX_BATCH_ROWS
-            and len(sentences[key].source) * (len(batch) + 1) <= MAX_BATCH_TOKENS
-            and sentences[batch[0]].options.beam_size == sentences[key].options.beam_size
+            and length * (len(batch) + 1) <= MAX_BATCH_TOKENS
+            and beam_size == sizes[batch[0]][0]
         )
         if fits:
             batch.append(key)

@@ -1,0 +1,59 @@
+"""`python -m export bundle | verify`; `--help` imports no torch."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger("export").setLevel(logging.INFO)
+    from export import commands
+    from export.errors import ExportError
+    from serving.errors import ServingError
+    from training.errors import TrainingError
+
+    try:
+        return int(getattr(commands, options.verb)(options))
+    except (ExportError, ServingError, TrainingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m export", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+
+    bundle = verbs.add_parser("bundle", help="export a checkpoint, compared with it")
+    bundle.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
+    bundle.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
+    bundle.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
+    bundle.add_argument("--target", default="cpu", help="cpu (default)")
+    bundle.add_argument(
+        "--dev",
+        nargs=2,
+        metavar=("SOURCE", "REFERENCE"),
+        help="text to compare on (default: the run's validation pairs)",
+    )
+    bundle.add_argument(
+        "--test",
+        nargs=3,
+        action="append",
+        default=[],
+        metavar=("NAME", "SOURCE", "REFERENCE"),
+        help="text whose BLEU and chrF go into the manifest; may be repeated",
+    )
+    bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
+
+    verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
+    verify.add_argument("bundle", type=Path)
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

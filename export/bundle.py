@@ -1,0 +1,196 @@
+"""A checkpoint to a bundle: graphs, tokenizer, parity, quality, manifest; whole or not at all."""
+
+from __future__ import annotations
+
+import logging
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from importlib.metadata import version
+from pathlib import Path
+
+from export.errors import ExportError
+from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
+from export.parity import DevSet, Parity, check, measure
+from export.quality import bleu, chrf
+from export.quantize import quantized_twin
+from serving.bundle import Languages, Manifest, Quality, read_manifest, write_manifest
+from serving.session import OnnxStepper
+from serving.threads import default_threads
+from serving.tokenizer import Tokenizer
+from serving.translator import Translator
+from training.checkpoint import find_checkpoint, load_weights
+from training.config import Recipe, recipe_to_dict
+from training.corpus import read_pairs
+from training.models import Transformer, build_model
+from training.stepper import TorchStepper
+from training.trainer import read_run_recipe
+
+logger = logging.getLogger(__name__)
+
+SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0}
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
+
+
+@dataclass(frozen=True)
+class TextPair:
+    """Two line-aligned files, plain or .gz, under a name."""
+
+    name: str
+    source: Path
+    reference: Path
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A trained model with what a bundle needs of its run."""
+
+    recipe: Recipe
+    model: Transformer
+    tokenizer_file: Path
+    dev: TextPair | None
+    """The run's own validation pairs."""
+
+
+def load_checkpoint(path: Path) -> Checkpoint:
+    """A run folder (its averaged, best or last checkpoint) or a checkpoint folder inside one.
+
+    Raises CheckpointError where there is no checkpoint, ExportError where its tokenizer is missing.
+    """
+    folder = find_checkpoint(path)
+    recipe = read_run_recipe(folder)
+    model = build_model(recipe.model)
+    load_weights(folder, model)
+    near = (folder, folder.parent, folder.parent.parent)
+    run = next((place for place in near if (place / TOKENIZER_FILE).is_file()), None)
+    if run is None:
+        raise ExportError(f"{path}: no {TOKENIZER_FILE} beside the checkpoint or in its run folder")
+    dev = TextPair("validation", run / "validation.source", run / "validation.target")
+    has_dev = dev.source.is_file() and dev.reference.is_file()
+    return Checkpoint(recipe, model.eval(), run / TOKENIZER_FILE, dev if has_dev else None)
+
+
+def export_bundle(
+    path: Path,
+    out: Path,
+    *,
+    precision: str,
+    target: str,
+    dev: TextPair | None = None,
+    tests: tuple[TextPair, ...] = (),
+    force: bool = False,
+) -> Manifest:
+    """Write the bundle `out` of a checkpoint.
+
+    It is compared with the checkpoint on `dev` (default: the run's validation pairs) and scored on
+    `tests`. Raises ExportError (ParityError) without leaving anything behind.
+    """
+    check_precision(precision, target)
+    if out.exists() and not force:
+        raise ExportError(f"{out} exists already; give --force to replace it")
+    checkpoint = load_checkpoint(path)
+    dev = dev or checkpoint.dev
+    if dev is None:
+        raise ExportError(
+            f"{path}: its run holds no validation text to compare on; give --dev SOURCE REFERENCE"
+        )
+    dev_set = _read(dev)
+    with _new_folder(out) as folder:
+        manifest = write_graphs(checkpoint.model, folder, name=out.name, precision=precision)
+        shutil.copyfile(checkpoint.tokenizer_file, folder / TOKENIZER_FILE)
+        parity = _parity(checkpoint, folder, manifest, dev_set)
+        logger.info("parity on %s: %s", dev.name, parity.to_dict())
+        check(parity, precision)
+        recipe = checkpoint.recipe
+        manifest = manifest.model_copy(
+            update={
+                "languages": Languages(
+                    source=(recipe.data.source_language,), target=(recipe.data.target_language,)
+                ),
+                "search": SEARCH_DEFAULTS,
+                "parity": {"data": dev.name, **parity.to_dict()},
+                "attribution": recipe.data.attribution,
+                "recipe": recipe_to_dict(recipe),
+                "versions": _versions(),
+                "commit": _commit(),
+            }
+        )
+        write_manifest(folder, manifest)
+        if tests:
+            translator = Translator(folder)
+            quality = [score for test in tests for score in _scores(translator, test)]
+            manifest = manifest.model_copy(update={"quality": tuple(quality)})
+            write_manifest(folder, manifest)
+    return read_manifest(out)
+
+
+def _parity(checkpoint: Checkpoint, folder: Path, manifest: Manifest, dev: DevSet) -> Parity:
+    int8 = manifest.precision == "int8"
+    reference = TorchStepper(checkpoint.model)
+    twin = TorchStepper(quantized_twin(checkpoint.model)) if int8 else reference
+    bundle = OnnxStepper(folder, manifest, default_threads())
+    return measure(reference, twin, bundle, Tokenizer(folder / TOKENIZER_FILE), dev)
+
+
+def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
+    text = _read(test)
+    translations = [result.text for result in translator.translate(text.sources)]
+    search = translator.default_options
+    note = f"{len(translations)} sentences, beam {search.beam_size}"
+    for metric, measured in (
+        ("BLEU", bleu(translations, text.references)),
+        ("chrF2", chrf(translations, text.references)),
+    ):
+        logger.info("%s: %s %.2f", test.name, metric, measured.value)
+        yield Quality(
+            data=test.name,
+            metric=metric,
+            value=round(measured.value, 2),
+            signature=measured.signature,
+            note=note,
+        )
+
+
+def _read(files: TextPair) -> DevSet:
+    pairs = read_pairs(files.source, files.reference)
+    return DevSet([source for source, _ in pairs], [reference for _, reference in pairs])
+
+
+@contextmanager
+def _new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out`, which it becomes if nothing fails."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)  # mkdtemp makes it private
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+            os.replace(out, old / out.name)
+            os.replace(folder, out)
+            shutil.rmtree(old)
+        else:
+            os.replace(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def _versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def _commit() -> str:
+    """The repository's commit, marked where files differ from it; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

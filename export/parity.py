@@ -1,0 +1,244 @@
+"""Comparison of an exported bundle with its checkpoint: logits of each step, whole searches, BLEU.
+
+Shape letters: B sentences, K beams, P prefix tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from export.errors import ParityError
+from export.quality import BleuChange, bleu, bleu_change
+from serving.cache import Repack
+from serving.options import SearchOptions
+from serving.search import (
+    Floats,
+    Ints,
+    Sentence,
+    StepInputs,
+    StepOutputs,
+    Stepper,
+    decode,
+)
+from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from serving.translator import batch_by_length
+
+TIE = 1e-3
+"""Outputs may differ where the checkpoint scores both within this."""
+MAX_LOGIT_DIFFERENCE = 1e-3
+"""fp32 against the checkpoint."""
+MAX_TWIN_DIFFERENCE = 0.005
+"""int8 against the same arithmetic in PyTorch, mean over logits: rounding may flip a level."""
+LEAST_BLEU_CHANGE = -0.3
+MAX_LOG_PROB_CHANGE = 0.01
+"""Mean token log-probability of the checkpoint's own outputs, nats."""
+LOGIT_SENTENCES = 64
+_ROWS = 32
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Text on which a bundle is compared; never the text whose scores are reported."""
+
+    sources: list[str]
+    references: list[str]
+
+
+@dataclass(frozen=True)
+class Parity:
+    """What was found; the manifest keeps it."""
+
+    sentences: int
+    identical: int
+    """Outputs equal to the checkpoint's, token for token."""
+    ties: int
+    """Different outputs which the checkpoint scores within `TIE`."""
+    logits_max_difference: float
+    logits_mean_difference: float
+    """Over all steps of a beam search; int8 is compared with the same arithmetic in PyTorch."""
+    bleu_checkpoint: float
+    bleu_bundle: float
+    bleu_change: BleuChange
+    log_prob_change: float
+    signature: str
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data, rounded for reading."""
+        tree = dataclasses.asdict(self)
+        tree["bleu_change"] = {k: round(v, 3) for k, v in tree["bleu_change"].items()}
+        return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in tree.items()}
+
+
+def measure(
+    checkpoint: Stepper, twin: Stepper, bundle: Stepper, tokenizer: Tokenizer, dev: DevSet
+) -> Parity:
+    """Compare a bundle with its checkpoint on a development set.
+
+    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
+    """
+    options = SearchOptions(loop_guard=False)
+    sentences = [Sentence([*ids, EOS_ID], options) for ids in tokenizer.encode_batch(dev.sources)]
+    paired = PairedStepper(twin, bundle)
+    search_all(paired, sentences[:LOGIT_SENTENCES])
+    wanted, found = search_all(checkpoint, sentences), search_all(bundle, sentences)
+    differing = [i for i, (a, b) in enumerate(zip(wanted, found, strict=True)) if a != b]
+    own = total_log_probs(checkpoint, sentences, wanted)
+    other = total_log_probs(
+        checkpoint, [sentences[i] for i in differing], [found[i] for i in differing]
+    )
+    ties = sum(
+        1
+        for i, score in zip(differing, other, strict=True)
+        if abs(_normalised(own[i], wanted[i]) - _normalised(score, found[i])) <= TIE
+    )
+    under_bundle = total_log_probs(bundle, sentences, wanted)
+    texts = [[tokenizer.decode(list(ids)) for ids in outputs] for outputs in (wanted, found)]
+    scores = [bleu(text, dev.references) for text in texts]
+    return Parity(
+        sentences=len(sentences),
+        identical=len(sentences) - len(differing),
+        ties=ties,
+        logits_max_difference=paired.largest,
+        logits_mean_difference=paired.total / max(paired.count, 1),
+        bleu_checkpoint=scores[0].value,
+        bleu_bundle=scores[1].value,
+        bleu_change=bleu_change(texts[0], texts[1], dev.references),
+        log_prob_change=float((under_bundle - own).sum())
+        / sum(len(tokens) + 1 for tokens in wanted),
+        signature=scores[0].signature,
+    )
+
+
+def check(parity: Parity, precision: str) -> None:
+    """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
+    found: list[str] = []
+    if precision == "fp32":
+        if parity.logits_max_difference > MAX_LOGIT_DIFFERENCE:
+            found.append(
+                f"step logits differ by up to {parity.logits_max_difference:.2g} "
+                f"(limit {MAX_LOGIT_DIFFERENCE:g})"
+            )
+        wrong = parity.sentences - parity.identical - parity.ties
+        if wrong:
+            found.append(
+                f"{wrong} of {parity.sentences} beam-search outputs differ by more than a tie "
+                f"of {TIE:g}"
+            )
+    else:
+        if not parity.logits_mean_difference <= MAX_TWIN_DIFFERENCE:
+            found.append(
+                "step logits differ from the same arithmetic in PyTorch by "
+                f"{parity.logits_mean_difference:.2g} in the mean (limit {MAX_TWIN_DIFFERENCE:g})"
+            )
+        change = parity.bleu_change
+        if change.mean <= LEAST_BLEU_CHANGE:
+            found.append(
+                f"BLEU changes by {change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}] "
+                f"(limit {LEAST_BLEU_CHANGE:+g})"
+            )
+        if abs(parity.log_prob_change) >= MAX_LOG_PROB_CHANGE:
+            found.append(
+                f"the token log-probability of the checkpoint's own outputs changes by "
+                f"{parity.log_prob_change:+.4f} (limit {MAX_LOG_PROB_CHANGE:g})"
+            )
+    if found:
+        raise ParityError("; ".join(found) + "; no bundle was written")
+
+
+class PairedStepper:
+    """Steps two models through one search, led by the first, and compares their logits."""
+
+    def __init__(self, reference: Stepper, other: Stepper) -> None:
+        self._both = (reference, other)
+        self.largest, self.total, self.count = 0.0, 0.0, 0
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Any, Any]:
+        """Both states."""
+        return self._both[0].encode(sources), self._both[1].encode(sources)
+
+    def prefill(self, state: tuple[Any, Any], token_ids_BP: Ints, labels_BP: Ints) -> Floats:
+        """The reference's label log-probabilities."""
+        scores = self._both[0].prefill(state[0], token_ids_BP, labels_BP)
+        self._both[1].prefill(state[1], token_ids_BP, labels_BP)
+        return scores
+
+    def step(
+        self,
+        state: tuple[Any, Any],
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        want_attention: bool,
+    ) -> StepOutputs:
+        """The reference's candidates; logits are compared on live beams."""
+        del want_logits
+        wanted, found = (
+            stepper.step(part, inputs, want_logits=True, want_attention=want_attention)
+            for stepper, part in zip(self._both, state, strict=True)
+        )
+        assert wanted.logits_BKV is not None
+        assert found.logits_BKV is not None
+        live_BK = np.isfinite(inputs.scores_BK)
+        difference = np.abs(wanted.logits_BKV - found.logits_BKV)[live_BK]
+        if difference.size:
+            # max and + carry a NaN on, so a broken graph cannot pass
+            self.largest = float(np.maximum(self.largest, difference.max()))
+            self.total += float(difference.sum())
+            self.count += difference.size
+        return wanted
+
+    def repack(self, state: tuple[Any, Any], repack: Repack) -> None:
+        """Repack both."""
+        for stepper, part in zip(self._both, state, strict=True):
+            stepper.repack(part, repack)
+
+    def free(self, state: tuple[Any, Any]) -> None:
+        """Free both."""
+        for stepper, part in zip(self._both, state, strict=True):
+            stepper.free(part)
+
+
+def search_all(stepper: Stepper, sentences: Sequence[Sentence]) -> list[tuple[int, ...]]:
+    """Best output of each sentence, in order.
+
+    Raises ParityError where the model gives a non-finite score.
+    """
+    outputs: dict[int, tuple[int, ...]] = {}
+    for batch in batch_by_length(dict(enumerate(sentences))):
+        for finished in decode(stepper, [sentences[index] for index in batch]):
+            if finished.error is not None:
+                raise ParityError(f"sentence {batch[finished.index] + 1}: {finished.error}")
+            outputs[batch[finished.index]] = finished.hypotheses[0].tokens
+    return [outputs[index] for index in range(len(sentences))]
+
+
+def total_log_probs(
+    stepper: Stepper, sentences: Sequence[Sentence], targets: Sequence[Sequence[int]]
+) -> NDArray[np.float64]:
+    """Log-probability of a given output of each sentence, eos included."""
+    totals = np.zeros(len(sentences))
+    order = sorted(range(len(sentences)), key=lambda i: len(targets[i]))
+    for start in range(0, len(order), _ROWS):
+        batch = order[start : start + _ROWS]
+        length = max(len(targets[i]) for i in batch) + 1
+        token_ids = np.zeros((len(batch), length), dtype=np.int64)
+        labels = np.zeros_like(token_ids)
+        for row, i in enumerate(batch):
+            token_ids[row, : len(targets[i]) + 1] = [BOS_ID, *targets[i]]
+            labels[row, : len(targets[i]) + 1] = [*targets[i], EOS_ID]
+        state = stepper.encode([sentences[i].source for i in batch])
+        scores = stepper.prefill(state, token_ids, labels)
+        stepper.free(state)
+        for row, i in enumerate(batch):
+            totals[i] = scores[row, : len(targets[i]) + 1].astype(np.float64).sum()
+    return totals
+
+
+def _normalised(total: float, tokens: Sequence[int]) -> float:
+    return SearchOptions().score(total, len(tokens))

@@ -1,0 +1,55 @@
+"""`python -m serving translate | score`: text on stdin, a line a sentence; results on stdout."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    from serving import commands
+    from serving.errors import ServingError
+
+    try:
+        return int(getattr(commands, options.verb)(options))
+    except ServingError as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+    except BrokenPipeError:  # the reader has gone, as with `| head`
+        sys.stderr.close()
+        return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m serving", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+
+    translate = verbs.add_parser("translate", help="translate each line")
+    _common(translate)
+    translate.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a search option, for example beam_size=1; may be repeated",
+    )
+    translate.add_argument("--target-prefix", default="", help="how each translation begins")
+
+    score = verbs.add_parser(
+        "score", help="log-probability of given translations: source TAB translation a line"
+    )
+    _common(score)
+    return parser
+
+
+def _common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("bundle", type=Path, help="a bundle's folder")
+    parser.add_argument("--threads", type=int, help="default: the processors at hand")
+    parser.add_argument("--json", action="store_true", help="one JSON object a line, with scores")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

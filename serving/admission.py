@@ -1,0 +1,74 @@
+"""What a request may ask for: the limits on texts and options, for every dialect."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from serving.errors import InvalidOptionError, TooLongError
+from serving.options import SearchOptions, parse_options
+from serving.settings import Settings, variable
+
+
+def check_texts(texts: Sequence[str], settings: Settings) -> None:
+    """Raise TooLongError for too many texts, or for one that is too long, named by its index."""
+    if len(texts) > settings.max_texts:
+        raise TooLongError(
+            f"a request must have at most {settings.max_texts} texts ({variable('max_texts')}), "
+            f"got {len(texts)}; send several requests"
+        )
+    for index, text in enumerate(texts):
+        if len(text) > settings.max_text_chars:
+            error = TooLongError(
+                f"text must have at most {settings.max_text_chars} characters "
+                f"({variable('max_text_chars')}), got {len(text)}; split it"
+            )
+            error.index = index
+            raise error
+
+
+def choose_options(
+    given: Mapping[str, Any],
+    defaults: SearchOptions,
+    settings: Settings,
+    *,
+    alternatives: int = 0,
+) -> SearchOptions:
+    """The options of a request over the bundle's own.
+
+    `alternatives` further hypotheses widen the beam where the request does not set it. Raises
+    InvalidOptionError for an unknown option and for a value out of range or over a limit.
+    """
+    options = parse_options({**dataclasses.asdict(defaults), **given})
+    if alternatives:
+        _check("alternatives", alternatives, settings.max_num_hypotheses - 1, "max_num_hypotheses")
+        count = max(options.num_hypotheses, alternatives + 1)
+        beam_size = options.beam_size if "beam_size" in given else max(options.beam_size, count)
+        options = dataclasses.replace(options, num_hypotheses=count, beam_size=beam_size)
+    for name, limit in (
+        ("beam_size", "max_beam_size"),
+        ("num_hypotheses", "max_num_hypotheses"),
+        ("min_length", "max_output_tokens"),
+        ("max_length", "max_output_tokens"),
+    ):
+        _check(name, getattr(options, name) or 0, getattr(settings, limit), limit)
+    return options
+
+
+def check_cost(texts: int, options: SearchOptions, settings: Settings) -> None:
+    """Raise TooLongError where a request asks for more beams than one may."""
+    beams = texts * options.beam_size
+    if beams > settings.max_request_beams:
+        raise TooLongError(
+            f"texts x beam_size must be at most {settings.max_request_beams} "
+            f"({variable('max_request_beams')}), got {texts} x {options.beam_size}; send fewer "
+            "texts or a smaller beam_size"
+        )
+
+
+def _check(name: str, value: int, allowed: int, limit: str) -> None:
+    if value > allowed:
+        raise InvalidOptionError(
+            f"{name} must be at most {allowed} on this server ({variable(limit)}), got {value}"
+        )

@@ -1,0 +1,139 @@
+"""The verbs of `python -m serving`; only results go to stdout, in the order of the input."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+from serving.errors import InvalidOptionError, InvalidTextError, RequestError
+from serving.options import parse_options
+from serving.translator import Score, Translation, Translator
+
+
+def translate(options: argparse.Namespace) -> int:
+    """Translate each line of stdin."""
+    translator = _load(options)
+    search = parse_options(translator.manifest.search | _assignments(options.option))
+    lines, prefix = _read_lines(), options.target_prefix
+    progress = Progress(len(lines))
+    try:
+        results = translator.translate(lines, search, target_prefix=prefix, progress=progress.add)
+    except RequestError:
+        _find_line(lines, lambda line: translator.prepare(line, search, prefix))
+        raise
+    progress.finish()
+    for result in results:
+        print(_json(result) if options.json else result.text.replace("\n", " "))
+    return 0
+
+
+def score(options: argparse.Namespace) -> int:
+    """Score each line of stdin: source, a tab, translation. A blank line stays blank."""
+    translator = _load(options)
+    lines = _read_lines()
+    filled = [line for line in lines if line.strip()]
+    progress = Progress(len(filled))
+    try:
+        results = translator.score([_split(line) for line in filled])
+    except RequestError:
+        _find_line(lines, lambda line: line.strip() and translator.score([_split(line)]))
+        raise
+    progress.add(len(filled))
+    progress.finish()
+    scores = iter(results)
+    for line in lines:
+        if not line.strip():
+            print()
+            continue
+        result = next(scores)
+        print(_json(result) if options.json else f"{result.cumulative:.6f}")
+    return 0
+
+
+class Progress:
+    """A counter on stderr: live on a terminal, one line at the end elsewhere."""
+
+    def __init__(self, total: int) -> None:
+        self._total, self._done, self._start = total, 0, time.perf_counter()
+        self._live = sys.stderr.isatty()
+
+    def add(self, count: int) -> None:
+        """Count finished sentences."""
+        self._done += count
+        if self._live:
+            print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
+
+    def finish(self) -> None:
+        """Print the totals."""
+        self._done = self._total  # blank lines need no work and are not reported one by one
+        print(("\r" if self._live else "") + self._line(), file=sys.stderr)
+
+    def _line(self) -> str:
+        seconds = time.perf_counter() - self._start
+        rate = self._done / seconds if seconds > 0 else 0.0
+        return f"{self._done}/{self._total} sentences, {seconds:.1f} s, {rate:.1f}/s"
+
+
+def _load(options: argparse.Namespace) -> Translator:
+    if options.threads is not None and options.threads < 1:
+        raise InvalidOptionError(f"--threads must be >= 1, got {options.threads}")
+    return Translator(options.bundle, threads=options.threads)
+
+
+def _read_lines() -> list[str]:
+    """Lines of stdin as UTF-8, split at newlines alone; a carriage return before one is dropped."""
+    content = sys.stdin.buffer.read()
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    decoded = []
+    for number, line in enumerate(lines, 1):
+        try:
+            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            raise InvalidTextError(
+                f"line {number} is not UTF-8 (byte 0x{line[error.start]:02x} at {error.start})"
+            ) from error
+    return decoded
+
+
+def _find_line(lines: list[str], check: Callable[[str], object]) -> None:
+    """Raise the error of the first line that `check` refuses, naming the line."""
+    for number, line in enumerate(lines, 1):
+        try:
+            check(line)
+        except RequestError as error:
+            raise type(error)(f"line {number}: {error}") from error
+
+
+def _split(line: str) -> tuple[str, str]:
+    source, tab, target = line.partition("\t")
+    if not tab:
+        raise InvalidTextError("there must be a tab between source and translation")
+    return source, target
+
+
+def _assignments(texts: list[str]) -> dict[str, Any]:
+    """`key=value` texts to option values; a value is JSON, or else text."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        key, separator, value = text.partition("=")
+        if not separator:
+            raise InvalidOptionError(f"--option must be KEY=VALUE, got {text!r}")
+        try:
+            values[key] = json.loads(value)
+        except ValueError:
+            values[key] = value
+    return values
+
+
+def _json(result: Translation | Score) -> str:
+    tree = dataclasses.asdict(result)
+    if isinstance(result, Score):
+        tree["cumulative"] = result.cumulative
+    return json.dumps(tree, ensure_ascii=False)

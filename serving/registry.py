@@ -1,0 +1,190 @@
+"""The models being served: loads bundles, starts a scheduler for each, chooses one for a request.
+
+Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import difflib
+import logging
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from serving.bundle import Manifest, find_bundles
+from serving.errors import (
+    BundleError,
+    NotReadyError,
+    SettingsError,
+    UnknownLanguageError,
+    UnknownModelError,
+)
+from serving.options import SearchOptions
+from serving.scheduler import Scheduler
+from serving.settings import Settings, variable
+from serving.translator import Translator
+
+AUTO = "auto"
+"""The source language where the caller leaves it to us."""
+
+_WARM_UP_TEXT = "1 2 3"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One bundle and the scheduler that decodes with it."""
+
+    manifest: Manifest
+    defaults: SearchOptions
+    scheduler: Scheduler
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose it."""
+        return self.manifest.name
+
+    def serves(self, source: str, target: str) -> bool:
+        """Whether it translates between the two languages."""
+        languages = self.manifest.languages
+        return source in languages.source and target in languages.target
+
+
+def load_translators(settings: Settings) -> list[Translator]:
+    """Load and check every bundle.
+
+    Raises BundleError, in one line, for a folder without bundles, a bundle that cannot be used and
+    two of one name.
+    """
+    folders = find_bundles(settings.bundles)
+    if not folders:
+        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
+        raise BundleError(
+            f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
+            "bundle folders, or make a bundle with `python -m export bundle`"
+        )
+    translators: dict[str, Translator] = {}
+    for folder in folders:
+        try:
+            translator = Translator(folder, threads=settings.threads)
+        except BundleError:
+            raise
+        except Exception as error:  # whatever a damaged file makes a library raise
+            reason = " ".join(str(error).split()) or type(error).__name__
+            raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
+        manifest = translator.manifest
+        if manifest.task != "translate":
+            raise BundleError(
+                f"{folder}: this server serves task 'translate', the bundle is for "
+                f"{manifest.task!r}; move it out of {settings.bundles}"
+            )
+        if manifest.name in translators:
+            raise BundleError(
+                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
+                "under another name"
+            )
+        translators[manifest.name] = translator
+    return list(translators.values())
+
+
+class Registry:
+    """The models, from the start of the server to its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+        self._ready = self._draining = False
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is warm and the server is not shutting down."""
+        return self._ready and not self._draining
+
+    @property
+    def models(self) -> list[Model]:
+        """Every model, the preferred ones first; raises NotReadyError while they are loaded."""
+        if not self._ready:
+            raise NotReadyError("the models are being loaded; try again later")
+        return list(self._models.values())
+
+    def start(self, translators: Iterable[Translator]) -> None:
+        """Warm the models up and open them to requests.
+
+        Raises SettingsError where a bundle's own default options are over a limit.
+        """
+        ranked = sorted(translators, key=lambda t: (-t.manifest.priority, t.manifest.name))
+        for translator in ranked:
+            manifest, defaults = translator.manifest, translator.default_options
+            self._check_defaults(manifest.name, defaults)
+            translator.translate(_WARM_UP_TEXT)
+            scheduler = Scheduler(
+                translator,
+                max_queue=self._settings.max_queue,
+                max_batch_rows=self._settings.max_batch_rows,
+                max_batch_tokens=self._settings.max_batch_tokens,
+            )
+            self._models[manifest.name] = Model(manifest, defaults, scheduler)
+            logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
+        self._ready = True
+
+    def choose(self, source: str, target: str, name: str | None = None) -> tuple[Model, str]:
+        """The model for a request, and its source language.
+
+        The model is the one named, else the first for the language pair. The source may be `auto`
+        where only one language can be meant. Raises UnknownModelError or UnknownLanguageError, which name what there is.
+        """
+        models = self.models
+        if name is not None:
+            if name not in self._models:
+                raise UnknownModelError(f"model {_unknown(name, list(self._models))}")
+            models = [self._models[name]]
+        targets = _languages(model.manifest.languages.target for model in models)
+        if target not in targets:
+            raise UnknownLanguageError(f"target {_unknown(target, targets)}")
+        sources = _languages(
+            model.manifest.languages.source
+            for model in models
+            if target in model.manifest.languages.target
+        )
+        if source == AUTO:
+            if len(sources) > 1:
+                raise UnknownLanguageError(
+                    f"source must be one of {sources} for target {target!r}, got 'auto'; language "
+                    "detection is not available"
+                )
+            source = sources[0]
+        for model in models:
+            if model.serves(source, target):
+                return model, source
+        raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
+
+    def drain(self) -> None:
+        """Turn not ready, so that no new request is sent here; requests are still served."""
+        self._draining = True
+
+    def close(self) -> None:
+        """Finish what was accepted and end the schedulers."""
+        self.drain()
+        for model in self._models.values():
+            model.scheduler.close()
+
+    def _check_defaults(self, name: str, options: SearchOptions) -> None:
+        for option, limit in (
+            ("beam_size", "max_beam_size"),
+            ("num_hypotheses", "max_num_hypotheses"),
+        ):
+            if getattr(options, option) > getattr(self._settings, limit):
+                raise SettingsError(
+                    f"{variable(limit)} must be at least {getattr(options, option)}, the default "
+                    f"{option} of bundle {name!r}, got {getattr(self._settings, limit)}"
+                )
+
+
+def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
+    return sorted({code for group in groups for code in group})
+
+
+def _unknown(value: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(value, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"must be one of {sorted(known)}, got {value!r}{hint}"

@@ -1,0 +1,180 @@
+"""What goes over the wire in the native dialect; LibreTranslate's fields are a subset.
+
+docs/openapi.json is made from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+
+from serving.bundle import Quality
+from serving.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
+
+
+def _options_schema() -> dict[str, Any]:
+    """JSON schema of SearchOptions with its ranges; `parse_options` is what checks a request."""
+    schema = TypeAdapter(SearchOptions).json_schema()
+    for name, field in schema["properties"].items():
+        del field["default"]  # the bundle's own defaults count
+        if name in RANGES:
+            low, high = RANGES[name]
+            field.get("anyOf", [field])[0].update(minimum=low, maximum=high)
+    schema["properties"]["length_penalty_form"]["enum"] = list(LENGTH_PENALTY_FORMS)
+    schema["description"] = "Decoding options; what is left out is as the bundle sets it."
+    return schema
+
+
+class _Wire(BaseModel):
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class TranslateRequest(_Wire):
+    """One text or several; fields that are not listed here are ignored."""
+
+    q: str | Annotated[list[str], Field(min_length=1)]
+    """Text, or a list of texts that are decoded together."""
+    source: str
+    """Language code, or `auto` where only one language can be meant (nothing is detected)."""
+    target: str
+    """Language code."""
+    model: str | None = None
+    """Name of a model; by default the first for the language pair, as `/models` lists them."""
+    format: Literal["text"] = "text"
+    """Plain text is all there is."""
+    alternatives: Annotated[int, Field(ge=0)] = 0
+    """Further translations of each text, besides the best."""
+    target_prefix: str | list[str] = ""
+    """Beginning that every translation must have; one, or a list with one for each text."""
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which the request fails."""
+    options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
+    """Decoding options; what is left out is as the bundle sets it."""
+
+
+class Timing(_Wire):
+    """Where the time went."""
+
+    queue_ms: float
+    """Waiting for the running batch to end."""
+    decode_ms: float
+    batch_size: int
+    """Texts that were decoded together, those of other requests included; 0 for a blank text."""
+
+
+class Hypothesis(_Wire):
+    """One translation."""
+
+    text: str
+    score: float
+    """Length-normalised log-probability, by which hypotheses are ranked."""
+    cumulative: float
+    """Log-probability of the generated tokens, end of sentence included, prefix not."""
+    tokens: list[str]
+    token_scores: list[float]
+    """Log-probability of each token, and of the end of sentence where it was reached."""
+    finished: bool
+    """False where it reached max_length before its end."""
+
+
+class TranslatedText(_Wire):
+    """What one text became."""
+
+    text: str
+    """The best hypothesis; blank where the text is blank."""
+    hypotheses: list[Hypothesis]
+    """Best first; empty where the text is blank."""
+    warnings: list[Literal["repetition", "max_length"]]
+    """`repetition`: the translation went in circles and was made again without repeated trigrams;
+    `max_length`: it was ended before its end."""
+    timing: Timing
+
+
+class TranslateResponse(_Wire):
+    """The answer to a TranslateRequest."""
+
+    translatedText: str | list[str]
+    """The best translation of each text, in the form of `q`."""
+    alternatives: list[str] | list[list[str]] | None = None
+    """Other translations, where `alternatives` was above 0; those equal to the best left out."""
+    translations: list[TranslatedText]
+    """One for each text, in order."""
+    model: str
+    source: str
+    target: str
+
+
+class LanguageModel(_Wire):
+    """A model that reads a language."""
+
+    name: str
+    targets: list[str]
+    attribution: str
+    """The data it was made from, and their licence."""
+
+
+class Language(_Wire):
+    """A language that is read or written."""
+
+    code: str
+    name: str
+    targets: list[str]
+    """Languages it can be translated into."""
+    models: list[LanguageModel]
+
+
+class ModelCard(_Wire):
+    """What is known of a model."""
+
+    name: str
+    source: list[str]
+    target: list[str]
+    family: str
+    block: str
+    precision: str
+    num_parameters: int
+    max_source: int
+    """Longest text, in tokens with the end of sentence."""
+    priority: int
+    defaults: Annotated[dict[str, Any], WithJsonSchema(_options_schema())]
+    """Decoding options where a request names none."""
+    quality: list[Quality]
+    attribution: str
+
+
+class Models(_Wire):
+    """Every model, the preferred ones of a language pair first."""
+
+    models: list[ModelCard]
+
+
+class Limit(_Wire):
+    """One limit of this server."""
+
+    name: str
+    value: int | float
+    variable: str
+    """Environment variable that sets it."""
+    description: str
+
+
+class Limits(_Wire):
+    """Every limit of this server."""
+
+    limits: list[Limit]
+
+
+class Status(_Wire):
+    """The state of the server."""
+
+    status: Literal["alive", "ready"]
+
+
+class Error(_Wire):
+    """Every answer that is not 2xx."""
+
+    error: str
+    """What is wrong, for people."""
+    code: str
+    """What kind of error it is, for programs."""

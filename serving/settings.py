@@ -1,0 +1,108 @@
+"""Settings of the server: each field is set by the environment variable MACARON_<FIELD>."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+
+from serving.errors import SettingsError
+from serving.threads import default_threads
+
+PREFIX = "MACARON_"
+ROOT = Path(__file__).resolve().parents[1]
+"""The repository, or the source folder of a built Bento."""
+
+
+class Settings(BaseModel):
+    """Where bundles are and what a request may ask for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    bundles: Path = Path("models")
+    """Folder that holds the bundles, one folder each; relative to the repository root."""
+    threads: int = Field(default_factory=default_threads, ge=1, le=1024)
+    """Threads that each model may use; by default all processors of this process."""
+
+    max_body_bytes: int = Field(1024 * 1024, ge=1024)
+    """Bytes of a request body."""
+    max_texts: int = Field(128, ge=1)
+    """Texts in a request."""
+    max_text_chars: int = Field(5000, ge=1)
+    """Characters of a text, or of a target prefix."""
+    max_beam_size: int = Field(16, ge=1, le=64)
+    """Highest beam_size."""
+    max_num_hypotheses: int = Field(16, ge=1, le=256)
+    """Highest num_hypotheses, `alternatives` included."""
+    max_output_tokens: int = Field(512, ge=1, le=4096)
+    """Highest max_length and min_length."""
+    max_request_beams: int = Field(1024, ge=1)
+    """Highest number of texts x beam_size in a request."""
+
+    max_queue: int = Field(512, ge=1)
+    """Texts that may wait for a model."""
+    max_batch_rows: int = Field(32, ge=1)
+    """Texts decoded together."""
+    max_batch_tokens: int = Field(2048, ge=1)
+    """Texts x longest source, in tokens, decoded together."""
+    default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
+    """Seconds until a request without timeout_s fails."""
+    max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
+    """Highest timeout_s."""
+
+    @field_validator("bundles")
+    @classmethod
+    def _from_the_root(cls, value: Path) -> Path:
+        return ROOT / value.expanduser()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        for low, high in (
+            ("default_timeout_s", "max_timeout_s"),
+            ("max_texts", "max_queue"),  # else a request of that many texts could never be served
+        ):
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(
+                    f"{variable(low)} = {getattr(self, low)} must be at most "
+                    f"{variable(high)} = {getattr(self, high)}"
+                )
+        return self
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Settings from MACARON_ variables; an empty one counts as not set.
+
+        Raises SettingsError, in one line, for a value out of range and for a misspelt name. Other
+        names that begin with MACARON_ pass: Kubernetes sets some for a service called macaron.
+        """
+        known = {variable(name): name for name in cls.model_fields}
+        values = {}
+        for name, value in environment.items():
+            if name in known and value.strip():
+                values[known[name]] = value.strip()
+            elif name.startswith(PREFIX) and name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+                if near:
+                    raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise SettingsError("; ".join(map(_describe, error.errors()))) from error
+
+
+def variable(field: str) -> str:
+    """The environment variable that sets a field."""
+    return PREFIX + field.upper()
+
+
+def _describe(error: Mapping[str, object]) -> str:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    if not location:  # a rule on several fields says itself which
+        return str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).replace("Input should be", "must be", 1)
+    return f"{variable(str(location[0]))} {message[:1].lower()}{message[1:]}, got {error['input']!r}"

@@ -1,0 +1,163 @@
+"""A model of pseudo-random numbers behind the `Stepper` protocol.
+
+Its next-token scores depend on the source and on every token and position that the query sees in
+the cache, so a wrong mask, write index, position or repack changes the output.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.cache import Repack
+from serving.search import StepInputs, StepOutputs
+from serving.tokenizer import EOS_ID
+
+Slots = tuple[tuple[int, int], ...]
+"""(position, token) of all that a query sees, bos first."""
+
+STALE = -7
+"""What new cache slots hold; a query that sees one gets other scores."""
+
+
+@dataclass
+class FakeModel:
+    """Logits and attention as a function of the source and the slots seen."""
+
+    vocab_size: int = 12
+    seed: int = 0
+    scale: float = 2.0
+    eos_bias: float = 0.0
+    forbidden: tuple[int, ...] = ()
+    broken: Callable[[tuple[int, ...], Slots], bool] = lambda source, slots: False
+    memo: dict[tuple[tuple[int, ...], Slots], NDArray[np.float32]] = field(default_factory=dict)
+
+    def logits(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
+        """[V]"""
+        key = (source, slots)
+        if key not in self.memo:
+            logits = self._random(key).normal(size=self.vocab_size) * self.scale
+            logits[EOS_ID] += self.eos_bias
+            logits[list(self.forbidden)] = -np.inf
+            if self.broken(source, slots):
+                logits[:] = np.nan
+            self.memo[key] = logits.astype(np.float32)
+        return self.memo[key]
+
+    def log_probs(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
+        """[V]"""
+        logits = self.logits(source, slots)
+        return logits - np.log(np.exp(logits).sum())
+
+    def attention(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
+        """[S]"""
+        weights = np.exp(self._random((slots, source)).normal(size=len(source)))
+        return (weights / weights.sum()).astype(np.float32)
+
+    def _random(self, key: object) -> np.random.Generator:
+        return np.random.default_rng([self.seed, zlib.crc32(repr(key).encode())])
+
+
+@dataclass
+class FakeState:
+    """Sources, and the position and token of each cache slot."""
+
+    sources: list[tuple[int, ...]]
+    cache_BC2: NDArray[np.int64]
+    freed: bool = False
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to that many slots."""
+        missing = max(capacity - self.cache_BC2.shape[1], 0)
+        padding = ((0, 0), (0, missing), (0, 0))
+        self.cache_BC2 = np.pad(self.cache_BC2, padding, constant_values=STALE)[:, :capacity]
+
+    def write(
+        self, index_B: NDArray[np.int64], positions: NDArray[np.int64], tokens: NDArray[np.int64]
+    ) -> None:
+        """Write one slot a query; a write past the end is an error, as in ONNX Runtime."""
+        assert (index_B + tokens.shape[1] <= self.cache_BC2.shape[1]).all()
+        for row, index in enumerate(index_B):
+            slots = slice(index, index + tokens.shape[1])
+            self.cache_BC2[row, slots] = np.stack([positions[row], tokens[row]], axis=1)
+
+    def seen(self, row: int, visible_C: NDArray[np.float32]) -> Slots:
+        """Position and token of each visible slot, by position."""
+        slots = self.cache_BC2[row, visible_C == 0].tolist()
+        return tuple(sorted((position, token) for position, token in slots))
+
+
+class FakeStepper:
+    """Runs a `FakeModel`; `states` holds the state of every batch begun."""
+
+    def __init__(self, model: FakeModel) -> None:
+        self.model = model
+        self.states: list[FakeState] = []
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> FakeState:
+        """An empty cache for each source."""
+        cache = np.full((len(sources), 0, 2), STALE)
+        self.states.append(FakeState([tuple(source) for source in sources], cache))
+        return self.states[-1]
+
+    def prefill(
+        self, state: FakeState, token_ids_BP: NDArray[np.int64], labels_BP: NDArray[np.int64]
+    ) -> NDArray[np.float32]:
+        """Fill the caches; returns the labels' log-probabilities."""
+        rows, length = token_ids_BP.shape
+        state.resize(length)
+        positions = np.tile(np.arange(length), (rows, 1))
+        state.write(np.zeros(rows, dtype=np.int64), positions, token_ids_BP)
+        scores = np.zeros((rows, length), dtype=np.float32)
+        for row, source in enumerate(state.sources):
+            for p in range(length):
+                slots = tuple((q, int(token_ids_BP[row, q])) for q in range(p + 1))
+                scores[row, p] = self.model.log_probs(source, slots)[labels_BP[row, p]]
+        return scores
+
+    def step(
+        self, state: FakeState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> StepOutputs:
+        """The 2K best continuations; every score of a dead beam is -inf."""
+        assert not state.freed
+        rows, beams = inputs.token_ids_BK.shape
+        state.resize(inputs.visible_BKC.shape[2])
+        state.write(inputs.write_index_B, inputs.positions_BK, inputs.token_ids_BK)
+        logits = np.zeros((rows, beams, self.model.vocab_size), dtype=np.float32)
+        attention = np.zeros((rows, beams, max(map(len, state.sources))), dtype=np.float32)
+        totals = np.full_like(logits, -np.inf)
+        for row, source in enumerate(state.sources):
+            for beam in np.flatnonzero(inputs.scores_BK[row] > -np.inf):
+                slots = state.seen(row, inputs.visible_BKC[row, beam])
+                # An offset shows whether logits are normalised before use.
+                logits[row, beam] = self.model.logits(source, slots) + np.float32(3)
+                log_probs = self.model.log_probs(source, slots)
+                totals[row, beam] = log_probs + inputs.scores_BK[row, beam]
+                attention[row, beam, : len(source)] = self.model.attention(source, slots)
+        flat = totals.reshape(rows, -1)
+        highest_first = np.where(np.isnan(flat), -np.inf, -flat)  # NaN counts as the highest
+        order = np.argsort(highest_first, axis=1, kind="stable")[:, : 2 * beams]
+        # As in the exported graph, the token of an impossible candidate may be anything.
+        possible = np.take_along_axis(flat, order, axis=1) != -np.inf
+        tokens = np.where(possible, order % self.model.vocab_size, 10**6)
+        return StepOutputs(
+            np.take_along_axis(flat, order, axis=1),
+            tokens.astype(np.int32),
+            (order // self.model.vocab_size).astype(np.int32),
+            logits if want_logits else None,
+            attention if want_attention else None,
+        )
+
+    def repack(self, state: FakeState, repack: Repack) -> None:
+        """Keep the given rows and slots."""
+        state.sources = [state.sources[row] for row in repack.rows]
+        state.cache_BC2 = state.cache_BC2[repack.rows[:, None], repack.slots_BC]
+
+    def free(self, state: FakeState) -> None:
+        """Mark the state as given back; twice is an error."""
+        assert not state.freed
+        state.freed = True

@@ -1,0 +1,305 @@
+"""Beam search against exhaustive enumeration and against a plain beam search."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
+
+from serving.errors import DecodingError
+from serving.options import SearchOptions
+from serving.search import BeamSearch, Finished, Hypothesis, Sentence, decode
+from serving.tokenizer import EOS_ID
+from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
+from tests.unit.serving.reference_search import FakeScores, Result, enumerate_all, plain_search
+
+SOURCE = (5, 9, 4, EOS_ID)
+property_test = settings(max_examples=60, deadline=None, derandomize=True)
+
+
+def decode_one(model: FakeModel, sentence: Sentence) -> Finished:
+    (finished,) = decode(FakeStepper(model), [sentence])
+    return finished
+
+
+def assert_same(found: Sequence[Hypothesis], wanted: Sequence[Result]) -> None:
+    """Equal hypotheses in equal order, but that near ties may change places."""
+    assert len(found) == len(wanted)
+    assert [h.score for h in found] == pytest.approx([w.score for w in wanted], abs=1e-4)
+    by_tokens = {(w.tokens, w.finished): w for w in wanted}
+    for hypothesis in found:
+        twin = by_tokens[hypothesis.tokens, hypothesis.finished]
+        assert hypothesis.score == pytest.approx(twin.score, abs=1e-4)
+        assert hypothesis.cumulative == pytest.approx(twin.cumulative, abs=1e-4)
+        if twin.token_scores:
+            assert hypothesis.token_scores == pytest.approx(twin.token_scores, abs=1e-4)
+
+
+penalties = st.fixed_dictionaries(
+    {
+        "length_penalty": st.sampled_from([-0.5, 0.3, 1.0, 2.0]),
+        "length_penalty_form": st.sampled_from(["power", "gnmt"]),
+        "eos_in_length": st.booleans(),
+        "coverage_penalty": st.sampled_from([0.0, 0.4]),
+        "patience": st.sampled_from([1.0, 1.5]),
+    }
+)
+
+
+# Two words and eos: after five steps 2 + 4 + 8 + 16 beams have lived and 63 hypotheses have ended.
+@property_test
+@given(
+    seed=st.integers(0, 10**6),
+    values=penalties,
+    min_length=st.integers(0, 4),
+    prefix=st.lists(st.sampled_from([1, 4]), max_size=3),
+)
+def test_a_wide_beam_equals_exhaustive_enumeration(
+    seed: int, values: dict[str, Any], min_length: int, prefix: list[int]
+) -> None:
+    model = FakeModel(vocab_size=5, seed=seed, forbidden=(0, 2))
+    options = SearchOptions(
+        beam_size=64, num_hypotheses=63, min_length=min_length, max_length=5, **values
+    )
+    wanted = enumerate_all(model, SOURCE, options, prefix)
+    assert_same(decode_one(model, Sentence(SOURCE, options, prefix)).hypotheses, wanted)
+
+
+@property_test
+@given(seed=st.integers(0, 10**6), eos_bias=st.sampled_from([-2.0, 0.0, 2.0]))
+def test_without_penalties_the_best_of_all_hypotheses_is_found(seed: int, eos_bias: float) -> None:
+    model = FakeModel(vocab_size=5, seed=seed, eos_bias=eos_bias)
+    options = SearchOptions(beam_size=36, length_penalty=0.0, max_length=3)
+    wanted = enumerate_all(model, SOURCE, options)[:1]
+    assert_same(decode_one(model, Sentence(SOURCE, options)).hypotheses, wanted)
+
+
+small_beams = st.fixed_dictionaries(
+    {
+        "beam_size": st.integers(1, 6),
+        "length_penalty": st.sampled_from([0.0, 0.6, 1.0]),
+        "length_penalty_form": st.sampled_from(["power", "gnmt"]),
+        "eos_in_length": st.booleans(),
+        "coverage_penalty": st.sampled_from([0.0, 0.0, 0.3]),
+        "repetition_penalty": st.sampled_from([1.0, 1.0, 1.5]),
+        "no_repeat_ngram_size": st.sampled_from([0, 0, 1, 2]),
+        "min_length": st.integers(0, 8),
+        "max_length": st.integers(9, 30),
+        "patience": st.sampled_from([0.5, 1.0, 1.0, 1.7]),
+    }
+)
+
+
+@settings(property_test, max_examples=250)
+@given(
+    seed=st.integers(0, 10**6),
+    values=small_beams,
+    vocab_size=st.integers(4, 12),
+    eos_bias=st.sampled_from([-3.0, -1.0, 1.0]),
+    prefix=st.lists(st.integers(4, 11), max_size=9),
+    all_hypotheses=st.booleans(),
+)
+def test_equals_a_plain_beam_search(
+    seed: int,
+    values: dict[str, Any],
+    vocab_size: int,
+    eos_bias: float,
+    prefix: list[int],
+    all_hypotheses: bool,
+) -> None:
+    prefix = [token for token in prefix if token < vocab_size]
+    model = FakeModel(vocab_size=vocab_size, seed=seed, eos_bias=eos_bias)
+    options = SearchOptions(**values)
+    if all_hypotheses:
+        options = replace(options, num_hypotheses=options.max_finished)
+    wanted = plain_search(FakeScores(model, SOURCE), options, len(SOURCE), prefix)
+    finished = decode_one(model, Sentence(SOURCE, options, prefix))
+    if not wanted:  # forbidding all repetitions of so few words can leave nothing to say
+        assert "leave this sentence no token" in str(finished.error)
+        return
+    assert_same(finished.hypotheses, wanted)
+
+
+@pytest.mark.parametrize("beam_size", [1, 5])
+def test_a_long_output_crosses_many_repacks(beam_size: int) -> None:
+    model = FakeModel(vocab_size=40, eos_bias=-50.0)
+    options = SearchOptions(beam_size=beam_size, num_hypotheses=beam_size, max_length=90)
+    wanted = plain_search(FakeScores(model, SOURCE), options, len(SOURCE), [7, 8])
+    assert_same(decode_one(model, Sentence(SOURCE, options, [7, 8])).hypotheses, wanted)
+
+
+def test_greedy_takes_the_best_token_each_time() -> None:
+    model = FakeModel(vocab_size=20, seed=3)
+    history = [2]
+    while history[-1] != EOS_ID:
+        history.append(int(model.logits(SOURCE, tuple(enumerate(history))).argmax()))
+    finished = decode_one(model, Sentence(SOURCE, SearchOptions(beam_size=1)))
+    assert finished.hypotheses[0].tokens == tuple(history[1:-1])
+    assert finished.hypotheses[0].finished
+
+
+def test_only_an_end_ranked_in_the_beam_finishes() -> None:
+    """Beam 1: eos is always second best, so the output runs to max_length."""
+
+    class SecondBest(FakeModel):
+        def logits(self, source: Any, slots: Any) -> Any:
+            logits = super().logits(source, slots).copy()
+            logits[EOS_ID] = -np.inf
+            logits[EOS_ID] = logits.max() - 0.01
+            return logits
+
+    finished = decode_one(SecondBest(), Sentence(SOURCE, SearchOptions(beam_size=1, max_length=7)))
+    (hypothesis,) = finished.hypotheses
+    assert len(hypothesis.tokens) == 7
+    assert not hypothesis.finished
+
+
+def test_default_max_length_follows_the_source() -> None:
+    model = FakeModel(eos_bias=-99.0)
+    options = SearchOptions(beam_size=2)
+    assert len(decode_one(model, Sentence(SOURCE, options)).hypotheses[0].tokens) == 18
+    long_source = [5] * 200
+    assert len(decode_one(model, Sentence(long_source, options)).hypotheses[0].tokens) == 256
+
+
+def test_scores_are_sums_and_start_with_the_prefix() -> None:
+    model = FakeModel(seed=11)
+    options = SearchOptions(beam_size=3, num_hypotheses=3)
+    for hypothesis in decode_one(model, Sentence(SOURCE, options, [6, 7])).hypotheses:
+        assert hypothesis.tokens[:2] == (6, 7)
+        assert len(hypothesis.token_scores) == len(hypothesis.tokens) + hypothesis.finished
+        assert sum(hypothesis.token_scores[2:]) == pytest.approx(hypothesis.cumulative, abs=1e-5)
+
+
+def random_sentences(rng: np.random.Generator, count: int, beam_size: int) -> list[Sentence]:
+    """Sentences of mixed lengths, options and prefixes."""
+    sentences = []
+    for _ in range(count):
+        source = (*rng.integers(4, 30, rng.integers(1, 20)).tolist(), EOS_ID)
+        options = SearchOptions(
+            beam_size=beam_size,
+            num_hypotheses=beam_size,
+            max_length=int(rng.integers(6, 40)),
+            min_length=int(rng.choice([0, 0, 5])),
+            no_repeat_ngram_size=int(rng.choice([0, 0, 2])),
+            coverage_penalty=float(rng.choice([0.0, 0.0, 0.2])),
+        )
+        prefix = rng.integers(4, 30, int(rng.choice([0, 0, 1, 3, 9]))).tolist()
+        sentences.append(Sentence(source, options, prefix))
+    return sentences
+
+
+@settings(property_test, max_examples=25)
+@given(seed=st.integers(0, 10**6), count=st.integers(2, 12), beam_size=st.sampled_from([1, 2, 5]))
+def test_a_sentence_comes_out_the_same_in_any_batch(seed: int, count: int, beam_size: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = FakeModel(vocab_size=30, seed=seed, eos_bias=-1.0)
+    sentences = random_sentences(rng, count, beam_size)
+    alone = [decode_one(model, sentence) for sentence in sentences]
+    order = rng.permutation(count)
+    together = decode(FakeStepper(model), [sentences[i] for i in order])
+    for place, i in enumerate(order):
+        # Equality of floats, not closeness.
+        assert together[place].hypotheses == alone[i].hypotheses
+        assert together[place].peak_slots == alone[i].peak_slots
+
+
+@settings(property_test, max_examples=25)
+@given(seed=st.integers(0, 10**6), count=st.integers(1, 12))
+@example(seed=1, count=1)
+def test_cancelling_leaves_the_others_alone(seed: int, count: int) -> None:
+    rng = np.random.default_rng(seed)
+    model = FakeModel(vocab_size=30, seed=seed, eos_bias=-1.0)
+    sentences = random_sentences(rng, count, beam_size=3)
+    wanted = {i: decode_one(model, sentence).hypotheses for i, sentence in enumerate(sentences)}
+    stepper = FakeStepper(model)
+    search, found = BeamSearch(stepper, sentences), {}
+    while search.live:
+        for finished in search.step():
+            found[finished.index] = finished.hypotheses
+        victim = int(rng.integers(count))
+        if search.live and victim not in found and rng.random() < 0.2:
+            search.cancel(victim)
+            wanted.pop(victim, None)
+    assert found == wanted
+    assert stepper.states[0].freed
+
+
+@pytest.mark.parametrize("constrained", [False, True])
+@pytest.mark.parametrize("from_position", [0, 3, 9])
+def test_a_non_finite_score_fails_that_sentence_alone(
+    from_position: int, constrained: bool
+) -> None:
+    bad = (6, 6, EOS_ID)
+    model = FakeModel(
+        vocab_size=30,
+        eos_bias=-3.0,
+        broken=lambda source, slots: source == bad and slots[-1][0] >= from_position,
+    )
+    options = SearchOptions(beam_size=4, repetition_penalty=1.2 if constrained else 1.0)
+    sentences = [Sentence(source, options) for source in (SOURCE, bad, SOURCE[1:])]
+    first, second, third = decode(FakeStepper(model), sentences)
+    assert isinstance(second.error, DecodingError)
+    assert "non-finite" in str(second.error)
+    assert not second.hypotheses
+    assert first.hypotheses == decode_one(model, sentences[0]).hypotheses
+    assert third.hypotheses == decode_one(model, sentences[2]).hypotheses
+
+
+def test_one_broken_beam_of_a_constrained_sentence_is_enough() -> None:
+    """The broken beam must not merely drop out of the candidates."""
+    options = SearchOptions(beam_size=4, max_length=12, num_hypotheses=4)
+    whole = FakeModel(vocab_size=30, eos_bias=-5.0)
+    losers = {h.tokens[:1] for h in decode_one(whole, Sentence(SOURCE, options)).hypotheses[1:]}
+    model = replace(
+        whole,
+        memo={},
+        broken=lambda source, slots: len(slots) == 3 and slots[2][1] == loser,
+    )
+    step_two = plain_search(
+        FakeScores(whole, SOURCE), replace(options, max_length=2, length_penalty=1.0), len(SOURCE)
+    )
+    loser = step_two[-1].tokens[1]
+    assert losers
+    for values in ({}, {"repetition_penalty": 1.0001}):
+        finished = decode_one(model, Sentence(SOURCE, replace(options, **values)))
+        assert finished.error is not None, values
+
+
+def test_options_that_forbid_every_token_end_the_sentence() -> None:
+    model = FakeModel(vocab_size=5, seed=2)
+    options = SearchOptions(beam_size=1, no_repeat_ngram_size=1, min_length=20, max_length=30)
+    assert "options leave" in str(decode_one(model, Sentence(SOURCE, options)).error)
+    ended = decode_one(model, Sentence(SOURCE, replace(options, min_length=0, patience=9.0)))
+    assert ended.error is None
+    assert 1 <= len(ended.hypotheses) <= 4
+
+
+def test_different_beam_sizes_do_not_share_a_batch() -> None:
+    sentences = [Sentence(SOURCE, SearchOptions(beam_size=size)) for size in (1, 2)]
+    with pytest.raises(ValueError, match=r"share beam_size, got \[1, 2\]"):
+        BeamSearch(FakeStepper(FakeModel()), sentences)
+
+
+def test_peak_slots_stay_near_the_length_of_the_output() -> None:
+    """Beams of a real model share most of their history, so few slots stay in use."""
+    wanted, beam_size = {25: 0.7, 50: 0.5, 100: 0.35}, 5
+    options = SearchOptions(beam_size=beam_size, max_length=101)
+    model = FakeModel(vocab_size=200, scale=2.5, eos_bias=-99.0)
+    sources = [(*SOURCE[:n], n + 4, EOS_ID) for n in range(4)]
+    search = BeamSearch(FakeStepper(model), [Sentence(source, options) for source in sources])
+    for step in range(1, 101):
+        search.step()
+        if step in wanted:
+            peaks = search.peak_slots
+            print(f"t = {step}: {sorted(peaks.values())} of {beam_size * step} slots")
+            assert sorted(peaks) == [0, 1, 2, 3]
+            assert max(peaks.values()) <= wanted[step] * beam_size * step
+    finished = search.step()
+    assert {f.index: f.peak_slots for f in finished} == search.peak_slots
+    assert max(f.peak_slots for f in finished) < 250
