@@ -41,7 +41,9 @@ def write_graphs(
     encoder, encoder_graph = export_encoder(model)
     step, step_graph = export_step(model)
     _save(lower(encoder, int8=int8, row_input="source_ids"), folder / encoder_graph.file)
-    _save(lower(step, int8=int8, row_input="token_ids"), folder / step_graph.file)
+    flat = frozenset(t.name for t in step_graph.outputs if t.axes[0] == "M")
+    step = lower(step, int8=int8, row_input="token_ids", flat_outputs=flat)
+    _save(step, folder / step_graph.file)
     if int8:
         _save(probe_model(), folder / PROBE_FILE)
     config = model.config

@@ -19,17 +19,20 @@ from export.quantize import LEVELS, SMALLEST, ZERO_POINT, quantize_columns
 MICROSOFT = "com.microsoft"
 # Operators that treat each row of [B,Q,*] alone, so that they may run on [M,*].
 _ROW_OPERATORS = {"Add", "Sub", "Mul", "Div", "Relu", "Gelu", "Sigmoid", "Tanh", "MatMul"}
-_ROW_OPERATORS |= {"LayerNormalization", "RMSNormalization", "Erf", "Softplus", "Swish"}
+_ROW_OPERATORS |= {"LogSoftmax", "LayerNormalization", "RMSNormalization", "Erf", "Softplus", "Swish"}
 
 
-def lower(model: onnx.ModelProto, *, int8: bool, row_input: str) -> onnx.ModelProto:
+def lower(
+    model: onnx.ModelProto, *, int8: bool, row_input: str, flat_outputs: frozenset[str] = frozenset()
+) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8 with per-row activations.
 
-    `row_input` names the [B,Q] input whose two axes are the rows.
+    `row_input` names the [B,Q] input whose two axes are the rows. `flat_outputs` are given as
+    [M,*]: ONNX Runtime copies what it reshapes into an output, and logits are large.
     """
     fold_transposes(model)
     fold_scalars(model)
-    lowered = _Lowering(model, int8=int8, row_input=row_input).run()
+    lowered = _Lowering(model, int8=int8, row_input=row_input, flat_outputs=flat_outputs).run()
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
 
@@ -114,8 +117,16 @@ def _scalable(
 class _Lowering:
     """One pass in topological order; values of shape [B,Q,*] get a flat twin [M,*] on demand."""
 
-    def __init__(self, model: onnx.ModelProto, *, int8: bool, row_input: str) -> None:
+    def __init__(
+        self,
+        model: onnx.ModelProto,
+        *,
+        int8: bool,
+        row_input: str,
+        flat_outputs: frozenset[str],
+    ) -> None:
         self._model, self._int8, self._row_input = model, int8, row_input
+        self._flat_outputs = flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = _users(model.graph)
         self._outputs = {output.name for output in model.graph.output}
@@ -147,13 +158,13 @@ class _Lowering:
                     self._shape(name)
                 self._nodes.append(node)
                 self._shaped.update(node.output)
-        for name in self._outputs:
+        for name in self._outputs - self._flat_outputs:
             self._shape(name)
         used = {name for node in self._nodes for name in node.input}
         constants = {**self._constants, **self._new}
         kept = [numpy_helper.from_array(a, n) for n, a in constants.items() if n in used]
         lowered = helper.make_graph(
-            _live(self._nodes, self._outputs), graph.name, graph.input, graph.output, kept
+            _live(self._nodes, self._outputs), graph.name, graph.input, self._described_outputs(), kept
         )
         opsets = [helper.make_opsetid("", self._model.opset_import[0].version)]
         opsets += [helper.make_opsetid(MICROSOFT, 1)] if self._int8 else []
@@ -179,7 +190,10 @@ class _Lowering:
         if node.op_type == "MatMul":
             self._product(node, inputs)
             return
-        self._add(node.op_type, inputs, self._flat_name(node.output[0]), node.attribute)
+        attributes = [a for a in node.attribute if a.name != "axis"]
+        if len(attributes) < len(node.attribute):
+            attributes.append(helper.make_attribute("axis", -1))  # on [B,Q,*] it may be called 2
+        self._add(node.op_type, inputs, self._flat_name(node.output[0]), attributes)
 
     def _product(self, node: NodeProto, inputs: list[str]) -> None:
         """A matrix product, with the bias that follows it, as one Gemm or one int8 product."""
@@ -260,8 +274,17 @@ class _Lowering:
         self._shaped.add(node.output[0])
 
     def _flat_name(self, name: str) -> str:
-        self._flat[name] = f"{name}_flat"
+        self._flat[name] = name if name in self._flat_outputs else f"{name}_flat"
         return self._flat[name]
+
+    def _described_outputs(self) -> list[onnx.ValueInfoProto]:
+        """The graph's outputs, with two axes where they are flat."""
+        return [
+            helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, (None, width))
+            if o.name in self._flat_outputs and (width := self._widths[o.name])
+            else o
+            for o in self._model.graph.output
+        ]
 
     def _flatten(self, name: str) -> str:
         """The [M,*] form of a [B,Q,*] value."""
@@ -276,6 +299,8 @@ class _Lowering:
         """Bring a value that so far exists only flat into its own shape."""
         if name not in self._flat or name in self._shaped:
             return
+        if name in self._flat_outputs:
+            raise ExportError(f"{name} is a flat output and cannot also be read as [B,Q,*]")
         width = self._constant(np.array([self._widths[name]]), f"width_{self._widths[name]}")
         rows = "rows_shape"
         if rows not in self._shaped:

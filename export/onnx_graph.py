@@ -1,7 +1,7 @@
 """From the model's own modules to ONNX at opset 24, through torch.onnx.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-N candidates.
+N candidates, M = B * Q rows.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
         _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
         _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
         _tensor("label_scores", "float32", ("B", "Q"), "label_score"),
-        _tensor("logits", "float32", ("B", "Q", config.vocab_size), "logits"),
+        _tensor("logits", "float32", ("M", config.vocab_size), "logits"),
         _tensor("alignment_query", "float32", ("B", "Q", dim), "alignment_query"),
         *(_tensor(f"{name}_out", "float32", ("B", "C", dim), "self") for name in cache_names),
     )

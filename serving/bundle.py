@@ -56,7 +56,7 @@ class Tensor(_Strict):
     name: str
     dtype: Literal["int64", "int32", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B Q C S D V N, or fixed sizes."""
+    """Letters B Q C S D V N, M = B * Q, or fixed sizes."""
     role: Role
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from typing import Any
 
 from starlette.types import Receive
 
@@ -20,15 +21,14 @@ async def completed(
     when the client goes away; whatever ends it, nothing of the request is decoded further. The
     body must have been read.
     """
-    results = asyncio.ensure_future(asyncio.gather(*map(_result, tickets)))
-    departure = asyncio.ensure_future(_departure(receive))
+    results = asyncio.create_task(_results(tickets))
+    departure = asyncio.create_task(_departure(receive))
     try:
-        done, _ = await asyncio.wait(
-            {results, departure}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED
-        )
-        if results in done:
+        waited: list[asyncio.Task[Any]] = [results, departure]
+        await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
+        if results.done():
             return results.result()
-        if departure in done:
+        if departure.done():
             raise CancelledError("the client left before its answer was ready")
         raise DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
     finally:
@@ -36,6 +36,10 @@ async def completed(
         results.cancel()
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
+
+
+async def _results(tickets: Sequence[Ticket]) -> list[Completed]:
+    return await asyncio.gather(*map(_result, tickets))
 
 
 async def _result(ticket: Ticket) -> Completed:

@@ -11,7 +11,7 @@ import sys
 from typing import Any
 
 from pydantic import BaseModel
-from pydantic.json_schema import models_json_schema
+from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from serving import schemas
 
@@ -75,21 +75,17 @@ def _tree() -> dict[str, Any]:
 
 
 def _schemas() -> dict[str, Any]:
-    requests, answers = (
-        [schemas.TranslateRequest],
-        [
-            schemas.TranslateResponse,
-            schemas.Language,
-            schemas.Models,
-            schemas.Limits,
-            schemas.Status,
-            schemas.Error,
-        ],
-    )
-    _, definitions = models_json_schema(
-        [(m, "validation") for m in requests] + [(m, "serialization") for m in answers],
-        ref_template=_REF,
-    )
+    answers: list[type[BaseModel]] = [
+        schemas.TranslateResponse,
+        schemas.Language,
+        schemas.Models,
+        schemas.Limits,
+        schemas.Status,
+        schemas.Error,
+    ]
+    modes: list[tuple[type[BaseModel], JsonSchemaMode]] = [(schemas.TranslateRequest, "validation")]
+    modes += [(answer, "serialization") for answer in answers]
+    _, definitions = models_json_schema(modes, ref_template=_REF)
     found: dict[str, Any] = definitions["$defs"]
     return found
 
@@ -103,9 +99,7 @@ def _get(
 def _operation(
     name: str, summary: str, schema: dict[str, Any], errors: tuple[int, ...]
 ) -> dict[str, Any]:
-    responses: dict[str, Any] = {
-        "200": {"description": _REASONS[200], "content": _content(schema)}
-    }
+    responses: dict[str, Any] = {"200": {"description": _REASONS[200], "content": _content(schema)}}
     for status in errors:
         responses[str(status)] = {
             "description": _REASONS[status],

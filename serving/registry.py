@@ -131,7 +131,8 @@ class Registry:
         """The model for a request, and its source language.
 
         The model is the one named, else the first for the language pair. The source may be `auto`
-        where only one language can be meant. Raises UnknownModelError or UnknownLanguageError, which name what there is.
+        where only one language can be meant. Raises UnknownModelError or UnknownLanguageError,
+        which name what there is.
         """
         models = self.models
         if name is not None:

@@ -113,11 +113,14 @@ class OnnxStepper:
         arrays["score"][:] = inputs.scores_BK
         self._step.run_with_iobinding(binding.io)
         outputs = binding.outputs
+        logits = None
+        if want_logits:
+            logits = outputs["logits"].reshape(*inputs.token_ids_BK.shape, -1)
         return StepOutputs(
             outputs["candidate_score"],
             outputs["candidate_token"],
             outputs["candidate_parent"],
-            outputs.get("logits"),
+            logits,
             self._attention(outputs["alignment_query"], state) if want_attention else None,
         )
 
@@ -172,7 +175,7 @@ class OnnxStepper:
         io = self._step.io_binding()
         _, rows, capacity, _ = state.caches_TBCD.shape
         sizes = {"B": rows, "Q": queries, "C": capacity, "N": 2 * queries}
-        sizes |= {"S": state.source_mask_BS.shape[1]}
+        sizes |= {"S": state.source_mask_BS.shape[1], "M": rows * queries}
         given = {"source": iter(state.sources), "source_mask": iter([state.source_mask_BS])}
         given["self"] = iter(state.caches_TBCD)
         inputs: dict[str, NDArray[np.generic]] = {}

@@ -23,7 +23,7 @@ class Settings(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
-    bundles: Path = Path("models")
+    bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""
     threads: int = Field(default_factory=default_threads, ge=1, le=1024)
     """Threads that each model may use; by default all processors of this process."""
@@ -105,4 +105,6 @@ def _describe(error: Mapping[str, object]) -> str:
     if not location:  # a rule on several fields says itself which
         return str(error["msg"]).removeprefix("Value error, ")
     message = str(error["msg"]).replace("Input should be", "must be", 1)
-    return f"{variable(str(location[0]))} {message[:1].lower()}{message[1:]}, got {error['input']!r}"
+    return (
+        f"{variable(str(location[0]))} {message[:1].lower()}{message[1:]}, got {error['input']!r}"
+    )

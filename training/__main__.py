@@ -20,6 +20,9 @@ def main(arguments: list[str] | None = None) -> int:
     except TrainingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted; the same command resumes training", file=sys.stderr)
+        return 130
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -30,25 +33,46 @@ def _parser() -> argparse.ArgumentParser:
     train.add_argument("recipe", help="a name under training/recipes, or a YAML file")
     train.add_argument("overrides", nargs="*", metavar="key=value", help="for example loop.seed=2")
     train.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
-    train.add_argument("--stop-after", type=int, help="save and stop at this step; resume later")
-    train.add_argument("--threads", type=int, help="CPU threads (part of what makes runs equal)")
+    train.add_argument(
+        "--stop-after", type=_positive, metavar="STEP", help="save and stop there; resume later"
+    )
+    _add_threads(train)
 
-    tokenizer = verbs.add_parser("tokenizer", help="train a recipe's SentencePiece model alone")
+    tokenizer = verbs.add_parser(
+        "tokenizer", help="clean a recipe's text and train its SentencePiece model, no more"
+    )
     tokenizer.add_argument("recipe")
     tokenizer.add_argument("overrides", nargs="*", metavar="key=value")
     tokenizer.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
 
-    evaluate = verbs.add_parser("evaluate", help="BLEU and chrF of a checkpoint on a test set")
+    evaluate = verbs.add_parser("evaluate", help="BLEU and chrF on a test set, as one JSON")
     evaluate.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
     evaluate.add_argument("source", type=Path)
     evaluate.add_argument("reference", type=Path)
-    evaluate.add_argument("--beam-size", type=int, default=5)
+    evaluate.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
     evaluate.add_argument("--output", type=Path, help="write the translations there")
+    evaluate.add_argument("--force", action="store_true", help="replace an existing --output")
+    evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    _add_threads(evaluate)
 
     average = verbs.add_parser("average", help="average the last checkpoints of a run")
     average.add_argument("run", type=Path)
-    average.add_argument("--last", type=int, default=5, help="how many (default 5)")
+    average.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    average.add_argument("--force", action="store_true", help="replace an existing average")
     return parser
+
+
+def _add_threads(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--threads", type=_positive, help="CPU threads (part of what makes results equal)"
+    )
+
+
+def _positive(text: str) -> int:
+    value = int(text)
+    if value < 1:
+        raise argparse.ArgumentTypeError(f"must be >= 1, got {value}")
+    return value
 
 
 if __name__ == "__main__":

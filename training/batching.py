@@ -5,8 +5,11 @@ Shape letters: B sentences, S source positions, T target positions.
 
 from __future__ import annotations
 
+import hashlib
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -41,8 +44,12 @@ class Batch:
 
 
 class BatchedCorpus:
-    """Pairs of ids cut into batches; the order and, with subword sampling, the pieces depend only
-    on (seed, epoch), so a resumed run sees what an unbroken one would."""
+    """Pairs of ids cut into batches; each pair comes once an epoch.
+
+    The order and, with subword sampling, the pieces depend only on (seed, epoch), so a resumed run
+    sees what an unbroken one would. `dropped` counts pairs left out because a side has no piece, or
+    more than `max_pieces`.
+    """
 
     def __init__(
         self,
@@ -54,17 +61,33 @@ class BatchedCorpus:
         subword_alpha: float = 0.0,
         seed: int = 1,
     ) -> None:
-        self._texts = pairs
         self._tokenizer = tokenizer
         self._token_budget, self._max_pieces = token_budget, max_pieces
         self._subword_alpha, self._seed = subword_alpha, seed
-        self._plain: list[IdPair] | None = None
-        if not subword_alpha:
-            self._plain = self._tokenize(epoch=0)
+        self.dropped: Counter[str] = Counter()
+        self._texts: list[tuple[str, str]] = []
+        self._ids: list[IdPair] = []
+        sides = [tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1)]
+        for texts, source, target in zip(pairs, *sides, strict=True):
+            if not source or not target:
+                self.dropped["no piece"] += 1
+            elif max(len(source), len(target)) > max_pieces:
+                self.dropped["too many pieces"] += 1
+            else:
+                self._texts.append(texts)
+                self._ids.append((source, target))
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the ids: a run resumed on other text would not repeat the unbroken one."""
+        hasher = hashlib.sha256()
+        for source, target in self._ids:
+            hasher.update(np.array([*source, EOS_ID, *target, EOS_ID], dtype="<u4").tobytes())
+        return hasher.hexdigest()
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
         """The batches of an epoch, as lists of id pairs."""
-        pairs = self._plain if self._plain is not None else self._tokenize(epoch)
+        pairs = self._sample(epoch) if self._subword_alpha else self._ids
         generator = np.random.default_rng((self._seed, epoch))
         lengths = np.array([max(len(s) + 1, len(t) + 1) for s, t in pairs])
         # Noise keeps batches from holding the same neighbours in every epoch.
@@ -73,26 +96,26 @@ class BatchedCorpus:
         generator.shuffle(batches)
         return [[pairs[i] for i in batch] for batch in batches]
 
-    def _tokenize(self, epoch: int) -> list[IdPair]:
+    def _sample(self, epoch: int) -> list[IdPair]:
+        """Every pair in a random segmentation; a side that grew too long keeps its best one."""
         sides: list[list[list[int]]] = []
         for side in (0, 1):
+            seed = (self._seed * 1000 + epoch) * 2 + side
             texts = [pair[side] for pair in self._texts]
-            if self._subword_alpha:
-                seed = (self._seed * 1000 + epoch) * 2 + side
-                sides.append(self._tokenizer.sample_batch(texts, self._subword_alpha, seed))
-            else:
-                sides.append(self._tokenizer.encode_batch(texts))
-        return [
-            (source, target)
-            for source, target in zip(*sides, strict=True)
-            if 0 < len(source) <= self._max_pieces and 0 < len(target) <= self._max_pieces
-        ]
+            sampled = self._tokenizer.sample_batch(texts, self._subword_alpha, seed)
+            sides.append(
+                [
+                    ids if 0 < len(ids) <= self._max_pieces else best[side]
+                    for ids, best in zip(sampled, self._ids, strict=True)
+                ]
+            )
+        return list(zip(*sides, strict=True))
 
 
 def cut_by_budget(
     order: list[int], lengths: Sequence[int] | np.ndarray, token_budget: int
 ) -> list[list[int]]:
-    """Consecutive runs of `order` whose rows x longest stays within the budget (one row at least)."""
+    """Consecutive runs of `order` with rows x longest within the budget, one row at least."""
     batches: list[list[int]] = []
     current: list[int] = []
     longest = 0
@@ -111,9 +134,9 @@ def cut_by_budget(
 def collate(pairs: list[IdPair]) -> Batch:
     """Pad id pairs on the right into tensors."""
     return Batch(
-        source_BS=pad([source + [EOS_ID] for source, _ in pairs]),
-        target_BT=pad([[BOS_ID] + target for _, target in pairs]),
-        labels_BT=pad([target + [EOS_ID] for _, target in pairs]),
+        source_BS=pad([[*source, EOS_ID] for source, _ in pairs]),
+        target_BT=pad([[BOS_ID, *target] for _, target in pairs]),
+        labels_BT=pad([[*target, EOS_ID] for _, target in pairs]),
     )
 
 

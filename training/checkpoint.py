@@ -6,10 +6,13 @@ import json
 import os
 import shutil
 import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import torch
+from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
@@ -34,22 +37,30 @@ def save_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
 ) -> None:
     """Write weights, optimiser and random generators; the folder appears whole or not at all."""
-    temporary = folder.with_name(f".{folder.name}.tmp")
-    shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    save_file({k: v.contiguous() for k, v in model.state_dict().items()}, temporary / WEIGHTS)
-    save_file(_optimizer_tensors(optimizer) | _generator_states(), temporary / OPTIMIZER)
-    (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
-    os.replace(temporary, folder)
+    with _new_folder(folder) as temporary:
+        weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+        save_file(weights, temporary / WEIGHTS)
+        save_file(_optimizer_tensors(optimizer) | _generator_states(), temporary / OPTIMIZER)
+        (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
+
+
+def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
+    """Write a checkpoint that holds weights and a note of their origin only."""
+    with _new_folder(folder) as temporary:
+        save_file(weights, temporary / WEIGHTS)
+        (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
 
 
 def load_checkpoint(
     folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
 ) -> dict[str, Any]:
-    """Restore weights, optimiser and random generators; returns the saved state."""
+    """Restore weights, optimiser and random generators; returns the saved state.
+
+    Raises CheckpointError where a file is missing or broken, or does not fit the model.
+    """
     load_weights(folder, model)
-    tensors = load_file(folder / OPTIMIZER)
+    tensors = _read_tensors(folder / OPTIMIZER)
+    state = read_state(folder)
     _restore_generators(tensors)
     named = optimizer.state_dict()
     named["state"] = {
@@ -61,7 +72,6 @@ def load_checkpoint(
         for index in range(sum(len(g["params"]) for g in named["param_groups"]))
     }
     optimizer.load_state_dict(named)
-    state: dict[str, Any] = json.loads((folder / STATE).read_text())
     return state
 
 
@@ -70,10 +80,32 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
     Raises CheckpointError where names or shapes do not fit the model.
     """
+    weights, expected = _read_tensors(folder / WEIGHTS), model.state_dict()
+    wrong = [f"{name} is missing" for name in sorted(expected.keys() - weights.keys())]
+    wrong += [f"{name} is unknown" for name in sorted(weights.keys() - expected.keys())]
+    wrong += [
+        f"{name} is {list(weights[name].shape)}, the model's is {list(value.shape)}"
+        for name, value in expected.items()
+        if name in weights and weights[name].shape != value.shape
+    ]
+    if wrong:
+        more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+        raise CheckpointError(
+            f"{folder}: weights do not fit the recipe's model: {'; '.join(wrong[:3])}{more}"
+        )
+    model.load_state_dict(weights)
+
+
+def read_state(folder: Path) -> dict[str, Any]:
+    """What a checkpoint holds besides tensors.
+
+    Raises CheckpointError where it is missing or broken.
+    """
     try:
-        model.load_state_dict(load_file(folder / WEIGHTS))
-    except (RuntimeError, OSError) as error:
-        raise CheckpointError(f"{folder}: weights do not fit the recipe's model: {error}") from error
+        state: dict[str, Any] = json.loads((folder / STATE).read_text())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{folder / STATE}: cannot be read: {error}") from error
+    return state
 
 
 def list_checkpoints(run: Path) -> list[Path]:
@@ -91,7 +123,7 @@ def find_checkpoint(path: Path) -> Path:
     for candidate in (path / "averaged", path / "best", *reversed(list_checkpoints(path))):
         if (candidate / WEIGHTS).is_file():
             return candidate
-    raise CheckpointError(f"{path}: holds no checkpoint ({WEIGHTS}); give a run or checkpoint folder")
+    raise CheckpointError(f"{path}: no checkpoint ({WEIGHTS}); give a run or checkpoint folder")
 
 
 def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:
@@ -103,7 +135,7 @@ def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:
         raise CheckpointError("averaging needs at least one checkpoint, got none")
     total: dict[str, Tensor] = {}
     for folder in folders:
-        weights = load_file(folder / WEIGHTS)
+        weights = _read_tensors(folder / WEIGHTS)
         if total and {k: v.shape for k, v in weights.items()} != {
             k: v.shape for k, v in total.items()
         }:
@@ -113,15 +145,42 @@ def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:
     return {name: (value / len(folders)).float() for name, value in total.items()}
 
 
-def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
-    """Write a checkpoint that holds weights and a note of their origin only."""
+def recover_checkpoint(folder: Path) -> None:
+    """Bring back a checkpoint whose replacement was killed between its two renames."""
+    replaced = _replaced(folder)
+    if replaced.is_dir() and not folder.exists():
+        os.replace(replaced, folder)
+
+
+@contextmanager
+def _new_folder(folder: Path) -> Iterator[Path]:
+    """A temporary folder that takes the place of `folder` when the block ends well."""
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
     temporary.mkdir(parents=True)
-    save_file(weights, temporary / WEIGHTS)
-    (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
-    shutil.rmtree(folder, ignore_errors=True)
+    yield temporary
+    for path in (*temporary.iterdir(), temporary):  # a rename must not overtake the data
+        handle = os.open(path, os.O_RDONLY)
+        os.fsync(handle)
+        os.close(handle)
+    # A folder that holds files cannot be replaced by one rename, so a kill between the two leaves
+    # the old one under another name, from where `recover_checkpoint` fetches it.
+    shutil.rmtree(_replaced(folder), ignore_errors=True)
+    if folder.exists():
+        os.replace(folder, _replaced(folder))
     os.replace(temporary, folder)
+    shutil.rmtree(_replaced(folder), ignore_errors=True)
+
+
+def _replaced(folder: Path) -> Path:
+    return folder.with_name(f".{folder.name}.old")
+
+
+def _read_tensors(path: Path) -> dict[str, Tensor]:
+    try:
+        return load_file(path)
+    except (OSError, SafetensorError) as error:
+        raise CheckpointError(f"{path}: cannot be read: {error}") from error
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -1,49 +1,78 @@
-"""The verbs of `python -m training`."""
+"""The verbs of `python -m training`: each prints its result to stdout and returns 0."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import logging
 from pathlib import Path
 
 import torch
 
 from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
-from training.config import load_recipe, recipe_to_dict
-from training.data import prepare_tokenizer, read_corpus
-from training.trainer import read_run_recipe
+from training.config import Recipe, load_recipe, recipe_to_dict
+from training.data import prepare
+from training.errors import ConfigError
+from training.evaluation import evaluate as evaluate_checkpoint
+from training.run import TOKENIZER_FILE, claim_run, read_run_recipe
 from training.trainer import train as train_run
 
 logger = logging.getLogger(__name__)
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train or resume."""
-    if options.threads:
-        torch.set_num_threads(options.threads)
-    recipe = load_recipe(options.recipe, options.overrides)
-    run = options.run or Path("runs") / recipe.name
+    """Train or resume; prints the last checkpoint."""
+    _set_threads(options)
+    recipe, run = _recipe_and_run(options)
     print(train_run(recipe, run, options.stop_after))
     return 0
 
 
 def tokenizer(options: argparse.Namespace) -> int:
-    """Train the SentencePiece model of a recipe."""
-    recipe = load_recipe(options.recipe, options.overrides)
-    run = options.run or Path("runs") / recipe.name
-    pairs, _, report = read_corpus(recipe)
-    logger.info("%s", report)
-    prepare_tokenizer(recipe, run, pairs)
-    print(run / "tokenizer.model")
+    """Do all that `train` does before the first step; prints the SentencePiece model's path."""
+    recipe, run = _recipe_and_run(options)
+    claim_run(recipe, run)
+    prepare(recipe, run)
+    print(run / TOKENIZER_FILE)
+    return 0
+
+
+def evaluate(options: argparse.Namespace) -> int:
+    """Score a checkpoint on a test set; prints one JSON object."""
+    _set_threads(options)
+    scores = evaluate_checkpoint(
+        options.checkpoint,
+        options.source,
+        options.reference,
+        beam_size=options.beam_size,
+        output=options.output,
+        force=options.force,
+        device=options.device,
+    )
+    print(json.dumps(scores))
     return 0
 
 
 def average(options: argparse.Namespace) -> int:
-    """Average a run's last checkpoints into RUN/averaged."""
+    """Average a run's last checkpoints into RUN/averaged; prints that folder."""
+    out = options.run / "averaged"
+    if out.exists() and not options.force:
+        raise ConfigError(f"{out} exists already; give --force to replace it")
+    recipe = read_run_recipe(options.run)
     folders = list_checkpoints(options.run)[-options.last :]
     weights = average_checkpoints(folders)
-    recipe = read_run_recipe(options.run)
-    state = {"averaged": [folder.name for folder in folders], "recipe": recipe_to_dict(recipe)}
-    save_weights(options.run / "averaged", weights, state)
-    print(options.run / "averaged")
+    names = [folder.name for folder in folders]
+    logger.info("averaged %s", ", ".join(names))
+    save_weights(out, weights, {"averaged": names, "recipe": recipe_to_dict(recipe)})
+    print(out)
     return 0
+
+
+def _recipe_and_run(options: argparse.Namespace) -> tuple[Recipe, Path]:
+    recipe = load_recipe(options.recipe, options.overrides)
+    return recipe, options.run or Path("runs") / recipe.name
+
+
+def _set_threads(options: argparse.Namespace) -> None:
+    if options.threads:
+        torch.set_num_threads(options.threads)

@@ -1,4 +1,4 @@
-"""Recipes: YAML read into frozen dataclasses; an unknown key is an error that names the nearest one.
+"""Recipes: YAML read into frozen dataclasses; an unknown key is an error with the nearest one.
 
 A recipe is data. `model.preset` names a preset of `training.models.config`; every other key of
 `model` overrides one field of it. `${NAME}` in a path is replaced by an environment variable.
@@ -20,6 +20,20 @@ import yaml
 
 from training.errors import ConfigError
 from training.models.config import PRESETS, TransformerConfig
+
+_NO_LIMIT = float("inf")
+
+
+def _check_range(name: str, value: float, low: float, high: float = _NO_LIMIT) -> None:
+    if not low <= value <= high:  # written so that NaN fails
+        allowed = f">= {low}" if high == _NO_LIMIT else f"in [{low}, {high}]"
+        raise ConfigError(f"{name} must be {allowed}, got {value!r}")
+
+
+def _check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        hint = _nearest(value, choices) or f"; there are {list(choices)}"
+        raise ConfigError(f"unknown {name} {value!r}{hint}")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,6 +66,16 @@ class DataConfig:
     subword_alpha: float = 0.0
     """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier."""
 
+    def __post_init__(self) -> None:
+        if not self.train:
+            raise ConfigError("data.train must name one pair of files at least, got none")
+        least = 0 if self.validation is not None else 1
+        _check_range("data.held_out_pairs", self.held_out_pairs, least)
+        _check_range("data.max_pieces", self.max_pieces, 1)
+        _check_range("data.max_length_ratio", self.max_length_ratio, 1)
+        _check_range("data.token_budget", self.token_budget, 1)
+        _check_range("data.subword_alpha", self.subword_alpha, 0)
+
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
@@ -62,6 +86,11 @@ class TokenizerConfig:
     max_sentences: int = 1_000_000
     file: str | None = None
     """An existing SentencePiece model to use instead of training one."""
+
+    def __post_init__(self) -> None:
+        _check_choice("tokenizer.model_type", self.model_type, ("unigram", "bpe", "char", "word"))
+        _check_range("tokenizer.character_coverage", self.character_coverage, 0.9, 1)
+        _check_range("tokenizer.max_sentences", self.max_sentences, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,6 +110,16 @@ class OptimConfig:
     label_smoothing: float = 0.1
     accumulation: int = 1
     """Batches summed into one update."""
+
+    def __post_init__(self) -> None:
+        _check_choice("optim.schedule", self.schedule, ("inverse_sqrt", "linear", "cosine"))
+        _check_range("optim.warmup_steps", self.warmup_steps, 1)
+        _check_range("optim.accumulation", self.accumulation, 1)
+        _check_range("optim.label_smoothing", self.label_smoothing, 0, 0.999)
+        for beta in self.betas:
+            _check_range("optim.betas", beta, 0, 0.99999)
+        for name in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm"):
+            _check_range(f"optim.{name}", getattr(self, name), 0)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -102,6 +141,19 @@ class LoopConfig:
     device: str = "cpu"
     seed: int = 1
 
+    def __post_init__(self) -> None:
+        for name in (
+            "max_steps",
+            "log_every",
+            "validate_every",
+            "checkpoint_every",
+            "keep_checkpoints",
+        ):
+            _check_range(f"loop.{name}", getattr(self, name), 1)
+        for name in ("patience", "bleu_sentences", "seed"):
+            _check_range(f"loop.{name}", getattr(self, name), 0)
+        _check_range("loop.bleu_beam_size", self.bleu_beam_size, 1, 64)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
@@ -114,24 +166,6 @@ class Recipe:
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
 
-    def __post_init__(self) -> None:
-        if self.optim.schedule not in ("inverse_sqrt", "linear", "cosine"):
-            raise ConfigError(
-                "optim.schedule must be inverse_sqrt, linear or cosine, "
-                f"got {self.optim.schedule!r}"
-            )
-        for name, value in (
-            ("data.token_budget", self.data.token_budget),
-            ("optim.accumulation", self.optim.accumulation),
-            ("optim.warmup_steps", self.optim.warmup_steps),
-            ("loop.max_steps", self.loop.max_steps),
-            ("loop.validate_every", self.loop.validate_every),
-            ("loop.checkpoint_every", self.loop.checkpoint_every),
-            ("loop.keep_checkpoints", self.loop.keep_checkpoints),
-        ):
-            if value < 1:
-                raise ConfigError(f"{name} must be >= 1, got {value}")
-
 
 RECIPES = Path(__file__).parent / "recipes"
 
@@ -139,7 +173,7 @@ RECIPES = Path(__file__).parent / "recipes"
 def load_recipe(name: str, overrides: list[str]) -> Recipe:
     """Read a recipe by path or by its name under `training/recipes`, apply `key=value` overrides.
 
-    Raises ConfigError for an unknown recipe, key or environment variable, or a value of a wrong type.
+    Raises ConfigError for an unknown recipe or key, and a value of a wrong type or out of range.
     """
     path = Path(name)
     if not path.is_file():
@@ -147,7 +181,10 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
     if not path.is_file():
         known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
         raise ConfigError(f"no recipe {name!r}{_nearest(name, known)} (there are {known})")
-    tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise ConfigError(f"{path}: not a readable YAML file: {error}") from error
     if not isinstance(tree, dict):
         raise ConfigError(f"{path}: a recipe is a mapping, got {type(tree).__name__}")
     for override in overrides:
@@ -156,12 +193,18 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
 
 
 def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
-    """Build a Recipe from plain data; a model preset is resolved first."""
+    """Build a Recipe from plain data; a model preset is resolved first.
+
+    Raises ConfigError for an unknown key or preset, and a value of a wrong type or out of range.
+    """
     tree = dict(tree)
-    model = dict(tree.get("model") or {})
+    given = tree.get("model") or {}
+    if not isinstance(given, dict):
+        raise ConfigError(f"model must be a mapping, got {given!r}; a preset is model.preset=NAME")
+    model = dict(given)
     preset = model.pop("preset", None)
     if preset is not None:
-        if preset not in PRESETS:
+        if not isinstance(preset, str) or preset not in PRESETS:
             raise ConfigError(
                 f"unknown preset {preset!r}{_nearest(str(preset), PRESETS)} "
                 f"(there are {sorted(PRESETS)})"
@@ -212,7 +255,10 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
         node = node[parent]
         if not isinstance(node, dict):
             raise ConfigError(f"{key!r}: {parent!r} holds no further keys")
-    node[last] = yaml.safe_load(text)
+    try:
+        node[last] = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise ConfigError(f"{key!r}: {text!r} is not a YAML value") from error
 
 
 def _build(kind: Any, value: Any, where: str) -> Any:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import codecs
 import gzip
 import random
 import re
 import unicodedata
+import zlib
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -23,9 +25,12 @@ _SHORT = 20  # characters under which the length ratio says little
 
 @dataclass
 class CleaningReport:
-    """How many pairs were kept and dropped, by reason, with one example line number each."""
+    """How many pairs were kept and dropped, by reason, with the first file and line of each."""
 
     kept: int = 0
+    """Pairs that are left, those held out for validation included."""
+    held_out: int = 0
+    """Of these, pairs held out."""
     dropped: Counter[str] = field(default_factory=Counter)
     examples: dict[str, str] = field(default_factory=dict)
 
@@ -34,9 +39,20 @@ class CleaningReport:
         self.dropped[reason] += 1
         self.examples.setdefault(reason, where)
 
+    def drop_kept(self, reason: str, count: int) -> None:
+        """Count pairs that a later stage dropped after they had been kept."""
+        if count:
+            self.kept -= count
+            self.dropped[reason] += count
+
     def to_dict(self) -> dict[str, object]:
         """Plain data for the run's folder."""
-        return {"kept": self.kept, "dropped": dict(self.dropped), "first_line": self.examples}
+        return {
+            "kept": self.kept,
+            "held_out": self.held_out,
+            "dropped": dict(self.dropped),
+            "first_line": self.examples,
+        }
 
     def __str__(self) -> str:
         reasons = ", ".join(f"{n} {reason}" for reason, n in self.dropped.most_common())
@@ -44,15 +60,15 @@ class CleaningReport:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text, plain or .gz, without their line ends (only \\n ends a line).
+    """Lines of a UTF-8 text, plain or .gz, without line ends (only \\n ends one) or byte order mark.
 
     Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
     """
     try:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError) as error:
+    except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from error
-    lines = raw.split(b"\n")
+    lines = raw.removeprefix(codecs.BOM_UTF8).split(b"\n")
     if lines[-1] == b"":
         lines.pop()
     decoded = []
@@ -84,46 +100,43 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
     return list(zip(sources, targets, strict=True))
 
 
-def clean_pairs(
-    pairs: list[Pair],
-    *,
-    max_characters: int = 1000,
-    max_length_ratio: float = 3.0,
-    origin: str = "",
-    report: CleaningReport | None = None,
-) -> tuple[list[Pair], CleaningReport]:
-    """Drop pairs that teach nothing good; text is only stripped of surrounding white space."""
-    report = report or CleaningReport()
-    seen: set[Pair] = set()
-    kept = []
-    for number, (source, target) in enumerate(pairs, 1):
-        pair = (source.strip(), target.strip())
-        reason = _reason_to_drop(pair, seen, max_characters, max_length_ratio)
-        if reason:
-            report.drop(reason, f"{origin}:{number}")
-            continue
-        seen.add(pair)
-        kept.append(pair)
-    report.kept += len(kept)
-    return kept, report
+class Cleaner:
+    """Drops pairs that teach nothing good, and counts why; text is only stripped of white space.
 
+    `max_characters` bounds a side, `max_length_ratio` the ratio of characters between the sides
+    (pairs of up to 20 characters are let by). Duplicates are found across files.
+    """
 
-def _reason_to_drop(
-    pair: Pair, seen: set[Pair], max_characters: int, max_length_ratio: float
-) -> str | None:
-    source, target = pair
-    shorter, longer = sorted((len(source), len(target)))
-    if not shorter:
-        return "empty"
-    if any(_MOJIBAKE.search(text) or _has_control(text) for text in pair):
-        return "wrong encoding"
-    if longer > max_characters:
-        return "too long"
-    if longer > _SHORT and longer > max_length_ratio * shorter:
-        return "length ratio"
-    if pair in seen:
-        return "duplicate"
-    return None
+    def __init__(self, *, max_characters: int = 1000, max_length_ratio: float = 3.0) -> None:
+        self.report = CleaningReport()
+        self._max_characters, self._max_length_ratio = max_characters, max_length_ratio
+        self._seen: set[Pair] = set()
+
+    def clean(self, pairs: list[Pair], origin: str) -> list[Pair]:
+        """The good pairs of one file, whose name is `origin` in the report."""
+        kept = []
+        for number, (source, target) in enumerate(pairs, 1):
+            pair = (source.strip(), target.strip())
+            reason = self._reason_to_drop(pair)
+            if reason:
+                self.report.drop(reason, f"{origin}:{number}")
+                continue
+            self._seen.add(pair)
+            kept.append(pair)
+        self.report.kept += len(kept)
+        return kept
+
+    def _reason_to_drop(self, pair: Pair) -> str | None:
+        shorter, longer = sorted(map(len, pair))
+        if not shorter:
+            return "empty"
+        if any(_MOJIBAKE.search(text) or _has_control(text) for text in pair):
+            return "wrong encoding"
+        if longer > self._max_characters:
+            return "too long"
+        if longer > _SHORT and longer > self._max_length_ratio * shorter:
+            return "length ratio"
+        return "duplicate" if pair in self._seen else None
 
 
 def _has_control(text: str) -> bool:
@@ -138,9 +151,7 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
     Raises CorpusError where no training pair would be left.
     """
     if count >= len(pairs):
-        raise CorpusError(
-            f"held_out_pairs must be below the {len(pairs)} clean pairs, got {count}"
-        )
+        raise CorpusError(f"held_out_pairs must be below the {len(pairs)} clean pairs, got {count}")
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
         groups.setdefault(_group_key(pair[0]), []).append(pair)

@@ -11,20 +11,18 @@ from serving.tokenizer import Tokenizer
 from training.batching import BatchedCorpus
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, Recipe, expand
-from training.corpus import (
-    CleaningReport,
-    Pair,
-    clean_pairs,
-    hold_out,
-    iterate_texts,
-    read_pairs,
+from training.corpus import Cleaner, CleaningReport, Pair, hold_out, iterate_texts, read_pairs
+from training.errors import ConfigError, CorpusError
+from training.run import (
+    REPORT_FILE,
+    TOKENIZER_FILE,
+    VALIDATION_SOURCE,
+    VALIDATION_TARGET,
+    load_tokenizer,
 )
-from training.errors import ConfigError
 from training.tokenizer import train_tokenizer
 
 logger = logging.getLogger(__name__)
-
-TOKENIZER_FILE = "tokenizer.model"
 
 
 @dataclass(frozen=True)
@@ -37,30 +35,30 @@ class RunData:
 
 
 def read_corpus(recipe: Recipe) -> tuple[list[Pair], list[Pair], CleaningReport]:
-    """Clean training pairs, validation pairs and the report of what was dropped."""
-    report = CleaningReport()
+    """Clean training pairs, validation pairs and the report of what was dropped.
+
+    Raises CorpusError where a file cannot be used or no pair is left.
+    """
+    cleaner = Cleaner(max_length_ratio=recipe.data.max_length_ratio)
     pairs: list[Pair] = []
     for files in recipe.data.train:
-        kept, report = clean_pairs(
-            _read(files),
-            max_length_ratio=recipe.data.max_length_ratio,
-            origin=files.source,
-            report=report,
-        )
-        pairs += kept
+        pairs += cleaner.clean(_read(files), files.source)
+    if not pairs:
+        raise CorpusError(f"{recipe.data.train[0].source}: no usable pair; {cleaner.report}")
     if recipe.data.validation is not None:
-        return pairs, _read(recipe.data.validation), report
+        return pairs, _read(recipe.data.validation), cleaner.report
     train, validation = hold_out(pairs, recipe.data.held_out_pairs, recipe.loop.seed)
-    return train, validation, report
+    cleaner.report.held_out = len(validation)
+    return train, validation, cleaner.report
 
 
 def prepare(recipe: Recipe, run: Path) -> RunData:
-    """Read and clean the text, train the tokenizer if the run has none, and batch the ids."""
+    """Write what training needs into the run folder, and batch the ids.
+
+    That is the report of cleaning, the validation text (export compares on it) and, if the run has
+    none yet, the tokenizer. Raises CorpusError or ConfigError where that cannot be done.
+    """
     pairs, validation, report = read_corpus(recipe)
-    logger.info("%s", report)
-    write_atomically(
-        run / "corpus_report.json", json.dumps(report.to_dict(), indent=1).encode() + b"\n"
-    )
     tokenizer = prepare_tokenizer(recipe, run, pairs)
     train = BatchedCorpus(
         pairs,
@@ -70,15 +68,27 @@ def prepare(recipe: Recipe, run: Path) -> RunData:
         subword_alpha=recipe.data.subword_alpha,
         seed=recipe.loop.seed,
     )
+    for reason, count in train.dropped.items():
+        report.drop_kept(reason, count)
+    logger.info("%s", report)
+    write_atomically(run / REPORT_FILE, json.dumps(report.to_dict(), indent=1).encode() + b"\n")
+    for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
+        lines = "".join(f"{pair[side]}\n" for pair in validation)
+        write_atomically(run / name, lines.encode())
     return RunData(tokenizer, train, validation)
 
 
 def prepare_tokenizer(recipe: Recipe, run: Path, pairs: list[Pair]) -> Tokenizer:
-    """The run's tokenizer: kept from an earlier start, given by the recipe, or trained now."""
+    """The run's tokenizer: kept from an earlier start, given by the recipe, or trained now.
+
+    Raises ConfigError where it cannot be had, or its vocabulary is not of the model's size.
+    """
     path = run / TOKENIZER_FILE
     if not path.exists():
         if recipe.tokenizer.file is not None:
-            write_atomically(path, expand(recipe.tokenizer.file).read_bytes())
+            given = expand(recipe.tokenizer.file)
+            load_tokenizer(given)
+            write_atomically(path, given.read_bytes())
         else:
             train_tokenizer(
                 iterate_texts(pairs),
@@ -87,8 +97,9 @@ def prepare_tokenizer(recipe: Recipe, run: Path, pairs: list[Pair]) -> Tokenizer
                 model_type=recipe.tokenizer.model_type,
                 character_coverage=recipe.tokenizer.character_coverage,
                 max_sentences=recipe.tokenizer.max_sentences,
+                seed=recipe.loop.seed,
             )
-    tokenizer = Tokenizer(path)
+    tokenizer = load_tokenizer(path)
     if tokenizer.vocab_size != recipe.model.vocab_size:
         raise ConfigError(
             f"model.vocab_size is {recipe.model.vocab_size}, but {path} has "

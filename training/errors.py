@@ -1,9 +1,10 @@
 """Errors of training; messages name the parameter, what is allowed, what was found, the next step.
 
 TrainingError
-├── ConfigError     an unknown key or a value outside its range
+├── ConfigError     an unknown key, a value outside its range, or a file that may not be replaced
 ├── CorpusError     a text file that cannot be used
-└── CheckpointError a run or checkpoint that does not fit
+├── CheckpointError a run or checkpoint that does not fit
+└── DivergedError   a gradient or a model's scores are no longer finite
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ class TrainingError(Exception):
 
 
 class ConfigError(TrainingError):
-    """A recipe or an override is wrong."""
+    """A recipe, an override or a command's argument is wrong."""
 
 
 class CorpusError(TrainingError):
@@ -23,3 +24,7 @@ class CorpusError(TrainingError):
 
 class CheckpointError(TrainingError):
     """A checkpoint or run folder cannot be used."""
+
+
+class DivergedError(TrainingError):
+    """Training diverged: a gradient or a score is infinite or not a number."""

@@ -20,7 +20,7 @@ def label_smoothed_loss(logits_BTV: Tensor, labels_BT: Tensor, smoothing: float)
 
     V counts the whole vocabulary, special ids included (fairseq's form of Szegedy et al. 2016).
     """
-    loss: Tensor = _LabelSmoothedLoss.apply(  # type: ignore[no-untyped-call]
+    loss: Tensor = _LabelSmoothedLoss.apply(
         logits_BTV.flatten(0, 1), labels_BT.flatten(), smoothing
     )
     return loss

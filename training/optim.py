@@ -25,7 +25,8 @@ def build_optimizer(model: nn.Module, config: OptimConfig) -> torch.optim.AdamW:
 def learning_rate(step: int, config: OptimConfig, max_steps: int) -> float:
     """The rate of update `step` (from 1): linear warm-up, then the configured decay.
 
-    `inverse_sqrt` is Vaswani et al. 2017, equation 3, written with its peak.
+    `inverse_sqrt` is Vaswani et al. 2017, equation 3, written with its peak; `linear` and `cosine`
+    (Loshchilov and Hutter 2017, equation 5, without restarts) end at `final_lr` in `max_steps`.
     """
     if step < config.warmup_steps:
         return config.peak_lr * step / config.warmup_steps

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import logging
 import shutil
 import sys
@@ -12,29 +11,28 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import yaml
 from tqdm import tqdm
 
 from training.batching import IdPair, collate
 from training.checkpoint import (
-    STATE,
     list_checkpoints,
     load_checkpoint,
+    recover_checkpoint,
     save_checkpoint,
-    write_atomically,
 )
-from training.config import Recipe, recipe_from_dict, recipe_to_dict
+from training.config import Recipe, recipe_to_dict
 from training.data import RunData, prepare
-from training.errors import CheckpointError, ConfigError
+from training.errors import CheckpointError, CorpusError, DivergedError
 from training.loss import label_smoothed_loss
 from training.metrics import MetricsLog
 from training.models import build_model
 from training.optim import build_optimizer, learning_rate
+from training.run import claim_run, find_device, read_run_recipe
 from training.validation import validate
 
 logger = logging.getLogger(__name__)
 
-CONFIG_FILE = "config.yaml"
+__all__ = ["Trainer", "read_run_recipe", "train"]
 
 
 def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
@@ -42,12 +40,13 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
 
     An existing run folder is resumed from its last checkpoint: losses are then equal to the bit to
     those of an unbroken run on the same machine, thread count and torch. `stop_after` ends the
-    session early at that step, as a kill would, after a checkpoint.
+    session early, after a checkpoint at that step.
 
-    Raises CheckpointError where the folder holds a run of another recipe, DivergedError-like
-    FloatingPointError where the loss is not finite.
+    Raises CheckpointError where the folder holds a run of another recipe or text, DivergedError
+    where a gradient is not finite, ConfigError or CorpusError where the recipe cannot be followed.
     """
-    _claim(recipe, run)
+    find_device(recipe.loop.device)
+    claim_run(recipe, run)
     torch.manual_seed(recipe.loop.seed)
     return Trainer(recipe, run, prepare(recipe, run)).run(stop_after)
 
@@ -57,11 +56,14 @@ class Trainer:
 
     def __init__(self, recipe: Recipe, folder: Path, data: RunData) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data
-        self.device = torch.device(recipe.loop.device)
+        self.device = find_device(recipe.loop.device)
         self.model = build_model(recipe.model).to(self.device)
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
         self.best_loss, self.stale = float("inf"), 0
+        self.window = _Window()
+        self.saved: Path | None = None
+        recover_checkpoint(folder / "best")
         checkpoints = list_checkpoints(folder)
         if checkpoints:
             self._restore(checkpoints[-1])
@@ -73,20 +75,21 @@ class Trainer:
         log = MetricsLog(self.folder, self.step)
         bar = tqdm(total=loop.max_steps, initial=self.step, disable=not sys.stderr.isatty())
         updates = self._updates()
-        window = _Window()
         while self.step < last and not self._stopped_early():
             values = self._update(next(updates))
-            window.add(values)
+            self.window.add(values)
             bar.update()
-            if self.step % loop.log_every == 0 or self.step == last:
-                log.log("train", self.step, window.take(self.epoch))
+            if self.step % loop.log_every == 0 or self.step == loop.max_steps:
+                record = self.window.take(self.epoch)
+                bar.set_postfix(loss=f"{record['loss']:.3f}")
+                log.log("train", self.step, {**record})
             if self.step % loop.validate_every == 0 or self.step == loop.max_steps:
                 self._validate(log)
             if self.step % loop.checkpoint_every == 0:
                 self._save()
         bar.close()
         log.close()
-        return self._save()
+        return self.saved or self._save()
 
     def _update(self, batches: list[list[IdPair]]) -> dict[str, float]:
         """One optimiser update over the given batches; the gradient is a mean over labels."""
@@ -99,24 +102,23 @@ class Trainer:
         num_labels = sum(batch.num_labels for batch in collated)
         total = 0.0
         for batch in collated:
-            with torch.autocast(
-                self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16
-            ):
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
                 logits = self.model(batch.source_BS, batch.target_BT)
                 loss = label_smoothed_loss(logits, batch.labels_BT, optim.label_smoothing)
-            (loss / num_labels).backward()  # type: ignore[no-untyped-call]
+            (loss / num_labels).backward()
             total += float(loss.detach())
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), optim.clip_norm or float("inf")
         )
         if not bool(torch.isfinite(norm)):
-            raise FloatingPointError(
+            raise DivergedError(
                 f"gradient norm is {float(norm)} at step {self.step + 1}; lower optim.peak_lr "
                 "or lengthen optim.warmup_steps, then resume"
             )
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
+        self.saved = None
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
     def _updates(self) -> Iterator[list[list[IdPair]]]:
@@ -125,7 +127,7 @@ class Trainer:
         while True:
             batches = self.data.train.epoch(self.epoch)
             if not batches:
-                raise ConfigError("no training pair is left after cleaning; see corpus_report.json")
+                raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
             while self.position < len(batches):
                 group = batches[self.position : self.position + accumulation]
                 self.position += len(group)
@@ -136,8 +138,9 @@ class Trainer:
         values = validate(self.model, self.data, self.recipe)
         log.log("validation", self.step, values)
         logger.info("step %d: %s", self.step, values)
-        if values["loss"] < self.best_loss:
-            self.best_loss, self.stale = values["loss"], 0
+        loss = float(values["loss"])
+        if loss < self.best_loss:
+            self.best_loss, self.stale = loss, 0
             self._save_to(self.folder / "best")
         else:
             self.stale += 1
@@ -151,6 +154,7 @@ class Trainer:
         self._save_to(folder)
         for old in list_checkpoints(self.folder)[: -self.recipe.loop.keep_checkpoints]:
             shutil.rmtree(old)
+        self.saved = folder
         return folder
 
     def _save_to(self, folder: Path) -> None:
@@ -160,6 +164,9 @@ class Trainer:
             "position": self.position,
             "best_loss": self.best_loss if self.best_loss != float("inf") else None,
             "stale": self.stale,
+            "window": self.window.sums,
+            "corpus": self.data.train.digest,
+            "machine": self._machine(),
             "recipe": recipe_to_dict(self.recipe),
         }
         save_checkpoint(folder, self.model, self.optimizer, state)
@@ -168,60 +175,56 @@ class Trainer:
         state = load_checkpoint(folder, self.model, self.optimizer)
         self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
         self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
-        self.stale = state["stale"]
+        self.stale, self.saved = state["stale"], folder
+        self.window.sums = state.get("window", self.window.sums)
+        if state.get("corpus", self.data.train.digest) != self.data.train.digest:
+            raise CheckpointError(
+                f"{folder}: the training text is no longer the one this run began with; "
+                "restore it, or start another --run folder"
+            )
+        found = state.get("machine", self._machine())
+        if found != self._machine():
+            logger.warning(
+                "%s was saved with %s, this is %s: losses may differ in their last bits",
+                folder,
+                found,
+                self._machine(),
+            )
         logger.info("resumed %s at step %d", self.folder, self.step)
+
+    def _machine(self) -> dict[str, str | int]:
+        """What, besides the run folder, decides the last bits of a loss."""
+        return {
+            "torch": torch.__version__,
+            "device": self.device.type,
+            "threads": torch.get_num_threads(),
+        }
 
 
 class _Window:
-    """Sums between two records of the log."""
+    """Sums between two records of the log; checkpoints keep them."""
 
     def __init__(self) -> None:
-        self._loss, self._labels, self._start = 0.0, 0, time.perf_counter()
+        self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
+        self._start, self._new_labels = time.perf_counter(), 0
         self._last: dict[str, float] = {}
 
     def add(self, values: dict[str, float]) -> None:
-        self._loss += values["loss"]
-        self._labels += int(values["labels"])
+        self.sums["loss"] += values["loss"]
+        self.sums["labels"] += values["labels"]
+        self._new_labels += int(values["labels"])
         self._last = values
 
     def take(self, epoch: int) -> dict[str, float]:
+        """The record of what was added since the last, per label."""
         seconds = time.perf_counter() - self._start
         record = {
-            "loss": self._loss / self._labels,
+            "loss": self.sums["loss"] / self.sums["labels"],
             "lr": self._last["lr"],
             "gradient_norm": self._last["gradient_norm"],
             "epoch": epoch,
-            "labels_per_second": round(self._labels / seconds, 1),
+            "labels_per_second": round(self._new_labels / seconds, 1),
         }
-        self._loss, self._labels, self._start = 0.0, 0, time.perf_counter()
+        self.sums = {"loss": 0.0, "labels": 0}
+        self._start, self._new_labels = time.perf_counter(), 0
         return record
-
-
-def read_run_recipe(run: Path) -> Recipe:
-    """The recipe a run folder was started with, or a checkpoint folder was saved with."""
-    if (run / CONFIG_FILE).is_file():
-        return recipe_from_dict(yaml.safe_load((run / CONFIG_FILE).read_text()))
-    if (run / STATE).is_file():
-        return recipe_from_dict(json.loads((run / STATE).read_text())["recipe"])
-    raise CheckpointError(f"{run}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})")
-
-
-def _claim(recipe: Recipe, run: Path) -> None:
-    """Write the resolved recipe, or check that the folder's own differs in the loop only."""
-    if (run / CONFIG_FILE).exists():
-        found = read_run_recipe(run)
-        for part in ("model", "data", "tokenizer", "optim"):
-            if getattr(found, part) != getattr(recipe, part):
-                raise CheckpointError(
-                    f"{run} was started with another '{part}'; resume with the same recipe "
-                    "or give another --run folder"
-                )
-    text = yaml.safe_dump(_plain(recipe_to_dict(recipe)), sort_keys=False)
-    write_atomically(run / CONFIG_FILE, text.encode())
-
-
-def _plain(value: Any) -> Any:
-    """Tuples to lists, which YAML can write."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,4 +1,4 @@
-"""Validation: loss on the held-out pairs."""
+"""Validation on the held-out pairs: loss, and quality of what the shipped search decodes."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import math
 
 import torch
 
+from serving.options import SearchOptions
 from serving.tokenizer import Tokenizer
 from training.batching import collate, cut_by_budget
 from training.config import Recipe
@@ -13,12 +14,28 @@ from training.corpus import Pair
 from training.data import RunData
 from training.loss import label_smoothed_loss
 from training.models import Transformer
+from training.quality import Quality, measure_quality
+from training.translation import translate
 
 
-def validate(model: Transformer, data: RunData, recipe: Recipe) -> dict[str, float]:
-    """Loss per label (nats, without smoothing) and perplexity on the validation pairs."""
+def validate(model: Transformer, data: RunData, recipe: Recipe) -> dict[str, float | str]:
+    """Figures on the validation pairs; the model is left in evaluation mode.
+
+    Loss per label (nats, without smoothing) and perplexity on all of them; unless
+    `loop.bleu_sentences` is 0, also BLEU, chrF, their signatures and the length ratio on that many.
+    """
     loss = validation_loss(model, data.tokenizer, data.validation, recipe)
-    return {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
+    values: dict[str, float | str] = {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
+    if recipe.loop.bleu_sentences:
+        quality = validation_quality(model, data.tokenizer, data.validation, recipe)
+        values |= {
+            "bleu": round(quality.bleu, 2),
+            "chrf": round(quality.chrf, 2),
+            "length_ratio": round(quality.length_ratio, 4),
+            "bleu_signature": quality.bleu_signature,
+            "chrf_signature": quality.chrf_signature,
+        }
+    return values
 
 
 @torch.no_grad()
@@ -40,3 +57,20 @@ def validation_loss(
         total += float(label_smoothed_loss(logits, batch.labels_BT, 0.0))
         count += batch.num_labels
     return total / count
+
+
+def validation_quality(
+    model: Transformer, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe
+) -> Quality:
+    """BLEU and chrF on `loop.bleu_sentences` pairs, spread evenly over all of them."""
+    count = min(recipe.loop.bleu_sentences, len(pairs))
+    chosen = [pairs[i * len(pairs) // count] for i in range(count)]
+    options = SearchOptions(beam_size=recipe.loop.bleu_beam_size)
+    translations = translate(
+        model,
+        tokenizer,
+        [source for source, _ in chosen],
+        options,
+        token_budget=recipe.data.token_budget,
+    )
+    return measure_quality(translations, [target for _, target in chosen])

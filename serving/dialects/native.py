@@ -143,10 +143,12 @@ class NativeDialect:
         prefixes = body.target_prefix
         if isinstance(prefixes, str):
             prefixes = [prefixes] * len(texts)
-        elif isinstance(body.q, str) or len(prefixes) != len(texts):
+        elif isinstance(body.q, str):
+            raise RequestError("target_prefix must be a string where q is one, got a list")
+        elif len(prefixes) != len(texts):
             raise RequestError(
-                f"target_prefix must be one string, or a list with one for each text of q, got "
-                f"{len(prefixes)} for {len(texts)}"
+                "target_prefix must be a string, or a list with one for each of the "
+                f"{len(texts)} texts of q, got {len(prefixes)}"
             )
         options = choose_options(
             body.options, model.defaults, settings, alternatives=body.alternatives
@@ -158,9 +160,7 @@ class NativeDialect:
         except RequestError as error:
             raise _naming_text(error, body) from error
         return [
-            scheduler.Request(
-                text=text, options=options, target_prefix=prefix, timeout_s=timeout_s
-            )
+            scheduler.Request(text=text, options=options, target_prefix=prefix, timeout_s=timeout_s)
             for text, prefix in zip(texts, prefixes, strict=True)
         ]
 

@@ -42,7 +42,7 @@ class AttentionContext:
 
 
 def tensor_scatter(cache_BCD: Tensor, new_BQD: Tensor, write_index_B: Tensor) -> Tensor:
-    """Write Q rows into the cache from slot `write_index` of each sentence on; returns the cache."""
+    """The cache with Q new rows written from slot `write_index` of each sentence on."""
     if torch.compiler.is_exporting():
         result: Tensor = torch.onnx.ops.symbolic(
             "TensorScatter",
@@ -104,13 +104,13 @@ def attention(
         scores = scores + mask
     if causal:
         length = scores.shape[-1]
-        scores = scores + torch.full((length, length), -torch.inf).triu(1)
+        scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
     probabilities = nn.functional.dropout(scores.softmax(-1).to(value.dtype), dropout)
     return (probabilities @ value).transpose(1, 2).flatten(2)
 
 
 class SelfAttention(nn.Module):
-    """Self-attention with one fused input projection; biases start at zero, weights Xavier-uniform."""
+    """Self-attention with one fused input projection, initialised by `init_linear`."""
 
     def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
         super().__init__()
@@ -139,7 +139,7 @@ class SelfAttention(nn.Module):
     def _attend(
         self, query: Tensor, key_value: KeyValue, mask: Tensor | None, *, causal: bool
     ) -> Tensor:
-        return self.out_proj(  # type: ignore[no-any-return]
+        return self.out_proj(
             attention(
                 query,
                 key_value.keys,
@@ -179,7 +179,7 @@ class SourceAttention(nn.Module):
             mask=context.source_mask,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(out_BQD)  # type: ignore[no-any-return]
+        return self.out_proj(out_BQD)
 
 
 def init_linear(*layers: nn.Linear) -> None:

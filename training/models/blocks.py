@@ -17,7 +17,7 @@ from training.models.feed_forward import FeedForward
 
 
 class Residual(nn.Module):
-    """x + scale * dropout(f(norm(x))) for pre-norm, norm(x + scale * dropout(f(x))) for post-norm."""
+    """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x)))."""
 
     def __init__(self, config: TransformerConfig, scale: float = 1.0) -> None:
         super().__init__()
@@ -29,7 +29,7 @@ class Residual(nn.Module):
         """Apply `function` inside the residual connection; shapes are kept."""
         if self.pre_norm:
             return x + self.scale * self.dropout(function(self.norm(x)))
-        return self.norm(x + self.scale * self.dropout(function(x)))  # type: ignore[no-any-return]
+        return self.norm(x + self.scale * self.dropout(function(x)))
 
 
 class EncoderLayer(nn.Module):
@@ -44,10 +44,8 @@ class EncoderLayer(nn.Module):
 
     def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
         """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
-        x_BSD = self.self_attention_residual(
-            x_BSD, lambda x: self.self_attention(x, source_mask)
-        )
-        return self.ffn_residual(x_BSD, self.ffn)  # type: ignore[no-any-return]
+        x_BSD = self.self_attention_residual(x_BSD, lambda x: self.self_attention(x, source_mask))
+        return self.ffn_residual(x_BSD, self.ffn)
 
 
 class DecoderLayer(nn.Module):
@@ -72,7 +70,7 @@ class DecoderLayer(nn.Module):
             x_BQD, lambda x: self.self_attention.decode(x, context)
         )
         x_BQD = self.source_attention_residual(x_BQD, lambda x: self.source_attention(x, context))
-        return self.ffn_residual(x_BQD, self.ffn)  # type: ignore[no-any-return]
+        return self.ffn_residual(x_BQD, self.ffn)
 
 
 class MacaronEncoderLayer(EncoderLayer):

@@ -35,12 +35,19 @@ class TransformerConfig:
     """Inside the feed-forward, after ReLU."""
 
     def __post_init__(self) -> None:
-        for name in ("model_dim", "num_heads", "ffn_dim", "num_encoder_layers", "vocab_size"):
+        for name in (
+            "num_heads",
+            "ffn_dim",
+            "num_encoder_layers",
+            "num_decoder_layers",
+            "vocab_size",
+        ):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
-        if self.model_dim % (2 * self.num_heads):
+        # Sinusoids need two frequencies at least.
+        if self.model_dim < 4 or self.model_dim % (2 * self.num_heads):
             raise ConfigError(
-                f"model_dim must be a multiple of 2 * num_heads = {2 * self.num_heads}, "
+                f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
                 f"got {self.model_dim}"
             )
         if self.norm not in ("pre", "post"):
@@ -88,4 +95,4 @@ PRESETS: dict[str, TransformerConfig] = {
         ("big", _BIG),
     )
 }
-"""Sizes as the Macaron authors ran them (`iwslt_small`, `base`, `big`), and two for small machines."""
+"""`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; the others: small machines."""

@@ -9,13 +9,13 @@ from torch import Tensor, nn
 class Dropout(nn.Module):
     """Inverted dropout (Srivastava et al. 2014) with one random byte an element.
 
-    The probability is rounded to a multiple of 1/256. Drawing bytes instead of Bernoulli variables
-    made a training step of the small presets a fifth faster (docs/decisions.md).
+    The probability is rounded to a multiple of 1/256, but not to 0 or 1. Drawing bytes instead of
+    Bernoulli variables made a training step of the small presets a fifth faster (docs/decisions.md).
     """
 
     def __init__(self, probability: float) -> None:
         super().__init__()
-        self.threshold = round(probability * 256)
+        self.threshold = min(255, max(1, round(probability * 256))) if probability else 0
 
     def forward(self, x: Tensor) -> Tensor:
         """The input with elements zeroed and the rest scaled up; the input itself in evaluation."""

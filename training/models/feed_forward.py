@@ -20,4 +20,4 @@ class FeedForward(nn.Module):
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """[B,T,D] to [B,T,D]."""
-        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))  # type: ignore[no-any-return]
+        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))

@@ -42,7 +42,7 @@ class Transformer(nn.Module):
         x_BSD = self.embedding(source_BS, positions_1S)
         for layer in self.encoder:
             x_BSD = layer(x_BSD, source_mask)
-        return self.encoder_norm(x_BSD)  # type: ignore[no-any-return]
+        return self.encoder_norm(x_BSD)
 
     def project_source(self, memory_BSD: Tensor) -> list[KeyValue]:
         """Source keys and values of each decoder layer."""
@@ -55,7 +55,7 @@ class Transformer(nn.Module):
         x_BQD = self.embedding(token_ids_BQ, positions_BQ)
         for layer, context in zip(self.decoder, contexts, strict=True):
             x_BQD = layer(x_BQD, context)
-        return self.decoder_norm(x_BQD)  # type: ignore[no-any-return]
+        return self.decoder_norm(x_BQD)
 
     def output_logits(self, x_BQD: Tensor) -> Tensor:
         """Logits [B,Q,V] with the embedding as output matrix."""

@@ -133,8 +133,7 @@ class FakeStepper:
         for row, source in enumerate(state.sources):
             for beam in np.flatnonzero(inputs.scores_BK[row] > -np.inf):
                 slots = state.seen(row, inputs.visible_BKC[row, beam])
-                # An offset shows whether logits are normalised before use.
-                logits[row, beam] = self.model.logits(source, slots) + np.float32(3)
+                logits[row, beam] = self.model.logits(source, slots)
                 log_probs = self.model.log_probs(source, slots)
                 totals[row, beam] = log_probs + inputs.scores_BK[row, beam]
                 attention[row, beam, : len(source)] = self.model.attention(source, slots)

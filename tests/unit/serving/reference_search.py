@@ -54,7 +54,7 @@ class Beam:
     """A hypothesis under way: generated tokens, their log-probabilities, attention rows."""
 
     tokens: tuple[int, ...] = ()
-    total: np.float32 = np.float32(0)
+    total: float | np.float32 = 0.0
     totals: tuple[float, ...] = (0.0,)
     attention: tuple[NDArray[np.float32], ...] = ()
     parent: int = 0
@@ -85,7 +85,7 @@ def plain_search(
     beams, last_tokens, finished = [Beam()], [history[-1]], []
     top_finished = False
     max_length = options.max_length or min(256, 2 * source_length + 10)
-    enough = max(1, int(math.floor(beam_size * options.patience + 0.5)))
+    enough = max(1, math.floor(beam_size * options.patience + 0.5))
     for step in range(max_length):
         logits = model.logits([beam.parent for beam in beams], last_tokens).copy()
         rows = model.attention() if options.coverage_penalty else None
@@ -170,10 +170,13 @@ def result(
         ]
         logs = [math.log(min(max(amount, 1e-9), 1.0)) for amount in received]
         score += options.coverage_penalty * sum(logs)
-    token_scores = [after - before for before, after in itertools.pairwise(beam.totals)]
-    return Result(
-        (*prefix, *words), score, float(beam.total), (*prefix_scores, *token_scores), ended
-    )
+    token_scores = (*prefix_scores, *differences(beam.totals))
+    return Result((*prefix, *words), score, float(beam.total), token_scores, ended)
+
+
+def differences(totals: Sequence[float]) -> list[float]:
+    """Each total less the one before it."""
+    return [after - before for before, after in itertools.pairwise(totals)]
 
 
 def enumerate_all(
@@ -181,16 +184,17 @@ def enumerate_all(
 ) -> list[Result]:
     """Every hypothesis of non-zero probability, best first: no beam at all."""
     assert options.max_length is not None
-    every = replace(options, repetition_penalty=1.0, no_repeat_ngram_size=0)
+    prefix_options = replace(options, min_length=0)
+    prefix_scores = differences(walk(model, source, prefix_options, (), list(prefix)).totals)
+    alphabet = [t for t in range(model.vocab_size) if t not in (EOS_ID, *model.forbidden)]
     hypotheses = []
     for length in range(options.max_length + 1):
-        for words in itertools.product(range(model.vocab_size), repeat=length):
-            ended = length < options.max_length
-            if EOS_ID in words or (ended and length < options.min_length):
-                continue
-            beam = walk(model, source, every, prefix, [*words, EOS_ID] if ended else list(words))
-            if beam.total > -np.inf:
-                hypotheses.append(result(beam, options, len(source), prefix, []))
+        ended = length < options.max_length
+        if ended and length < options.min_length:
+            continue
+        for words in itertools.product(alphabet, repeat=length):
+            beam = walk(model, source, options, prefix, [*words, EOS_ID] if ended else list(words))
+            hypotheses.append(result(beam, options, len(source), prefix, prefix_scores))
     return sorted(hypotheses, key=lambda hypothesis: -hypothesis.score)
 
 
@@ -206,7 +210,8 @@ def walk(
     for word in words:
         slots = tuple(enumerate(history))
         logits = model.logits(tuple(source), slots).copy()
-        edit(logits, [], len(beam.tokens), options)
+        if len(beam.tokens) < options.min_length:
+            logits[EOS_ID] = -np.inf
         total = np.float32(beam.total + log_softmax(logits)[word])
         beam = Beam(
             tokens=(*beam.tokens, word),

@@ -8,18 +8,21 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import example, given, settings
+from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError
 from serving.options import SearchOptions
 from serving.search import BeamSearch, Finished, Hypothesis, Sentence, decode
-from serving.tokenizer import EOS_ID
+from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.reference_search import FakeScores, Result, enumerate_all, plain_search
 
 SOURCE = (5, 9, 4, EOS_ID)
-property_test = settings(max_examples=60, deadline=None, derandomize=True)
+# Shrinking is left out: an example takes long, and the first failing one is short enough to read.
+property_test = settings(
+    max_examples=60, deadline=None, derandomize=True, phases=[Phase.explicit, Phase.generate]
+)
 
 
 def decode_one(model: FakeModel, sentence: Sentence) -> Finished:
@@ -36,8 +39,7 @@ def assert_same(found: Sequence[Hypothesis], wanted: Sequence[Result]) -> None:
         twin = by_tokens[hypothesis.tokens, hypothesis.finished]
         assert hypothesis.score == pytest.approx(twin.score, abs=1e-4)
         assert hypothesis.cumulative == pytest.approx(twin.cumulative, abs=1e-4)
-        if twin.token_scores:
-            assert hypothesis.token_scores == pytest.approx(twin.token_scores, abs=1e-4)
+        assert hypothesis.token_scores == pytest.approx(twin.token_scores, abs=1e-4)
 
 
 penalties = st.fixed_dictionaries(
@@ -135,10 +137,11 @@ def test_a_long_output_crosses_many_repacks(beam_size: int) -> None:
 
 def test_greedy_takes_the_best_token_each_time() -> None:
     model = FakeModel(vocab_size=20, seed=3)
-    history = [2]
+    options = SearchOptions(beam_size=1, max_length=99)
+    history = [BOS_ID]
     while history[-1] != EOS_ID:
         history.append(int(model.logits(SOURCE, tuple(enumerate(history))).argmax()))
-    finished = decode_one(model, Sentence(SOURCE, SearchOptions(beam_size=1)))
+    finished = decode_one(model, Sentence(SOURCE, options))
     assert finished.hypotheses[0].tokens == tuple(history[1:-1])
     assert finished.hypotheses[0].finished
 
@@ -251,24 +254,16 @@ def test_a_non_finite_score_fails_that_sentence_alone(
     assert third.hypotheses == decode_one(model, sentences[2]).hypotheses
 
 
-def test_one_broken_beam_of_a_constrained_sentence_is_enough() -> None:
-    """The broken beam must not merely drop out of the candidates."""
-    options = SearchOptions(beam_size=4, max_length=12, num_hypotheses=4)
-    whole = FakeModel(vocab_size=30, eos_bias=-5.0)
-    losers = {h.tokens[:1] for h in decode_one(whole, Sentence(SOURCE, options)).hypotheses[1:]}
-    model = replace(
-        whole,
-        memo={},
-        broken=lambda source, slots: len(slots) == 3 and slots[2][1] == loser,
+@pytest.mark.parametrize("repetition_penalty", [1.0, 1.001])
+def test_one_broken_beam_fails_the_sentence(repetition_penalty: float) -> None:
+    """The beam must not merely drop out of the candidates."""
+    options = SearchOptions(beam_size=4, repetition_penalty=repetition_penalty)
+    best_first = FakeModel(vocab_size=30).logits(SOURCE, ((0, BOS_ID),)).argsort()[::-1]
+    assert EOS_ID not in best_first[:2]
+    model = FakeModel(
+        vocab_size=30, broken=lambda _, slots: slots[1:] == ((1, int(best_first[1])),)
     )
-    step_two = plain_search(
-        FakeScores(whole, SOURCE), replace(options, max_length=2, length_penalty=1.0), len(SOURCE)
-    )
-    loser = step_two[-1].tokens[1]
-    assert losers
-    for values in ({}, {"repetition_penalty": 1.0001}):
-        finished = decode_one(model, Sentence(SOURCE, replace(options, **values)))
-        assert finished.error is not None, values
+    assert "non-finite" in str(decode_one(model, Sentence(SOURCE, options)).error)
 
 
 def test_options_that_forbid_every_token_end_the_sentence() -> None:
