@@ -17,19 +17,16 @@ from pathlib import Path
 from export.errors import ExportError
 from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
 from export.parity import DevSet, Parity, check, measure
-from export.quality import bleu, chrf
 from export.quantize import quantized_twin
 from serving.bundle import Languages, Manifest, Quality, read_manifest, write_manifest
 from serving.session import OnnxStepper
 from serving.threads import default_threads
-from serving.tokenizer import Tokenizer
 from serving.translator import Translator
-from training.checkpoint import find_checkpoint, load_weights
-from training.config import Recipe, recipe_to_dict
+from training.config import recipe_to_dict
 from training.corpus import read_pairs
-from training.models import Transformer, build_model
+from training.quality import measure_quality
+from training.run import VALIDATION_SOURCE, VALIDATION_TARGET, Trained, load_trained
 from training.stepper import TorchStepper
-from training.trainer import read_run_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -46,33 +43,13 @@ class TextPair:
     reference: Path
 
 
-@dataclass(frozen=True)
-class Checkpoint:
-    """A trained model with what a bundle needs of its run."""
-
-    recipe: Recipe
-    model: Transformer
-    tokenizer_file: Path
-    dev: TextPair | None
-    """The run's own validation pairs."""
-
-
-def load_checkpoint(path: Path) -> Checkpoint:
-    """A run folder (its averaged, best or last checkpoint) or a checkpoint folder inside one.
-
-    Raises CheckpointError where there is no checkpoint, ExportError where its tokenizer is missing.
-    """
-    folder = find_checkpoint(path)
-    recipe = read_run_recipe(folder)
-    model = build_model(recipe.model)
-    load_weights(folder, model)
-    near = (folder, folder.parent, folder.parent.parent)
-    run = next((place for place in near if (place / TOKENIZER_FILE).is_file()), None)
-    if run is None:
-        raise ExportError(f"{path}: no {TOKENIZER_FILE} beside the checkpoint or in its run folder")
-    dev = TextPair("validation", run / "validation.source", run / "validation.target")
-    has_dev = dev.source.is_file() and dev.reference.is_file()
-    return Checkpoint(recipe, model.eval(), run / TOKENIZER_FILE, dev if has_dev else None)
+def validation_text(checkpoint: Path) -> TextPair | None:
+    """The held-out text of the run that a checkpoint folder belongs to, if it kept any."""
+    for folder in (checkpoint, checkpoint.parent, checkpoint.parent.parent):
+        pair = TextPair("validation", folder / VALIDATION_SOURCE, folder / VALIDATION_TARGET)
+        if pair.source.is_file() and pair.reference.is_file():
+            return pair
+    return None
 
 
 def export_bundle(
@@ -93,20 +70,20 @@ def export_bundle(
     check_precision(precision, target)
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
-    checkpoint = load_checkpoint(path)
-    dev = dev or checkpoint.dev
+    trained = load_trained(path)
+    dev = dev or validation_text(trained.checkpoint)
     if dev is None:
         raise ExportError(
             f"{path}: its run holds no validation text to compare on; give --dev SOURCE REFERENCE"
         )
     dev_set = _read(dev)
     with _new_folder(out) as folder:
-        manifest = write_graphs(checkpoint.model, folder, name=out.name, precision=precision)
-        shutil.copyfile(checkpoint.tokenizer_file, folder / TOKENIZER_FILE)
-        parity = _parity(checkpoint, folder, manifest, dev_set)
+        manifest = write_graphs(trained.model, folder, name=out.name, precision=precision)
+        (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
+        parity = _parity(trained, folder, manifest, dev_set)
         logger.info("parity on %s: %s", dev.name, parity.to_dict())
         check(parity, precision)
-        recipe = checkpoint.recipe
+        recipe = trained.recipe
         manifest = manifest.model_copy(
             update={
                 "languages": Languages(
@@ -129,12 +106,12 @@ def export_bundle(
     return read_manifest(out)
 
 
-def _parity(checkpoint: Checkpoint, folder: Path, manifest: Manifest, dev: DevSet) -> Parity:
+def _parity(trained: Trained, folder: Path, manifest: Manifest, dev: DevSet) -> Parity:
     int8 = manifest.precision == "int8"
-    reference = TorchStepper(checkpoint.model)
-    twin = TorchStepper(quantized_twin(checkpoint.model)) if int8 else reference
+    reference = TorchStepper(trained.model)
+    twin = TorchStepper(quantized_twin(trained.model)) if int8 else reference
     bundle = OnnxStepper(folder, manifest, default_threads())
-    return measure(reference, twin, bundle, Tokenizer(folder / TOKENIZER_FILE), dev)
+    return measure(reference, twin, bundle, trained.tokenizer, dev)
 
 
 def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
@@ -142,17 +119,14 @@ def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
     translations = [result.text for result in translator.translate(text.sources)]
     search = translator.default_options
     note = f"{len(translations)} sentences, beam {search.beam_size}"
-    for metric, measured in (
-        ("BLEU", bleu(translations, text.references)),
-        ("chrF2", chrf(translations, text.references)),
+    quality = measure_quality(translations, text.references)
+    for metric, value, signature in (
+        ("BLEU", quality.bleu, quality.bleu_signature),
+        ("chrF2", quality.chrf, quality.chrf_signature),
     ):
-        logger.info("%s: %s %.2f", test.name, metric, measured.value)
+        logger.info("%s: %s %.2f", test.name, metric, value)
         yield Quality(
-            data=test.name,
-            metric=metric,
-            value=round(measured.value, 2),
-            signature=measured.signature,
-            note=note,
+            data=test.name, metric=metric, value=round(value, 2), signature=signature, note=note
         )
 
 

@@ -19,11 +19,22 @@ from export.quantize import LEVELS, SMALLEST, ZERO_POINT, quantize_columns
 MICROSOFT = "com.microsoft"
 # Operators that treat each row of [B,Q,*] alone, so that they may run on [M,*].
 _ROW_OPERATORS = {"Add", "Sub", "Mul", "Div", "Relu", "Gelu", "Sigmoid", "Tanh", "MatMul"}
-_ROW_OPERATORS |= {"LogSoftmax", "LayerNormalization", "RMSNormalization", "Erf", "Softplus", "Swish"}
+_ROW_OPERATORS |= {
+    "LogSoftmax",
+    "LayerNormalization",
+    "RMSNormalization",
+    "Erf",
+    "Softplus",
+    "Swish",
+}
 
 
 def lower(
-    model: onnx.ModelProto, *, int8: bool, row_input: str, flat_outputs: frozenset[str] = frozenset()
+    model: onnx.ModelProto,
+    *,
+    int8: bool,
+    row_input: str,
+    flat_outputs: frozenset[str] = frozenset(),
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8 with per-row activations.
 
@@ -164,7 +175,11 @@ class _Lowering:
         constants = {**self._constants, **self._new}
         kept = [numpy_helper.from_array(a, n) for n, a in constants.items() if n in used]
         lowered = helper.make_graph(
-            _live(self._nodes, self._outputs), graph.name, graph.input, self._described_outputs(), kept
+            _live(self._nodes, self._outputs),
+            graph.name,
+            graph.input,
+            self._described_outputs(),
+            kept,
         )
         opsets = [helper.make_opsetid("", self._model.opset_import[0].version)]
         opsets += [helper.make_opsetid(MICROSOFT, 1)] if self._int8 else []

@@ -7,7 +7,6 @@ N candidates, M = B * Q rows.
 from __future__ import annotations
 
 import contextlib
-import io
 import logging
 import warnings
 from collections.abc import Iterator
@@ -114,9 +113,7 @@ def _export(
             verbose=False,
         )
     assert program is not None
-    buffer = io.BytesIO()
-    program.save(buffer, external_data=False)
-    return onnx.load_from_string(buffer.getvalue())
+    return program.model_proto
 
 
 def _like(value: Any, leaves: Iterator[Any]) -> Any:

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from export.errors import ParityError
-from export.quality import BleuChange, bleu, bleu_change
+from export.quality import BleuChange, bleu_change
 from serving.cache import Repack
 from serving.options import SearchOptions
 from serving.search import (
@@ -28,6 +28,7 @@ from serving.search import (
 )
 from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from serving.translator import batch_by_length
+from training.quality import measure_quality
 
 TIE = 1e-3
 """Outputs may differ where the checkpoint scores both within this."""
@@ -99,27 +100,28 @@ def measure(
     )
     under_bundle = total_log_probs(bundle, sentences, wanted)
     texts = [[tokenizer.decode(list(ids)) for ids in outputs] for outputs in (wanted, found)]
-    scores = [bleu(text, dev.references) for text in texts]
+    scores = [measure_quality(text, dev.references) for text in texts]
     return Parity(
         sentences=len(sentences),
         identical=len(sentences) - len(differing),
         ties=ties,
         logits_max_difference=paired.largest,
         logits_mean_difference=paired.total / max(paired.count, 1),
-        bleu_checkpoint=scores[0].value,
-        bleu_bundle=scores[1].value,
+        bleu_checkpoint=scores[0].bleu,
+        bleu_bundle=scores[1].bleu,
         bleu_change=bleu_change(texts[0], texts[1], dev.references),
         log_prob_change=float((under_bundle - own).sum())
         / sum(len(tokens) + 1 for tokens in wanted),
-        signature=scores[0].signature,
+        signature=scores[0].bleu_signature,
     )
 
 
 def check(parity: Parity, precision: str) -> None:
     """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
     found: list[str] = []
+    # Each condition is written so that NaN fails it.
     if precision == "fp32":
-        if parity.logits_max_difference > MAX_LOGIT_DIFFERENCE:
+        if not parity.logits_max_difference <= MAX_LOGIT_DIFFERENCE:
             found.append(
                 f"step logits differ by up to {parity.logits_max_difference:.2g} "
                 f"(limit {MAX_LOGIT_DIFFERENCE:g})"
@@ -137,12 +139,12 @@ def check(parity: Parity, precision: str) -> None:
                 f"{parity.logits_mean_difference:.2g} in the mean (limit {MAX_TWIN_DIFFERENCE:g})"
             )
         change = parity.bleu_change
-        if change.mean <= LEAST_BLEU_CHANGE:
+        if not change.mean > LEAST_BLEU_CHANGE:
             found.append(
                 f"BLEU changes by {change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}] "
                 f"(limit {LEAST_BLEU_CHANGE:+g})"
             )
-        if abs(parity.log_prob_change) >= MAX_LOG_PROB_CHANGE:
+        if not abs(parity.log_prob_change) < MAX_LOG_PROB_CHANGE:
             found.append(
                 f"the token log-probability of the checkpoint's own outputs changes by "
                 f"{parity.log_prob_change:+.4f} (limit {MAX_LOG_PROB_CHANGE:g})"

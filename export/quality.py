@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations, and whether a change in BLEU is more than noise."""
+"""Whether a change in BLEU is more than noise."""
 
 from __future__ import annotations
 
@@ -6,31 +6,9 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics import BLEU, CHRF
+from sacrebleu.metrics import BLEU
 
 RESAMPLES = 1000
-
-
-@dataclass(frozen=True)
-class Measured:
-    """One score with sacreBLEU's signature."""
-
-    value: float
-    signature: str
-
-
-def bleu(translations: list[str], references: list[str]) -> Measured:
-    """sacreBLEU: 13a, cased, detokenised."""
-    metric = BLEU()
-    value = metric.corpus_score(translations, [references]).score
-    return Measured(value, str(metric.get_signature()))
-
-
-def chrf(translations: list[str], references: list[str]) -> Measured:
-    """chrF2."""
-    metric = CHRF()
-    value = metric.corpus_score(translations, [references]).score
-    return Measured(value, str(metric.get_signature()))
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from training.models import Transformer
+
 LEVELS = 127.0
 SMALLEST = 1e-8
 """Least absolute maximum, so that a row of zeros has a scale."""
@@ -49,16 +51,15 @@ class QuantizedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def quantized_twin(model: nn.Module) -> nn.Module:
+def quantized_twin(model: Transformer) -> Transformer:
     """A copy of a model whose linear layers and embedding compute as the int8 bundle does."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    embedding = twin.get_submodule("embedding")
-    output = QuantizedLinear(embedding.weight, None)
-    twin.output_logits = output.forward  # type: ignore[method-assign, assignment, unused-ignore]
-    quantized, scale = quantize_columns(embedding.weight.detach().numpy().T)  # type: ignore[union-attr, operator]
-    embedding.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
+    output = QuantizedLinear(twin.embedding.weight, None)
+    twin.output_logits = output.forward  # type: ignore[method-assign]
+    quantized, scale = quantize_columns(twin.embedding.weight.detach().numpy().T)
+    twin.embedding.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
     return twin

@@ -16,6 +16,8 @@ BodyT = TypeVar("BodyT", bound=BaseModel)
 
 JSON = "application/json"
 
+_MAX_DISCARD = 16 * 1024 * 1024
+
 
 async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> BodyT:
     """The body as an instance of `schema`.
@@ -23,7 +25,11 @@ async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> Bo
     Raises RequestError where it is too large, is not declared as JSON, is not JSON, or has other
     types; CancelledError where the client goes away.
     """
-    _check_headers(request, max_bytes)
+    try:
+        _check_headers(request, max_bytes)
+    except RequestError:
+        await _discard(request)
+        raise
     body = await _read(request, max_bytes)
     try:
         tree = pydantic_core.from_json(body, allow_inf_nan=False)
@@ -48,9 +54,13 @@ def _check_headers(request: Request, max_bytes: int) -> None:
     encoding = request.headers.get("content-encoding", "identity")
     if encoding.strip().lower() != "identity":
         raise MediaTypeError(f"Content-Encoding must be identity, got {encoding!r}")
-    length = request.headers.get("content-length", "")
-    if length.isdecimal() and int(length[:20]) > max_bytes:
+    if _declared_length(request) > max_bytes:
         raise _too_large(max_bytes)
+
+
+def _declared_length(request: Request) -> int:
+    length = request.headers.get("content-length", "")
+    return int(length[:20]) if length.isdecimal() else 0
 
 
 async def _read(request: Request, max_bytes: int) -> bytes:
@@ -61,10 +71,28 @@ async def _read(request: Request, max_bytes: int) -> bytes:
         if message["type"] == "http.disconnect":
             raise CancelledError("the client left while sending its request")
         body += message.get("body", b"")
+        more = message.get("more_body", False)
         if len(body) > max_bytes:
+            if more:
+                await _discard(request)
             raise _too_large(max_bytes)
-        if not message.get("more_body", False):
+        if not more:
             return bytes(body)
+
+
+async def _discard(request: Request) -> None:
+    """Read what is left of a refused body, if it is no more than some megabytes.
+
+    A connection that is closed while data waits in it is reset, and a client that reads its answer
+    only after it has sent everything would never see it.
+    """
+    if _declared_length(request) > _MAX_DISCARD:
+        return
+    discarded, more = 0, True
+    while more and discarded <= _MAX_DISCARD:
+        message = await request.receive()
+        discarded += len(message.get("body", b""))
+        more = message.get("more_body", False)
 
 
 def _too_large(max_bytes: int) -> TooLongError:

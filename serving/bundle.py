@@ -11,7 +11,7 @@ import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from serving.errors import (
     BundleError,
@@ -72,18 +72,18 @@ class Graph(_Strict):
 class Sizes(_Strict):
     """Sizes that the runtime needs."""
 
-    model_dim: int
-    num_heads: int
-    num_encoder_layers: int
-    num_decoder_layers: int
-    vocab_size: int
-    max_source: int
+    model_dim: PositiveInt
+    num_heads: PositiveInt
+    num_encoder_layers: NonNegativeInt
+    num_decoder_layers: PositiveInt
+    vocab_size: PositiveInt
+    max_source: PositiveInt
     """Longest source, in ids with eos."""
-    max_positions: int | None = None
+    max_positions: PositiveInt | None = None
     """Longest target; null where positions are computed and length is open."""
-    reach: tuple[int, ...] | None = None
+    reach: tuple[PositiveInt, ...] | None = None
     """Slots that each layer can see; null where it is all of them."""
-    num_parameters: int
+    num_parameters: PositiveInt
 
 
 class SpecialIds(_Strict):
@@ -217,7 +217,7 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")
     for name, wanted in manifest.files.items():
         path = folder / name
-        if name != path.name:
+        if name != path.name or name == "..":
             raise BundleError(
                 f"{folder}: {MANIFEST} lists {name!r}, which is not the plain name of a file in it"
             )

@@ -10,7 +10,7 @@ from pathlib import Path
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parse(arguments)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     from training import commands
     from training.errors import TrainingError
@@ -23,6 +23,18 @@ def main(arguments: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; the same command resumes training", file=sys.stderr)
         return 130
+
+
+def _parse(arguments: list[str] | None) -> argparse.Namespace:
+    """Read the command line; overrides may stand before and after options."""
+    parser = _parser()
+    options, rest = parser.parse_known_args(arguments)
+    flags = [word for word in rest if word.startswith("-")]
+    if rest and (flags or not hasattr(options, "overrides")):
+        parser.error(f"unrecognized arguments: {' '.join(flags or rest)}")
+    if rest:  # argparse gives a list of positionals one place only
+        options.overrides += rest
+    return options
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from training.subwords import SubwordSampler
 
 IdPair = tuple[list[int], list[int]]
 
@@ -61,9 +62,8 @@ class BatchedCorpus:
         subword_alpha: float = 0.0,
         seed: int = 1,
     ) -> None:
-        self._tokenizer = tokenizer
-        self._token_budget, self._max_pieces = token_budget, max_pieces
-        self._subword_alpha, self._seed = subword_alpha, seed
+        self._token_budget, self._max_pieces, self._seed = token_budget, max_pieces, seed
+        self._sampler = SubwordSampler(tokenizer, subword_alpha) if subword_alpha else None
         self.dropped: Counter[str] = Counter()
         self._texts: list[tuple[str, str]] = []
         self._ids: list[IdPair] = []
@@ -87,7 +87,7 @@ class BatchedCorpus:
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
         """The batches of an epoch, as lists of id pairs."""
-        pairs = self._sample(epoch) if self._subword_alpha else self._ids
+        pairs = self._sample(epoch) if self._sampler else self._ids
         generator = np.random.default_rng((self._seed, epoch))
         lengths = np.array([max(len(s) + 1, len(t) + 1) for s, t in pairs])
         # Noise keeps batches from holding the same neighbours in every epoch.
@@ -98,11 +98,11 @@ class BatchedCorpus:
 
     def _sample(self, epoch: int) -> list[IdPair]:
         """Every pair in a random segmentation; a side that grew too long keeps its best one."""
+        assert self._sampler is not None
         sides: list[list[list[int]]] = []
         for side in (0, 1):
-            seed = (self._seed * 1000 + epoch) * 2 + side
-            texts = [pair[side] for pair in self._texts]
-            sampled = self._tokenizer.sample_batch(texts, self._subword_alpha, seed)
+            texts = (pair[side] for pair in self._texts)
+            sampled = self._sampler.sample(texts, f"{self._seed} {epoch} {side}")
             sides.append(
                 [
                     ids if 0 < len(ids) <= self._max_pieces else best[side]

@@ -64,7 +64,10 @@ class DataConfig:
     token_budget: int = 4096
     """Rows x max(source, target) of one batch, padding included."""
     subword_alpha: float = 0.0
-    """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier."""
+    """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier.
+
+    It needs a unigram tokenizer.
+    """
 
     def __post_init__(self) -> None:
         if not self.train:
@@ -165,6 +168,13 @@ class Recipe:
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
+
+    def __post_init__(self) -> None:
+        if self.data.subword_alpha and self.tokenizer.model_type != "unigram":
+            raise ConfigError(
+                "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
+                f"{self.tokenizer.model_type!r}; set one of the two"
+            )
 
 
 RECIPES = Path(__file__).parent / "recipes"

@@ -60,7 +60,7 @@ class CleaningReport:
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text, plain or .gz, without line ends (only \\n ends one) or byte order mark.
+    """Lines of a UTF-8 text, plain or .gz, without line ends (\\n ends one) and byte order mark.
 
     Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
     """
@@ -150,8 +150,6 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
 
     Raises CorpusError where no training pair would be left.
     """
-    if count >= len(pairs):
-        raise CorpusError(f"held_out_pairs must be below the {len(pairs)} clean pairs, got {count}")
     groups: dict[str, list[Pair]] = {}
     for pair in pairs:
         groups.setdefault(_group_key(pair[0]), []).append(pair)
@@ -165,7 +163,13 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
         held.add(key)
         size += len(groups[key])
     validation = [pair for key in keys if key in held for pair in groups[key]]
-    return [pair for pair in pairs if _group_key(pair[0]) not in held], validation
+    train = [pair for pair in pairs if _group_key(pair[0]) not in held]
+    if not train:
+        raise CorpusError(
+            f"data.held_out_pairs = {count} leaves none of the {len(pairs)} clean pairs to train "
+            "on; lower it or add text"
+        )
+    return train, validation
 
 
 def _group_key(text: str) -> str:

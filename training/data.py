@@ -97,7 +97,6 @@ def prepare_tokenizer(recipe: Recipe, run: Path, pairs: list[Pair]) -> Tokenizer
                 model_type=recipe.tokenizer.model_type,
                 character_coverage=recipe.tokenizer.character_coverage,
                 max_sentences=recipe.tokenizer.max_sentences,
-                seed=recipe.loop.seed,
             )
     tokenizer = load_tokenizer(path)
     if tokenizer.vocab_size != recipe.model.vocab_size:

@@ -21,16 +21,15 @@ def train_tokenizer(
     model_type: str = "unigram",
     character_coverage: float = 1.0,
     max_sentences: int = 1_000_000,
-    seed: int = 1,
 ) -> None:
     """Write a SentencePiece model with nmt_nfkc normalisation and byte fallback.
 
-    At most `max_sentences` texts, drawn by `seed`, are used; equal arguments give equal files.
+    At most `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
+    equal arguments give equal files.
 
     Raises ConfigError where SentencePiece refuses, for example a vocab_size the text cannot fill.
     """
     buffer = io.BytesIO()
-    sentencepiece.set_random_generator_seed(seed)
     try:
         sentencepiece.SentencePieceTrainer.train(
             sentence_iterator=iter(texts),

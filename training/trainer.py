@@ -25,7 +25,7 @@ from training.data import RunData, prepare
 from training.errors import CheckpointError, CorpusError, DivergedError
 from training.loss import label_smoothed_loss
 from training.metrics import MetricsLog
-from training.models import build_model
+from training.models import build_model, find_block
 from training.optim import build_optimizer, learning_rate
 from training.run import claim_run, find_device, read_run_recipe
 from training.validation import validate
@@ -45,7 +45,8 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
     Raises CheckpointError where the folder holds a run of another recipe or text, DivergedError
     where a gradient is not finite, ConfigError or CorpusError where the recipe cannot be followed.
     """
-    find_device(recipe.loop.device)
+    find_device(recipe.loop.device)  # what is wrong with the recipe should show before the work
+    find_block(recipe.model.block)
     claim_run(recipe, run)
     torch.manual_seed(recipe.loop.seed)
     return Trainer(recipe, run, prepare(recipe, run)).run(stop_after)
@@ -137,7 +138,8 @@ class Trainer:
     def _validate(self, log: MetricsLog) -> None:
         values = validate(self.model, self.data, self.recipe)
         log.log("validation", self.step, values)
-        logger.info("step %d: %s", self.step, values)
+        shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
+        logger.info("step %d: %s", self.step, shown)
         loss = float(values["loss"])
         if loss < self.best_loss:
             self.best_loss, self.stale = loss, 0

@@ -9,7 +9,7 @@ from training.models.blocks import BLOCKS, Block
 from training.models.config import PRESETS, TransformerConfig
 from training.models.transformer import Transformer
 
-__all__ = ["PRESETS", "Transformer", "TransformerConfig", "build_model"]
+__all__ = ["PRESETS", "Transformer", "TransformerConfig", "build_model", "find_block"]
 
 
 def build_model(config: TransformerConfig) -> Transformer:
@@ -33,4 +33,8 @@ def find_block(name: str) -> Block:
         block = getattr(importlib.import_module(module_name), attribute)
     except (ImportError, AttributeError) as error:
         raise ConfigError(f"block {name!r} cannot be imported: {error}") from error
+    if not isinstance(block, tuple) or len(block) != 2:
+        raise ConfigError(
+            f"block {name!r} must be a pair (encoder layer, decoder layer), got {block!r:.80}"
+        )
     return Block(*block)

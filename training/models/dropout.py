@@ -10,7 +10,8 @@ class Dropout(nn.Module):
     """Inverted dropout (Srivastava et al. 2014) with one random byte an element.
 
     The probability is rounded to a multiple of 1/256, but not to 0 or 1. Drawing bytes instead of
-    Bernoulli variables made a training step of the small presets a fifth faster (docs/decisions.md).
+    Bernoulli variables made a training step of the small presets a fifth faster
+    (docs/decisions.md).
     """
 
     def __init__(self, probability: float) -> None:

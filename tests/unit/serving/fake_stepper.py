@@ -92,11 +92,12 @@ class FakeState:
 
 
 class FakeStepper:
-    """Runs a `FakeModel`; `states` holds the state of every batch begun."""
+    """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
     def __init__(self, model: FakeModel) -> None:
         self.model = model
         self.states: list[FakeState] = []
+        self.calls = 0
 
     def encode(self, sources: Sequence[Sequence[int]]) -> FakeState:
         """An empty cache for each source."""
@@ -124,6 +125,8 @@ class FakeStepper:
     ) -> StepOutputs:
         """The 2K best continuations; every score of a dead beam is -inf."""
         assert not state.freed
+        self.calls += 1
+        assert (inputs.token_ids_BK < self.model.vocab_size).all()  # as an embedding wants it
         rows, beams = inputs.token_ids_BK.shape
         state.resize(inputs.visible_BKC.shape[2])
         state.write(inputs.write_index_B, inputs.positions_BK, inputs.token_ids_BK)

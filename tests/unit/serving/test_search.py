@@ -162,6 +162,48 @@ def test_only_an_end_ranked_in_the_beam_finishes() -> None:
     assert not hypothesis.finished
 
 
+class ConfidentModel(FakeModel):
+    """The next word has 0.9, eos 0.1 at first; after five words it is the other way round."""
+
+    def logits(self, source: Any, slots: Any) -> Any:
+        logits = np.full(self.vocab_size, -30, dtype=np.float32)
+        logits[[4, EOS_ID]] = np.log([0.9, 0.1] if len(slots) <= 5 else [0.1, 0.9])
+        return logits
+
+
+def test_without_penalties_the_search_goes_on_until_its_best_beam_ends() -> None:
+    """Two poor hypotheses end long before; with a length penalty they would be enough."""
+    options = SearchOptions(beam_size=2, length_penalty=0.0)
+    stepper = FakeStepper(ConfidentModel())
+    (finished,) = decode(stepper, [Sentence(SOURCE, options)])
+    assert stepper.calls == 6
+    assert finished.hypotheses[0].tokens == (4,) * 5
+    assert finished.hypotheses[0].cumulative == pytest.approx(6 * np.log(0.9), abs=1e-4)
+    penalised = decode_one(ConfidentModel(), Sentence(SOURCE, replace(options, length_penalty=1.0)))
+    assert len(penalised.hypotheses[0].tokens) == 1
+
+
+def test_patience_bounds_the_finished_hypotheses() -> None:
+    for patience, steps in ((0.5, 1), (1.0, 2), (2.0, 4)):
+        stepper = FakeStepper(ConfidentModel())
+        decode(stepper, [Sentence(SOURCE, SearchOptions(beam_size=2, patience=patience))])
+        assert stepper.calls == steps
+
+
+def test_rows_of_finished_sentences_are_given_back() -> None:
+    """At most a quarter of the rows are idle."""
+    model = FakeModel(eos_bias=-99.0)
+    lengths = [3, 4, 5, 6, 7, 9, 20, 21]
+    stepper, rows = FakeStepper(model), []
+    sentences = [Sentence(SOURCE, SearchOptions(beam_size=2, max_length=n)) for n in lengths]
+    search = BeamSearch(stepper, sentences)
+    while search.live:
+        search.step()
+        rows.append(len(stepper.states[0].sources))
+    assert rows[:8] == [8, 8, 8, 8, 5, 5, 3, 3]
+    assert rows[9:20] == [2] * 11
+
+
 def test_default_max_length_follows_the_source() -> None:
     model = FakeModel(eos_bias=-99.0)
     options = SearchOptions(beam_size=2)
@@ -270,9 +312,12 @@ def test_options_that_forbid_every_token_end_the_sentence() -> None:
     model = FakeModel(vocab_size=5, seed=2)
     options = SearchOptions(beam_size=1, no_repeat_ngram_size=1, min_length=20, max_length=30)
     assert "options leave" in str(decode_one(model, Sentence(SOURCE, options)).error)
-    ended = decode_one(model, Sentence(SOURCE, replace(options, min_length=0, patience=9.0)))
+    stepper = FakeStepper(model)
+    options = replace(options, min_length=0, num_hypotheses=9, patience=9.0)
+    (ended,) = decode(stepper, [Sentence(SOURCE, options)])
     assert ended.error is None
     assert 1 <= len(ended.hypotheses) <= 4
+    assert stepper.calls <= 6
 
 
 def test_different_beam_sizes_do_not_share_a_batch() -> None:

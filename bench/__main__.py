@@ -1,0 +1,50 @@
+"""`python -m bench engine`; `--help` imports no engine."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run one verb; returns the exit status."""
+    options = _parser().parse_args(arguments)
+    from bench import commands
+    from bench.errors import BenchError
+    from export.errors import ExportError
+    from serving.errors import ServingError
+    from training.errors import TrainingError
+
+    try:
+        return int(getattr(commands, options.verb)(options))
+    except (BenchError, ExportError, ServingError, TrainingError) as error:
+        print(f"error: {error}", file=sys.stderr)
+        return 1
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+
+    engine = verbs.add_parser(
+        "engine",
+        help="whole calls beside PyTorch eager and CTranslate2, on the same baseline weights",
+    )
+    engine.add_argument("--shape", help="demo (default) or base, with random weights")
+    engine.add_argument(
+        "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
+    )
+    engine.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run of the baseline")
+    engine.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
+    engine.add_argument("--reference", type=Path, metavar="FILE", help="its translation, for BLEU")
+    engine.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    engine.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
+    engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
+    engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+"""The run of `python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.materials import Subject, job_for, write_materials
+from bench.scenarios import (
+    LEAST_IDENTICAL,
+    OUR_FP32,
+    PEER_FP32,
+    SLOT_LIMITS,
+    SYSTEMS,
+    Scenario,
+    Setting,
+    System,
+    sentences_per_repetition,
+    settings,
+    spread_rows,
+)
+from bench.systems import Output
+from bench.worker import Timing, Worker
+
+TIE = 1e-3
+"""Different outputs whose scores are this close count as a tie."""
+SLOT_SENTENCES = 32
+_SETTLE_SECONDS = 0.25
+"""Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
+
+Progress = Callable[[str], None]
+_Key = tuple[System, Setting]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    scenarios: Sequence[Scenario]
+    repetitions: int
+    cores: int
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Repetitions of one system with one thread setting in one scenario."""
+
+    system: System
+    setting: Setting
+    scenario: Scenario
+    timings: list[Timing]
+
+    @property
+    def ms_per_sentence(self) -> list[float]:
+        """Of each repetition."""
+        return [1000 * t.seconds / t.sentences for t in self.timings]
+
+    @property
+    def median(self) -> float:
+        """Milliseconds a sentence."""
+        return statistics.median(self.ms_per_sentence)
+
+    @property
+    def tokens_per_second(self) -> float:
+        """Generated target tokens a second, at the median time."""
+        first = self.timings[0]
+        return first.tokens / first.sentences / self.median * 1000
+
+    @property
+    def peak_rss(self) -> int:
+        """Bytes, this scenario and the smaller ones before it."""
+        return max(t.peak_rss for t in self.timings)
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Our fp32 outputs beside those of CTranslate2's float32, on the same weights."""
+
+    beam_size: int
+    sentences: int
+    identical: int
+    ties: int
+    """Different outputs whose scores are within `TIE`."""
+    score_difference: float
+    """Largest difference of scores where outputs are identical."""
+
+    @property
+    def other(self) -> int:
+        """Different outputs that are no ties."""
+        return self.sentences - self.identical - self.ties
+
+
+@dataclass
+class Result:
+    """All that one run found."""
+
+    measured: list[Measured] = field(default_factory=list)
+    agreements: list[Agreement] = field(default_factory=list)
+    translations: dict[tuple[System, int], list[str]] = field(default_factory=dict)
+    """Texts by system and beam size; empty for a random model."""
+    slots: dict[int, list[float]] = field(default_factory=dict)
+    """For t steps: the most cache slots each sentence had used, over beams times t."""
+
+    def best(self, system: System, scenario: Scenario) -> Measured:
+        """The fastest thread setting of a system."""
+        found = [m for m in self.measured if (m.system, m.scenario) == (system, scenario)]
+        return min(found, key=lambda m: m.median)
+
+
+def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
+    """Measure every system on one subject."""
+    result = Result()
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        progress("exporting and converting the model")
+        write_materials(subject, folder)
+        workers: dict[_Key, Worker] = {}
+        for system, setting in _all_settings(plan):
+            label = f"{system.name}, {setting} threads"
+            progress(f"loading {label}")
+            job = job_for(system, setting, subject, folder)
+            workers[system, setting] = stack.enter_context(Worker(label, job, subject.sources))
+        for scenario in plan.scenarios:
+            result.measured += _measure(subject, plan, scenario, workers, progress)
+        _compare(subject, plan, workers, result, progress)
+        progress("counting cache slots")
+        rows = spread_rows(SLOT_SENTENCES, len(subject.sources))
+        setting = result.best(OUR_FP32, plan.scenarios[-1]).setting
+        result.slots = workers[OUR_FP32, setting].slots(rows)
+    return result
+
+
+def failures(result: Result, *, forced: bool) -> list[str]:
+    """What a run must not find; a line each."""
+    found = []
+    for agreement in result.agreements:
+        share = agreement.identical / agreement.sentences
+        if not forced and share < LEAST_IDENTICAL:
+            found.append(
+                f"beam {agreement.beam_size}: {share:.2%} of the sentences come out as "
+                f"CTranslate2's float32, at least {LEAST_IDENTICAL:.0%} must"
+            )
+    for step, shares in result.slots.items():
+        mean = statistics.fmean(shares)
+        if mean > SLOT_LIMITS[step]:
+            found.append(
+                f"cache slots after {step} steps: {mean:.2f} of beams x steps, at most "
+                f"{SLOT_LIMITS[step]} allowed"
+            )
+    return found
+
+
+def compare(beam_size: int, ours: Sequence[Output], theirs: Sequence[Output]) -> Agreement:
+    """Count identical outputs and ties."""
+    pairs = list(zip(ours, theirs, strict=True))
+    same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
+    differing = [(a, b) for a, b in pairs if a.tokens != b.tokens]
+    return Agreement(
+        beam_size=beam_size,
+        sentences=len(pairs),
+        identical=len(same),
+        ties=sum(abs(a.score - b.score) <= TIE for a, b in differing),
+        score_difference=max((abs(a.score - b.score) for a, b in same), default=0.0),
+    )
+
+
+def _all_settings(plan: Plan) -> list[_Key]:
+    found: dict[_Key, None] = {}
+    for system in SYSTEMS:
+        for scenario in plan.scenarios:
+            for setting in settings(system.kind, scenario.batch, plan.cores):
+                found[system, setting] = None
+    return list(found)
+
+
+def _measure(
+    subject: Subject,
+    plan: Plan,
+    scenario: Scenario,
+    workers: dict[_Key, Worker],
+    progress: Progress,
+) -> list[Measured]:
+    """All repetitions of one scenario, system after system within each repetition."""
+    count = sentences_per_repetition(scenario.batch, forced=subject.forced)
+    rows = spread_rows(count, len(subject.sources))
+    found = [
+        Measured(system, setting, scenario, [])
+        for system in SYSTEMS
+        for setting in settings(system.kind, scenario.batch, plan.cores)
+    ]
+    for repetition in range(plan.repetitions + 1):
+        warm_up = repetition == 0
+        progress(f"{scenario}: " + ("warming up" if warm_up else f"repetition {repetition}"))
+        for measured in found:
+            worker = workers[measured.system, measured.setting]
+            time.sleep(_SETTLE_SECONDS)
+            chosen = rows[: 2 * scenario.batch] if warm_up else rows
+            timing = worker.measure(scenario, subject.max_length, chosen)
+            _check_length(subject, measured.system, timing)
+            if not warm_up:
+                measured.timings.append(timing)
+    return found
+
+
+def _check_length(subject: Subject, system: System, timing: Timing) -> None:
+    wanted = timing.sentences * subject.max_length
+    if subject.forced and timing.tokens != wanted:
+        raise BenchError(
+            f"{system.name} generated {timing.tokens} tokens in place of {wanted}, so its times "
+            "cannot be compared; take another seed for --random-weights"
+        )
+
+
+def _compare(
+    subject: Subject,
+    plan: Plan,
+    workers: dict[_Key, Worker],
+    result: Result,
+    progress: Progress,
+) -> None:
+    """Decode everything once more, with scores, at the largest batch and each beam size."""
+    systems = (OUR_FP32, PEER_FP32) if subject.forced else SYSTEMS
+    batch = max(scenario.batch for scenario in plan.scenarios)
+    for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
+        scenario = Scenario(batch, beam_size)
+        outputs: dict[System, list[Output]] = {}
+        for system in systems:
+            progress(f"outputs of {system.name}, beam {beam_size}")
+            worker = workers[system, result.best(system, scenario).setting]
+            outputs[system] = worker.outputs(scenario, subject.max_length)
+            if not subject.forced:
+                texts = [output.text for output in outputs[system]]
+                result.translations[system, beam_size] = texts
+        result.agreements.append(compare(beam_size, outputs[OUR_FP32], outputs[PEER_FP32]))

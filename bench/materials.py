@@ -1,0 +1,120 @@
+"""One model in the form that each system loads, written into a temporary folder."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.models import random_model, random_sources, save_model
+from bench.peers import check_convertible, convert_to_ctranslate2
+from bench.scenarios import FORCED_LENGTH, MAX_LENGTH, SHAPES, SYSTEMS, Setting, System
+from bench.systems import ID_MANIFEST, Job, Sources, id_token
+from export.graphs import TOKENIZER_FILE, write_graphs
+from serving.bundle import Languages, write_manifest
+from serving.tokenizer import Tokenizer
+from training.corpus import read_pairs
+from training.models import Transformer
+from training.run import load_trained
+
+RANDOM_SENTENCES = 64
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model and the sentences that every system decodes."""
+
+    name: str
+    model: Transformer
+    sources: Sources
+    references: list[str]
+    """Empty for a random model."""
+    tokenizer: Tokenizer | None
+    """None for a random model, which reads ids."""
+    languages: tuple[str, str] = ("", "")
+
+    @property
+    def forced(self) -> bool:
+        """Whether every output has the full length, because the model never ends by itself."""
+        return self.tokenizer is None
+
+    @property
+    def max_length(self) -> int:
+        """Tokens generated at most, eos included."""
+        return FORCED_LENGTH if self.forced else MAX_LENGTH
+
+
+def random_subject(shape: str, seed: int) -> Subject:
+    """A random baseline model of a shape, and random sources."""
+    model = random_model(SHAPES[shape], seed)
+    sources = random_sources(model.config.vocab_size, RANDOM_SENTENCES, seed)
+    return Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
+
+
+def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
+    """A run's baseline model and a parallel text.
+
+    Raises BenchError for another architecture, and what reading the run and the text raises.
+    """
+    trained = load_trained(run)
+    check_convertible(trained.model.config.block)
+    pairs = read_pairs(source, reference)
+    data = trained.recipe.data
+    return Subject(
+        name=f"{trained.recipe.name}, {source.name}, {len(pairs)} sentences",
+        model=trained.model,
+        sources=[text for text, _ in pairs],
+        references=[text for _, text in pairs],
+        tokenizer=trained.tokenizer,
+        languages=(data.source_language, data.target_language),
+    )
+
+
+def write_materials(subject: Subject, folder: Path) -> None:
+    """Write what the jobs of `job_for` load."""
+    vocabulary = _vocabulary(subject)
+    if subject.tokenizer is not None:
+        (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
+    for system in SYSTEMS:
+        place = folder / _folder_name(system)
+        if system.kind == "eager":
+            save_model(subject.model, place)
+        elif system.kind == "ctranslate2":
+            convert_to_ctranslate2(subject.model, vocabulary, place, system.precision)
+        else:
+            place.mkdir()
+            _write_bundle(subject, place, system.precision)
+
+
+def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> Job:
+    """What a worker loads for a system with a thread setting."""
+    return Job(
+        kind=system.kind,
+        folder=str(folder / _folder_name(system)),
+        precision=system.precision,
+        workers=setting.workers,
+        threads=setting.threads,
+        tokenizer_file=None if subject.tokenizer is None else str(folder / TOKENIZER_FILE),
+    )
+
+
+def _write_bundle(subject: Subject, folder: Path, precision: str) -> None:
+    """A bundle; without a tokenizer only its graphs and their manifest."""
+    manifest = write_graphs(subject.model, folder, name="bench", precision=precision)
+    if subject.tokenizer is None:
+        (folder / ID_MANIFEST).write_text(manifest.model_dump_json())
+        return
+    (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
+    source, target = subject.languages
+    languages = Languages(source=(source,), target=(target,))
+    write_manifest(folder, manifest.model_copy(update={"languages": languages}))
+
+
+def _folder_name(system: System) -> str:
+    return f"{system.kind}-{system.precision}"
+
+
+def _vocabulary(subject: Subject) -> list[str]:
+    size = subject.model.config.vocab_size
+    if subject.tokenizer is None:
+        return [id_token(token_id) for token_id in range(size)]
+    return subject.tokenizer.pieces(list(range(size)))

@@ -1,0 +1,82 @@
+"""The model that is measured: random weights of a shape, or a run's checkpoint."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from serving.tokenizer import EOS_ID
+from training.checkpoint import load_weights, read_state, save_weights
+from training.models import PRESETS, Transformer, TransformerConfig, build_model
+
+SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
+"""Pieces of a random source, both included; about those of news sentences."""
+_FIRST_PLAIN_ID = 4
+_SPREAD = 3.0
+"""Standard deviation of the logits: the best of 32k tokens then has about 5 % of the mass."""
+_LAST_FFN = 300.0
+"""Scale of the decoder's last feed-forward, whose rows are also centred, so that neither the input
+token nor what all states share decides the next one. A plain random model with tied embeddings
+repeats its input for ever; its beams never give way to each other, as those of trained models do."""
+_EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
+
+
+def random_model(preset: str, seed: int) -> Transformer:
+    """A model of a preset with random weights, norms and biases, which never ends a sentence.
+
+    Lengths are then forced by max_length alone. Asking for a minimum length instead would cost
+    both engines time that real decoding does not. So one channel of the decoder's last norm is a
+    constant, and only the embedding of eos looks at it: its logit is always -20. These are plain
+    weights, the same on every side.
+    """
+    torch.manual_seed(seed)
+    model = build_model(replace(PRESETS[preset], dropout=0.0))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.normal_(1.0, 0.1)
+            elif name.endswith("bias"):
+                parameter.normal_(0.0, 0.1)
+        last: Any = model.decoder[-1]
+        down_proj = last.ffn.down_proj.weight
+        down_proj.sub_(down_proj.mean(1, keepdim=True)).mul_(_LAST_FFN)
+        model.decoder_norm.weight.mul_(_SPREAD)  # type: ignore[operator, union-attr]
+        model.decoder_norm.weight[0] = 0.0  # type: ignore[index, operator]
+        model.decoder_norm.bias[0] = _EOS_CHANNEL  # type: ignore[index, operator]
+        embedding = model.embedding.weight
+        embedding[:, 0] = 0.0
+        embedding[EOS_ID, 0] = _EOS_WEIGHT
+        embedding[EOS_ID, 1:] = 0.0
+    return model.eval()
+
+
+def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
+    """Sources of plain ids that end with eos; their lengths are those of real sentences."""
+    generator = random.Random(seed)
+    return [
+        [
+            *generator.choices(
+                range(_FIRST_PLAIN_ID, vocab_size),
+                k=generator.randint(SHORTEST_SOURCE, LONGEST_SOURCE),
+            ),
+            EOS_ID,
+        ]
+        for _ in range(count)
+    ]
+
+
+def save_model(model: Transformer, folder: Path) -> None:
+    """Write configuration and weights."""
+    weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
+    save_weights(folder, weights, {"model": asdict(model.config)})
+
+
+def load_model(folder: Path) -> Transformer:
+    """Read what `save_model` wrote."""
+    model = build_model(TransformerConfig(**read_state(folder)["model"]))
+    load_weights(folder, model)
+    return model.eval()

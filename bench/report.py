@@ -1,0 +1,221 @@
+"""The run's table in Markdown and its record in JSON."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+import statistics
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+import psutil
+
+from bench.engine import TIE, Measured, Plan, Result
+from bench.materials import Subject
+from bench.scenarios import PEER_INT8, SLOT_BEAM, SLOT_LIMITS, SYSTEMS, Scenario, System
+from training.checkpoint import write_atomically
+from training.quality import measure_quality
+
+BUSY_LOAD = 0.5
+"""Load average of the last minute above which other work shares the cores."""
+_PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and beside what a run was made; looked at before anything else."""
+
+    cpu: str
+    cores: int
+    """Physical ones."""
+    processors: int
+    """Those that this process may use."""
+    memory_gib: float
+    load: float
+    """Average of the last minute, before the run."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work makes times unreliable."""
+        return self.load > BUSY_LOAD
+
+
+@dataclass(frozen=True)
+class Bleu:
+    """BLEU by system and beam size."""
+
+    scores: dict[tuple[System, int], float]
+    signature: str
+
+
+def look_at_machine(processors: int) -> Machine:
+    """The machine as it is now."""
+    return Machine(
+        cpu=_cpu_name(),
+        cores=psutil.cpu_count(logical=False) or processors,
+        processors=processors,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        load=round(os.getloadavg()[0], 2),
+    )
+
+
+def score_translations(subject: Subject, result: Result) -> Bleu:
+    """BLEU of what every system wrote."""
+    scores, signature = {}, ""
+    for key, texts in result.translations.items():
+        quality = measure_quality(texts, subject.references)
+        scores[key], signature = quality.bleu, quality.bleu_signature
+    return Bleu(scores, signature)
+
+
+def versions() -> dict[str, str]:
+    """Python and the engines."""
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def to_markdown(
+    command: str, machine: Machine, subject: Subject, plan: Plan, result: Result, bleu: Bleu
+) -> str:
+    """The whole report."""
+    forced = f", {subject.max_length} tokens forced" if subject.forced else ""
+    lines = [
+        f"`{command}`",
+        "",
+        f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions.",
+        f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
+        f"{machine.memory_gib} GiB; load average before the run {machine.load:.2f}.",
+        ", ".join(f"{name} {number}" for name, number in versions().items()) + ".",
+    ]
+    if machine.busy:
+        lines += ["", f"**{busy_warning(machine)}**"]
+    lines += ["", *_table(plan, result, bleu), "", *_notes(bleu)]
+    lines += ["", *_agreement_lines(result), *_slot_lines(result)]
+    return "\n".join(lines)
+
+
+def busy_warning(machine: Machine) -> str:
+    """What to say of a machine that is not idle."""
+    return (
+        f"the machine was busy (load average {machine.load:.2f}, at most {BUSY_LOAD} is idle): "
+        "these times are not to be quoted"
+    )
+
+
+def write_record(
+    path: Path,
+    command: str,
+    machine: Machine,
+    subject: Subject,
+    plan: Plan,
+    result: Result,
+    bleu: Bleu,
+) -> None:
+    """Write every repetition of every thread setting, atomically."""
+    record: dict[str, Any] = {
+        "command": command,
+        "machine": asdict(machine) | {"busy": machine.busy},
+        "versions": versions(),
+        "subject": subject.name,
+        "model": asdict(subject.model.config),
+        "forced_length": subject.max_length if subject.forced else None,
+        "repetitions": plan.repetitions,
+        "rows": [_record_row(m, result, bleu) for m in result.measured],
+        "bleu_signature": bleu.signature,
+        "agreement": [asdict(a) | {"other": a.other, "tie": TIE} for a in result.agreements],
+        "slots": [
+            {"steps": step, "beam_size": SLOT_BEAM, "limit": SLOT_LIMITS[step], "shares": shares}
+            for step, shares in result.slots.items()
+        ],
+    }
+    write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
+
+
+def _record_row(measured: Measured, result: Result, bleu: Bleu) -> dict[str, Any]:
+    scenario = measured.scenario
+    return {
+        "system": measured.system.name,
+        **asdict(measured.setting),
+        **asdict(scenario),
+        "best_setting": measured is result.best(measured.system, scenario),
+        "ms_per_sentence": measured.ms_per_sentence,
+        "ms_per_sentence_median": measured.median,
+        "tokens_per_second": measured.tokens_per_second,
+        "peak_rss_bytes": measured.peak_rss,
+        "bleu": bleu.scores.get((measured.system, scenario.beam_size)),
+        "speed_over_ctranslate2_int8": result.best(PEER_INT8, scenario).median / measured.median,
+    }
+
+
+def _table(plan: Plan, result: Result, bleu: Bleu) -> Iterator[str]:
+    columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]
+    columns += ["tokens/s", "peak RSS, MiB", "speed / CTranslate2 int8"]
+    columns += ["BLEU"] if bleu.scores else []
+    yield _line(columns)
+    yield _line(
+        ["---:", "---:", "---", "---", "---:", "---:", "---:", "---:", "---:"][: len(columns)]
+    )
+    for scenario in plan.scenarios:
+        for system in SYSTEMS:
+            yield _line(_cells(scenario, system, result, bleu))
+
+
+def _cells(scenario: Scenario, system: System, result: Result, bleu: Bleu) -> list[str]:
+    best, times = result.best(system, scenario), result.best(system, scenario).ms_per_sentence
+    cells = [
+        str(scenario.batch),
+        str(scenario.beam_size),
+        system.name,
+        str(best.setting),
+        f"{best.median:.1f} ({min(times):.1f}-{max(times):.1f})",
+        f"{best.tokens_per_second:.0f}",
+        f"{best.peak_rss / 2**20:.0f}",
+        f"{result.best(PEER_INT8, scenario).median / best.median:.2f}",
+    ]
+    return cells + ([f"{bleu.scores[system, scenario.beam_size]:.2f}"] if bleu.scores else [])
+
+
+def _notes(bleu: Bleu) -> Iterator[str]:
+    yield (
+        "Medians of whole calls; each system has a process of its own and stands with its fastest "
+        "thread setting. Tokens are those of the best outputs, without eos. Peak RSS counts from "
+        "the start of the process, loading and smaller rows included."
+    )
+    if bleu.scores:
+        yield f"BLEU is of the whole file, decoded at the largest batch: {bleu.signature}."
+
+
+def _agreement_lines(result: Result) -> Iterator[str]:
+    for a in result.agreements:
+        yield (
+            f"Same outputs as CTranslate2 float32, beam {a.beam_size}: {a.identical} of "
+            f"{a.sentences} ({a.identical / a.sentences:.2%}); {a.ties} more are ties within "
+            f"{TIE:g} of score, {a.other} differ; largest difference of equal outputs' scores "
+            f"{a.score_difference:.1e}.  "
+        )
+
+
+def _slot_lines(result: Result) -> Iterator[str]:
+    for step, shares in result.slots.items():
+        yield (
+            f"Peak cache slots a sentence after {step} steps, beam {SLOT_BEAM}: "
+            f"{statistics.fmean(shares):.2f} of beams x steps (limit {SLOT_LIMITS[step]}); worst of "
+            f"{len(shares)} sentences {max(shares):.2f}.  "
+        )
+
+
+def _line(cells: list[str]) -> str:
+    return "| " + " | ".join(cells) + " |"
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,0 +1,96 @@
+"""What is measured: shapes, batches and beams, systems and their thread settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+SHAPES = {"demo": "transformer_small", "base": "transformer_base", "tiny": "transformer_tiny"}
+"""Presets by shape; `tiny` is for tests."""
+FORCED_LENGTH = 25
+"""Tokens of every output of a random model."""
+MAX_LENGTH = 256
+"""Tokens generated at most for real sentences, eos included; CTranslate2's default."""
+SLOT_STEPS = (25, 50, 100)
+SLOT_LIMITS = {25: 0.7, 50: 0.5, 100: 0.35}
+"""Cache slots that a sentence may have used after t steps, as a share of beams times t."""
+SLOT_BEAM = 5
+LEAST_IDENTICAL = 0.99
+"""Share of real sentences that must come out as CTranslate2's, on the same fp32 weights."""
+
+
+@dataclass(frozen=True)
+class System:
+    """One engine at one precision."""
+
+    name: str
+    kind: str
+    """`eager`, `onnx` or `ctranslate2`."""
+    precision: str = ""
+    """As the engine calls it."""
+
+
+EAGER = System("PyTorch eager, fp32", "eager")
+OUR_FP32 = System("this engine, fp32", "onnx", "fp32")
+OUR_INT8 = System("this engine, int8", "onnx", "int8")
+PEER_FP32 = System("CTranslate2, float32", "ctranslate2", "float32")
+PEER_INT8 = System("CTranslate2, int8", "ctranslate2", "int8")
+SYSTEMS = (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """How a system uses the cores: workers that share a batch, and threads of each."""
+
+    workers: int
+    threads: int
+
+    def __str__(self) -> str:
+        return f"{self.workers} x {self.threads}"
+
+
+@dataclass(frozen=True)
+class Scenario:
+    """Calls of `batch` sentences each."""
+
+    batch: int
+    beam_size: int
+
+    def __str__(self) -> str:
+        return f"batch {self.batch}, beam {self.beam_size}"
+
+
+def order_scenarios(batches: tuple[int, ...], beams: tuple[int, ...]) -> list[Scenario]:
+    """All combinations, least memory first, so that a row's peak RSS is its own doing."""
+    scenarios = {Scenario(batch, beam) for batch in batches for beam in beams}
+    return sorted(scenarios, key=lambda s: (s.batch * s.beam_size, s.batch))
+
+
+def settings(kind: str, batch: int, cores: int) -> list[Setting]:
+    """Thread settings worth trying for calls of that size.
+
+    One thread and all cores for every system. CTranslate2 can also share a batch among workers, and
+    there powers of two are tried in between.
+    """
+    if kind != "ctranslate2":
+        return [Setting(1, threads) for threads in sorted({1, cores})]
+    powers = [1 << n for n in range(cores.bit_length()) if 1 << n < cores] + [cores]
+    tried = [Setting(1, threads) for threads in powers]
+    tried += [
+        Setting(workers, cores // workers) for workers in powers if 1 < workers <= min(batch, cores)
+    ]
+    return tried
+
+
+def sentences_per_repetition(batch: int, *, forced: bool) -> int:
+    """Sentences decoded in one repetition: a second or two of the slower systems.
+
+    Real sentences differ in length, so they need more.
+    """
+    return max(8, 2 * batch) if forced else max(32, 4 * batch)
+
+
+def spread_rows(count: int, available: int) -> list[int]:
+    """`count` indices into `available` sentences, evenly spread, repeated where there are fewer."""
+    if count > available:
+        return [index % available for index in range(count)]
+    return [index * available // count for index in range(count)]

@@ -1,0 +1,202 @@
+"""One process for each system and thread setting, which lives as long as the run.
+
+So a system's threads and memory are its own, and repetitions of several systems can be interleaved.
+Parent and worker exchange lines of JSON; the worker keeps the time.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BenchError
+from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
+from bench.systems import Job, LoadedSystem, Output, Search, Sources, load
+from serving.errors import ServingError
+
+_ROOT = Path(__file__).resolve().parents[1]
+
+
+@dataclass(frozen=True)
+class Timing:
+    """One repetition."""
+
+    seconds: float
+    sentences: int
+    tokens: int
+    """Generated tokens of the best outputs, without eos."""
+    peak_rss: int
+    """Bytes that the process has held at most since it started."""
+
+
+class Worker:
+    """The parent's end. Use it in a `with` statement: leaving ends the process."""
+
+    def __init__(self, name: str, job: Job, sources: Sources) -> None:
+        """Start the process and wait until its model is loaded."""
+        self._name = name
+        path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.worker"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            env=os.environ | {"PYTHONPATH": path},
+            text=True,
+        )
+        try:
+            self._ask(job=asdict(job), sources=list(sources))
+        except BaseException:
+            self.close()
+            raise
+
+    def __enter__(self) -> Worker:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the process."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.terminate()
+        self._process.wait()
+        self._process.stdin.close()
+        self._process.stdout.close()
+
+    def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> Timing:
+        """Time calls on the sources of those numbers."""
+        answer = self._ask(do="measure", **asdict(scenario), max_length=max_length, rows=list(rows))
+        return Timing(**answer)
+
+    def outputs(self, scenario: Scenario, max_length: int) -> list[Output]:
+        """Outputs of all sources, with scores."""
+        answer = self._ask(do="outputs", **asdict(scenario), max_length=max_length)
+        return [Output(tuple(tokens), score, text) for tokens, score, text in answer["outputs"]]
+
+    def slots(self, rows: Sequence[int]) -> dict[int, list[float]]:
+        """For each number of steps t, the share of K * t slots that each sentence has used."""
+        answer = self._ask(do="slots", rows=list(rows))
+        return {int(step): shares for step, shares in answer["slots"].items()}
+
+    def _ask(self, **request: Any) -> dict[str, Any]:
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        try:
+            self._process.stdin.write(json.dumps(request) + "\n")
+            self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        except BrokenPipeError:
+            line = ""
+        if not line:
+            status = self._process.wait()
+            raise BenchError(
+                f"the process of {self._name} ended with status {status}; see the messages above, "
+                "and whether memory ran out"
+            )
+        answer: dict[str, Any] = json.loads(line)
+        if "error" in answer:
+            raise BenchError(f"{self._name}: {answer['error']}")
+        return answer
+
+
+def peak_rss() -> int:
+    """Bytes that this process has held at most."""
+    try:
+        # Not ru_maxrss: that one starts at what the parent held when it forked.
+        for line in Path("/proc/self/status").read_text().splitlines():
+            if line.startswith("VmHWM:"):
+                return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)  # without /proc, what it holds now
+
+
+def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    search = Search(request["beam_size"], request["max_length"])
+    calls = [
+        [sources[row] for row in request["rows"][start : start + request["batch"]]]
+        for start in range(0, len(request["rows"]), request["batch"])
+    ]
+    seconds, tokens = 0.0, 0
+    for call in calls:
+        start = time.perf_counter()
+        results = system.call(call, search)
+        seconds += time.perf_counter() - start
+        tokens += sum(len(output.tokens) for output in system.outputs(results))
+    sentences = sum(map(len, calls))
+    return asdict(Timing(seconds, sentences, tokens, peak_rss()))
+
+
+def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    search = Search(request["beam_size"], request["max_length"])
+    outputs: list[Output] = []
+    for start in range(0, len(sources), request["batch"]):
+        outputs += system.scored(sources[start : start + request["batch"]], search)
+    return {"outputs": [(o.tokens, o.score, o.text) for o in outputs]}
+
+
+def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    """Beam search that is kept from ending until the last step that is asked for."""
+    from serving.options import SearchOptions
+    from serving.search import BeamSearch, Sentence
+
+    steps = max(SLOT_STEPS)
+    chosen = [sources[row] for row in request["rows"]]
+    options = SearchOptions(
+        beam_size=SLOT_BEAM,
+        min_length=steps if isinstance(chosen[0], str) else 0,  # random models do not end
+        max_length=steps + 1,
+        loop_guard=False,
+    )
+    sentences = [
+        system.translator.prepare(source, options)
+        if isinstance(source, str)
+        else Sentence(source, options)
+        for source in chosen
+    ]
+    search = BeamSearch(system.stepper, [sentence for sentence in sentences if sentence])
+    shares: dict[int, list[float]] = {}
+    for step in range(1, steps + 1):
+        search.step()
+        if step in SLOT_STEPS:
+            shares[step] = [peak / (SLOT_BEAM * step) for peak in search.peak_slots.values()]
+    return {"slots": shares}
+
+
+_VERBS = {"measure": _measure, "outputs": _outputs, "slots": _slots}
+
+
+def main() -> None:
+    """The worker's end: load, then answer requests until stdin ends."""
+    # Libraries may write to stdout; the answers must not mix with that.
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    first = json.loads(sys.stdin.readline())
+    try:
+        system = load(Job(**first["job"]))
+    except (ServingError, RuntimeError, ValueError, OSError) as error:
+        print(json.dumps({"error": str(error)}), file=answers, flush=True)
+        return
+    sources = system.prepare(first["sources"])
+    print("{}", file=answers, flush=True)
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            answer = _VERBS[request["do"]](system, sources, request)
+        except (ServingError, RuntimeError, ValueError) as error:
+            answer = {"error": str(error)}
+        print(json.dumps(answer), file=answers, flush=True)
+
+
+if __name__ == "__main__":
+    main()

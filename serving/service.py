@@ -1,0 +1,130 @@
+"""The BentoML service: starts and ends the models and hands every request to the app.
+
+`bentoml serve` at the repository root finds it through bentofile.yaml.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any, NoReturn
+
+# BentoML reports usage to its makers unless this says otherwise before it looks.
+os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
+
+import bentoml
+from bentoml._internal.utils.analytics.usage_stats import do_not_track
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from serving.app import create_app
+from serving.errors import ServingError
+from serving.registry import Registry, load_translators
+from serving.settings import Settings
+
+# The command line has looked before it imported this module, and keeps what it saw.
+do_not_track.cache_clear()
+
+_BENTOML_TIMEOUT_MARGIN_S = 10
+
+logger = logging.getLogger(__name__)
+
+
+def _refuse(error: ServingError) -> NoReturn:
+    """End the process with one clear line."""
+    print(f"macaron: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
+    raise SystemExit(1)
+
+
+def _read_settings() -> Settings:
+    try:
+        return Settings.from_environment()
+    except ServingError as error:
+        _refuse(error)
+
+
+_settings = _read_settings()
+_registry = Registry(_settings)
+_app = create_app(_registry, _settings)
+
+
+class _PublicRoutes:
+    """Hands every request to our app and leaves start and end of the server to BentoML.
+
+    An app mounted the usual way comes after BentoML's own /livez and /readyz, and BentoML answers
+    for it, in plain text, where it has no route.
+    """
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._bentoml_app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        app = self._bentoml_app if scope["type"] == "lifespan" else _app
+        await app(scope, receive, send)
+
+
+class _Macaron:
+    """Fast translation with batched beam search."""
+
+    @bentoml.on_deployment  # type: ignore[untyped-decorator]
+    @staticmethod
+    def check() -> None:
+        """Refuse to serve where a bundle is bad: once, before any worker starts."""
+        registry = Registry(_settings)
+        try:
+            registry.start(load_translators(_settings))
+        except ServingError as error:
+            _refuse(error)
+        registry.close()
+
+    @bentoml.on_startup  # type: ignore[untyped-decorator]
+    async def start(self) -> None:
+        """Load the models beside the event loop, so that /livez answers meanwhile."""
+        _on_termination(_registry.drain)
+        self._loading = asyncio.create_task(asyncio.to_thread(_load))
+
+    @bentoml.on_shutdown  # type: ignore[untyped-decorator]
+    async def stop(self) -> None:
+        """Finish what was accepted."""
+        await self._loading
+        await asyncio.to_thread(_registry.close)
+
+
+def _load() -> None:
+    try:
+        _registry.start(load_translators(_settings))
+    except Exception:
+        # The same bundles passed `check` a moment ago: the machine is short of something.
+        logger.critical("the models cannot be loaded; this worker ends", exc_info=True)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def _on_termination(act: Callable[[], None]) -> None:
+    """Call `act` when the process is told to end, before what would happen anyway."""
+    if threading.current_thread() is not threading.main_thread():
+        return  # a test runs the service in a thread, which gets no signals
+    for number in (signal.SIGTERM, signal.SIGINT):
+        before = signal.getsignal(number)
+
+        def handle(number: int, frame: FrameType | None, before: Any = before) -> None:
+            act()
+            if callable(before):
+                before(number, frame)
+
+        signal.signal(number, handle)
+
+
+MacaronService = bentoml.service(
+    name="macaron",
+    workers=1,  # a second one would load its own copy of every model and batch apart from the first
+    # Its labels hold raw paths, so that a scanner fills the memory.
+    metrics={"enabled": False},
+    # Our own deadlines come first; this one also ends a body that never arrives.
+    traffic={"timeout": _settings.max_timeout_s + _BENTOML_TIMEOUT_MARGIN_S},
+)(_Macaron)
+MacaronService.add_asgi_middleware(_PublicRoutes)

@@ -1,0 +1,80 @@
+"""A tiny model, trained and exported once a test run and shared by its processes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from filelock import FileLock
+
+OVERRIDES = [
+    "model.vocab_size=300",
+    "model.model_dim=64",
+    "model.ffn_dim=128",
+    "model.dropout=0.0",
+    "model.num_encoder_layers=2",
+    "model.num_decoder_layers=2",
+    "data.token_budget=1024",
+    "optim.peak_lr=4e-3",
+    "optim.warmup_steps=50",
+    "optim.schedule=cosine",
+    "optim.label_smoothing=0.0",
+    "loop.bf16=false",
+    "loop.max_steps=500",
+    "loop.validate_every=250",
+    "loop.checkpoint_every=250",
+    "loop.bleu_sentences=0",
+]
+
+
+@dataclass(frozen=True)
+class TinyModel:
+    """A model that copies its input, and its two bundles."""
+
+    run: Path
+    fp32: Path
+    int8: Path
+
+
+@pytest.fixture(scope="session")
+def tiny_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> TinyModel:
+    """Train the copying task (`tests/toy`) and export it at both precisions."""
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent
+    folder = shared / "tiny_model"
+    model = TinyModel(folder / "run", folder / "bundles" / "tiny", folder / "int8" / "tiny-int8")
+    with FileLock(shared / "tiny_model.lock"):
+        if not model.int8.exists():
+            _make(folder, model)
+    return model
+
+
+def _make(folder: Path, model: TinyModel) -> None:
+    import torch
+
+    from export.bundle import export_bundle
+    from tests.toy.recipe import write_toy_recipe
+    from training.config import load_recipe
+    from training.trainer import train
+
+    recipe = write_toy_recipe(folder, pairs=3000, seed=1, task="copy")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(load_recipe(str(recipe), OVERRIDES), model.run)
+    torch.set_num_threads(threads)
+    for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
+        export_bundle(model.run, out, precision=precision, target="cpu")
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle(tiny_model: TinyModel) -> Path:
+    """An fp32 bundle, de to en, alone in its folder."""
+    return tiny_model.fp32
+
+
+@pytest.fixture(scope="session")
+def tiny_bundle_int8(tiny_model: TinyModel) -> Path:
+    """The same as int8."""
+    return tiny_model.int8

@@ -1,0 +1,520 @@
+"""Training and its commands on the toy corpus."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import yaml
+from safetensors.torch import load_file
+
+from tests.toy.corpus import toy_pairs, write_toy_corpus
+from tests.toy.recipe import write_toy_recipe
+from training.__main__ import main
+from training.checkpoint import find_checkpoint, list_checkpoints
+from training.config import load_recipe
+from training.corpus import read_lines
+from training.data import prepare
+from training.errors import CheckpointError, ConfigError, CorpusError, DivergedError
+from training.metrics import read_metrics
+from training.quality import measure_quality
+from training.run import load_trained, read_run_recipe
+from training.trainer import Trainer, train
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _one_thread() -> Iterator[None]:
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@dataclasses.dataclass(frozen=True)
+class Toy:
+    recipe: Path
+    run: Path
+
+
+@pytest.fixture(scope="module")
+def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+    """A finished run; tests only read it."""
+    folder = tmp_path_factory.mktemp("toy")
+    recipe, run = write_toy_recipe(folder), folder / "run"
+    assert main(["train", str(recipe), "--run", str(run), "--threads", "1"]) == 0
+    return Toy(recipe, run)
+
+
+@pytest.fixture
+def small_recipe(tmp_path: Path) -> Path:
+    return write_toy_recipe(tmp_path, pairs=120)
+
+
+@pytest.fixture
+def tokenizer_file(toy: Toy) -> str:
+    return f"tokenizer.file={toy.run / 'tokenizer.model'}"
+
+
+def run_training(recipe: Path, run: Path, *overrides: str) -> Path:
+    return train(load_recipe(str(recipe), list(overrides)), run)
+
+
+# The run folder
+
+
+def test_a_run_folder_holds_what_its_description_promises(toy: Toy) -> None:
+    names = {path.name for path in toy.run.iterdir()}
+    assert names == {
+        "config.yaml", "corpus_report.json", "tokenizer.model", "validation.source",
+        "validation.target", "metrics.jsonl", "tensorboard", "checkpoints", "best",
+    }  # fmt: skip
+    steps = [path.name for path in list_checkpoints(toy.run)]
+    assert steps == ["step_00000010", "step_00000020"]
+    assert read_run_recipe(toy.run) == load_recipe(str(toy.recipe), [])
+    assert read_run_recipe(toy.run / "best") == load_recipe(str(toy.recipe), [])
+
+
+def test_the_validation_text_is_held_out_and_aligned(toy: Toy) -> None:
+    pairs = set(toy_pairs(300, seed=1))
+    held_out = list(
+        zip(
+            read_lines(toy.run / "validation.source"),
+            read_lines(toy.run / "validation.target"),
+            strict=True,
+        )
+    )
+    assert len(held_out) >= 20
+    assert set(held_out) <= pairs
+    report = json.loads((toy.run / "corpus_report.json").read_text())
+    assert report == {"kept": 300, "held_out": len(held_out), "dropped": {}, "first_line": {}}
+    recipe = load_recipe(str(toy.recipe), [])
+    data = prepare(recipe, toy.run)
+    assert data.validation == held_out
+    trained_on = sum(map(len, data.train.epoch(0)))
+    assert trained_on == 300 - len(held_out)
+
+
+def test_metrics_hold_losses_quality_and_signatures(toy: Toy) -> None:
+    records = read_metrics(toy.run)
+    kinds = [(record["kind"], record["step"]) for record in records]
+    assert kinds == [
+        ("train", 5), ("train", 10), ("validation", 10),
+        ("train", 15), ("train", 20), ("validation", 20),
+    ]  # fmt: skip
+    first, last = records[2], records[5]
+    assert last["loss"] < first["loss"]
+    assert set(last) >= {"perplexity", "bleu", "chrf", "length_ratio"}
+    assert "tok:13a" in last["bleu_signature"]
+    assert "nc:6" in last["chrf_signature"]
+    assert records[0]["lr"] == pytest.approx(5e-3 * 5 / 10)
+
+
+def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: Toy) -> None:
+    state = json.loads((toy.run / "best" / "state.json").read_text())
+    losses = {r["step"]: r["loss"] for r in read_metrics(toy.run) if r["kind"] == "validation"}
+    assert state["step"] == min(losses, key=losses.__getitem__)
+    assert state["best_loss"] == min(losses.values())
+    assert find_checkpoint(toy.run) == toy.run / "best"
+
+
+def test_validation_loss_counts_each_label_once_and_smooths_nothing(toy: Toy) -> None:
+    trained = load_trained(toy.run / "best")
+    total, count = 0.0, 0
+    sources, targets = (read_lines(toy.run / f"validation.{side}") for side in ("source", "target"))
+    for source, target in zip(sources, targets, strict=True):
+        ids = trained.tokenizer.encode(target)
+        with torch.no_grad():
+            logits = trained.model(
+                torch.tensor([[*trained.tokenizer.encode(source), 3]]), torch.tensor([[2, *ids]])
+            )
+        labels = torch.tensor([*ids, 3])
+        total += float(torch.nn.functional.cross_entropy(logits[0], labels, reduction="sum"))
+        count += len(labels)
+    logged = json.loads((toy.run / "best" / "state.json").read_text())["best_loss"]
+    assert logged == pytest.approx(total / count, rel=2e-2)  # it was measured in bfloat16
+
+
+# The loop
+
+
+def test_early_stopping_waits_for_patience_validations(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    run = tmp_path / "run"
+    last = run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=50", "loop.validate_every=2",
+        "loop.patience=3", "optim.peak_lr=0", "loop.bleu_sentences=0",
+    )  # fmt: skip
+    # The first validation is the best; the three after it bring nothing.
+    assert last.name == "step_00000008"
+    state = json.loads((run / "best" / "state.json").read_text())
+    assert state["step"] == 2
+    # A stopped run stays stopped.
+    again = run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=50", "loop.validate_every=2",
+        "loop.patience=3", "optim.peak_lr=0", "loop.bleu_sentences=0",
+    )  # fmt: skip
+    assert again == last
+    assert len(read_metrics(run)) == 5  # one record of training, four of validation
+
+
+def test_old_checkpoints_go(small_recipe: Path, tmp_path: Path, tokenizer_file: str) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=5", "loop.checkpoint_every=1",
+        "loop.keep_checkpoints=2", "loop.bleu_sentences=0",
+    )  # fmt: skip
+    assert [path.name for path in list_checkpoints(run)] == ["step_00000004", "step_00000005"]
+
+
+def test_divergence_is_an_error_that_says_what_to_do(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    with pytest.raises(
+        DivergedError, match=r"gradient norm is .* at step \d+; lower optim.peak_lr"
+    ):
+        run_training(
+            small_recipe, tmp_path / "run", tokenizer_file, "optim.peak_lr=1e30",
+            "optim.warmup_steps=1", "optim.weight_decay=1e10",
+        )  # fmt: skip
+
+
+def trainer(recipe: Path, run: Path, *overrides: str) -> Trainer:
+    loaded = load_recipe(str(recipe), ["model.dropout=0", "loop.bf16=false", *overrides])
+    torch.manual_seed(1)
+    return Trainer(loaded, run, prepare(loaded, run))
+
+
+def gradients_seen(some: Trainer) -> dict[str, torch.Tensor]:
+    """Fills with the gradients at each optimiser step."""
+    seen: dict[str, torch.Tensor] = {}
+
+    def step() -> None:
+        seen.update({n: p.grad.clone() for n, p in some.model.named_parameters()})  # type: ignore[union-attr]
+
+    some.optimizer.step = step  # type: ignore[method-assign]
+    return seen
+
+
+def test_accumulation_equals_one_large_batch(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.clip_norm=0")
+    batches = some.data.train.epoch(0)[:3]
+    assert len({len(batch) for batch in batches}) > 1  # of unequal weight
+    seen = gradients_seen(some)
+    separate = some._update(batches)
+    expected = dict(seen)
+    together = some._update([[pair for batch in batches for pair in batch]])
+    assert separate["labels"] == together["labels"]
+    assert separate["loss"] == pytest.approx(together["loss"], rel=1e-5)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_accumulation_takes_that_many_batches_an_update(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.accumulation=3")
+    batches = some.data.train.epoch(0)
+    updates = some._updates()
+    groups = [next(updates) for _ in range(-(-len(batches) // 3))]
+    assert [batch for group in groups for batch in group] == batches
+    assert {len(group) for group in groups[:-1]} == {3}
+    next(updates)
+    assert (some.epoch, some.position) == (1, 3)
+
+
+def test_the_gradient_is_clipped_and_its_norm_logged_unclipped(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    norms = {}
+    for clip in (0, 0.01):
+        some = trainer(
+            small_recipe, tmp_path / f"run{clip}", tokenizer_file, f"optim.clip_norm={clip}"
+        )
+        seen = gradients_seen(some)
+        logged = some._update(some.data.train.epoch(0)[:1])["gradient_norm"]
+        norm = float(torch.stack([g.square().sum() for g in seen.values()]).sum().sqrt())
+        norms[clip] = (logged, norm)
+    assert norms[0][0] == pytest.approx(norms[0][1], rel=1e-4)
+    assert norms[0.01][0] == pytest.approx(norms[0][0], rel=1e-4)
+    assert norms[0.01][1] == pytest.approx(0.01, rel=1e-3)
+
+
+def test_bf16_computes_in_bfloat16_and_keeps_float32_weights(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    dtypes = {}
+    for bf16 in ("true", "false"):
+        some = trainer(small_recipe, tmp_path / f"run{bf16}", tokenizer_file, f"loop.bf16={bf16}")
+        found = dtypes.setdefault(bf16, [])
+        some.model.encoder[0].ffn.up_proj.register_forward_hook(
+            lambda *arguments, found=found: found.append(arguments[-1].dtype)
+        )
+        some._update(some.data.train.epoch(0)[:1])
+        assert {p.dtype for p in some.model.parameters()} == {torch.float32}
+    assert dtypes == {"true": [torch.bfloat16], "false": [torch.float32]}
+
+
+@pytest.mark.slow
+def test_a_tiny_model_learns_the_toy_language(tmp_path: Path) -> None:
+    recipe = write_toy_recipe(tmp_path, pairs=3000)
+    run_training(
+        recipe, tmp_path / "run", "model.model_dim=64", "model.ffn_dim=64", "model.dropout=0",
+        "loop.max_steps=300", "loop.validate_every=300", "loop.bleu_sentences=20",
+        "loop.bf16=false", "data.token_budget=1024", "optim.warmup_steps=60",
+        "model.vocab_size=400",
+    )  # fmt: skip
+    assert read_metrics(tmp_path / "run")[-1]["bleu"] > 90
+
+
+# What a run is made of
+
+
+@pytest.mark.parametrize(
+    ("overrides", "message"),
+    [
+        (["model.block=macron"], "block must be one of"),
+        (["loop.device=abacus"], "device 'abacus' cannot be used"),
+        (["tokenizer.file=/nowhere.model"], "nowhere.model: no usable SentencePiece model"),
+        (["data.train=[{source: /nowhere.de, target: x}]"], "nowhere.de: cannot be read"),
+        (["data.held_out_pairs=120"], "held_out_pairs = 120 leaves none"),
+        (["model.vocab_size=30000"], "vocab_size=30000"),
+        (["data.max_pieces=1"], "no training pair is left"),
+    ],
+)
+def test_a_recipe_that_cannot_be_followed_is_one_line(
+    small_recipe: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    overrides: list[str],
+    message: str,
+) -> None:
+    run = str(tmp_path / "run")
+    assert main(["train", str(small_recipe), *overrides, "--run", run]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    error = captured.err.splitlines()[-1]
+    assert error.startswith("error: ")
+    assert message in error
+
+
+def test_a_tokenizer_of_another_size_says_which_size_to_set(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    with pytest.raises(ConfigError, match=r"set model\.vocab_size=380"):
+        run_training(small_recipe, tmp_path / "run", tokenizer_file, "model.vocab_size=300")
+
+
+def test_validation_text_of_ones_own_is_used_whole(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    source, target = write_toy_corpus(tmp_path / "validation", 9, seed=5)
+    override = f"data.validation={{source: {source}, target: {target}}}"
+    data = prepare(load_recipe(str(small_recipe), [override, tokenizer_file]), tmp_path / "run")
+    assert data.validation == toy_pairs(9, seed=5)
+    assert sum(map(len, data.train.epoch(0))) == 120
+    assert (tmp_path / "run" / "validation.source").read_bytes() == source.read_bytes()
+
+
+def test_text_without_one_usable_pair_is_an_error(small_recipe: Path, tmp_path: Path) -> None:
+    for name in ("a.de", "a.en"):
+        (tmp_path / name).write_text("\n \n")
+    override = f"data.train=[{{source: {tmp_path}/a.de, target: {tmp_path}/a.en}}]"
+    with pytest.raises(CorpusError, match=r"a\.de: no usable pair; .*2 empty"):
+        run_training(small_recipe, tmp_path / "run", override)
+
+
+@pytest.mark.parametrize(
+    ("override", "part"),
+    [
+        ("model.ffn_dim=64", "model"),
+        ("data.token_budget=64", "data"),
+        ("optim.peak_lr=1", "optim"),
+        ("tokenizer.model_type=bpe", "tokenizer"),
+        ("loop.seed=2", "loop.seed"),
+    ],
+)
+def test_a_run_is_not_resumed_with_another_recipe(toy: Toy, override: str, part: str) -> None:
+    with pytest.raises(CheckpointError, match=f"was started with another '{part}'"):
+        run_training(toy.recipe, toy.run, override)
+
+
+def test_a_run_is_not_resumed_on_other_text(toy: Toy, tmp_path: Path) -> None:
+    folder = tmp_path / "copy"
+    shutil.copytree(toy.run.parent, folder)
+    config = folder / "run" / "config.yaml"
+    recipe = folder / "toy.yaml"
+    for path in (config, recipe):
+        path.write_text(path.read_text().replace(str(toy.run.parent), str(folder)))
+    last = run_training(recipe, folder / "run")
+    assert last.name == "step_00000020"
+    text = folder / "toy.en"
+    text.write_text(text.read_text().replace("dog", "hound"))
+    with pytest.raises(CheckpointError, match="training text is no longer the one"):
+        run_training(recipe, folder / "run")
+
+
+# The other commands
+
+
+def output_of(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    capsys.readouterr()
+    assert main(arguments) == 0
+    return capsys.readouterr().out
+
+
+def test_tokenizer_prepares_a_run_without_training(
+    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    printed = output_of(capsys, ["tokenizer", str(small_recipe), "--run", str(run)])
+    assert printed == f"{run}/tokenizer.model\n"
+    assert sorted(path.name for path in run.iterdir()) == [
+        "config.yaml", "corpus_report.json", "tokenizer.model", "validation.source",
+        "validation.target",
+    ]  # fmt: skip
+    before = (run / "tokenizer.model").read_bytes()
+    assert run_training(small_recipe, run, "loop.max_steps=1").name == "step_00000001"
+    assert (run / "tokenizer.model").read_bytes() == before
+
+
+def test_overrides_may_follow_options(
+    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = str(tmp_path / "run")
+    assert main(["train", str(small_recipe), "loop.seed=x", "--run", run, "loop.seed=y"]) == 1
+    assert "loop.seed must be of type int, got 'y'" in capsys.readouterr().err
+    for arguments in (["train", str(small_recipe), "--rum", run], ["average", run, "last=2"]):
+        with pytest.raises(SystemExit):
+            main(arguments)
+        assert "unrecognized arguments" in capsys.readouterr().err
+
+
+def test_average_writes_the_mean_of_the_last_checkpoints(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(toy.run, run)
+    printed = output_of(capsys, ["average", str(run), "--last", "2"])
+    assert printed == f"{run}/averaged\n"
+    state = json.loads((run / "averaged" / "state.json").read_text())
+    assert state["averaged"] == ["step_00000010", "step_00000020"]
+    averaged = load_file(run / "averaged" / "model.safetensors")
+    one, two = (load_file(path / "model.safetensors") for path in list_checkpoints(run))
+    for name, value in averaged.items():
+        torch.testing.assert_close(value, (one[name] + two[name]) / 2)
+    assert load_trained(run).checkpoint == run / "averaged"
+
+    assert main(["average", str(run)]) == 1
+    assert "exists already; give --force" in capsys.readouterr().err
+    output_of(capsys, ["average", str(run), "--last", "1", "--force"])
+    again = load_file(run / "averaged" / "model.safetensors")
+    assert all(torch.equal(value, two[name]) for name, value in again.items())
+
+
+@pytest.mark.parametrize("last", ["0", "-1", "x"])
+def test_average_wants_a_positive_number(toy: Toy, last: str) -> None:
+    with pytest.raises(SystemExit):
+        main(["average", str(toy.run), "--last", last])
+
+
+def test_evaluate_scores_translations_and_writes_them_in_order(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pairs = toy_pairs(6, seed=7)
+    sources = [source for source, _ in pairs]
+    sources.insert(2, "")
+    references = [target for _, target in pairs]
+    references.insert(2, "nothing")
+    source, reference, output = (tmp_path / name for name in ("s", "r", "o"))
+    source.write_text("".join(f"{line}\n" for line in sources))
+    reference.write_text("".join(f"{line}\n" for line in references))
+    arguments = [
+        "evaluate", str(toy.run), str(source), str(reference), "--beam-size", "2",
+        "--output", str(output), "--threads", "1",
+    ]  # fmt: skip
+    scores = json.loads(output_of(capsys, arguments))
+    translations = read_lines(output)
+    assert len(translations) == 7
+    assert translations[2] == ""
+    assert set(scores) == {
+        "checkpoint", "sentences", "beam_size", "bleu", "bleu_signature", "chrf",
+        "chrf_signature", "length_ratio", "seconds",
+    }  # fmt: skip
+    quality = measure_quality(translations, references)
+    for name, value in dataclasses.asdict(quality).items():
+        assert scores[name] == value
+    assert scores["sentences"] == 7
+    assert scores["beam_size"] == 2
+    assert scores["checkpoint"] == str(toy.run / "best")
+
+    assert main(arguments) == 1  # the output exists
+    assert "give --force" in capsys.readouterr().err
+    # Lines in another order give the same translations in that order.
+    source.write_text("".join(f"{line}\n" for line in reversed(sources)))
+    output_of(capsys, [*arguments, "--force"])
+    assert read_lines(output) == translations[::-1]
+
+
+@pytest.mark.parametrize("place", ["best", "checkpoints/step_00000010"])
+def test_evaluate_takes_a_checkpoint_folder(
+    toy: Toy, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
+    arguments = ["evaluate", str(toy.run / place), *text, "--beam-size", "1"]
+    scores: dict[str, Any] = json.loads(output_of(capsys, arguments))
+    assert scores["checkpoint"] == str(toy.run / place)
+
+
+@pytest.mark.parametrize(
+    ("checkpoint", "options", "message"),
+    [
+        ("nowhere", [], "no checkpoint"),
+        ("", ["--beam-size", "0"], "beam_size must be"),
+        ("", ["--beam-size", "10000"], "beam_size must be"),
+        ("", ["--device", "abacus"], "device 'abacus'"),
+    ],
+)
+def test_evaluate_refuses_in_one_line(
+    toy: Toy,
+    capsys: pytest.CaptureFixture[str],
+    checkpoint: str,
+    options: list[str],
+    message: str,
+) -> None:
+    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
+    assert main(["evaluate", str(toy.run / checkpoint), *text, *options]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert "Traceback" not in captured.err
+
+
+def test_evaluate_needs_aligned_text(
+    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "short").write_text("one line\n")
+    source = str(toy.run / "validation.source")
+    assert main(["evaluate", str(toy.run), source, str(tmp_path / "short")]) == 1
+    assert "short:2: line missing" in capsys.readouterr().err
+
+
+def test_a_checkpoint_apart_from_its_tokenizer_is_an_error(toy: Toy, tmp_path: Path) -> None:
+    folder = tmp_path / "a" / "b" / "lonely"
+    shutil.copytree(toy.run / "best", folder)
+    with pytest.raises(CheckpointError, match=r"no tokenizer\.model"):
+        load_trained(folder)
+
+
+def test_resolved_configurations_are_yaml_that_people_can_read(toy: Toy) -> None:
+    config = yaml.safe_load((toy.run / "config.yaml").read_text())
+    assert config["model"]["block"] == "macaron"
+    assert config["optim"]["betas"] == [0.9, 0.98]

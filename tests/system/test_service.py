@@ -1,0 +1,247 @@
+"""`bentoml serve` in a process of its own: what no test inside the process can show."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+
+from serving import Translator
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+PAIR = {"source": "de", "target": "en"}
+LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
+"""Options that keep even a tiny model busy for a while."""
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, q: object, **fields: Any) -> httpx.Response:
+        """Translate."""
+        return httpx.post(f"{self.url}/translate", json={"q": q, **PAIR, **fields}, timeout=120)
+
+    def send(self, data: bytes, *, read: bool = True) -> bytes:
+        """Raw bytes over one connection; returns what comes back until the server closes it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(data)
+            answer = b""
+            while read and (part := connection.recv(65536)):
+                answer += part
+            return answer
+
+
+def environment(bundles: Path, scratch: Path, **settings: str) -> dict[str, str]:
+    """Of the server: nothing of it leaves `scratch` or the machine."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MACARON_")}
+    return {
+        **own,
+        "BENTOML_DO_NOT_TRACK": "True",
+        "BENTOML_HOME": str(scratch / "bentoml"),
+        "MACARON_BUNDLES": str(bundles),
+        "MACARON_THREADS": "1",
+        **settings,
+    }
+
+
+def command(port: int) -> list[str]:
+    bentoml = Path(sys.executable).with_name("bentoml")
+    return [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), "."]
+
+
+def request_head(body: str) -> str:
+    return (
+        "POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(bundles: Path, scratch: Path) -> Iterator[Server]:
+    """A server that is ready; it is ended at the end, if it has not ended by then."""
+    port = free_port()
+    with (scratch / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            command(port),
+            cwd=ROOT,
+            env=environment(bundles, scratch),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Server(process, port)
+    try:
+        end = time.monotonic() + 120
+        while not is_ready(server):
+            assert process.poll() is None, (scratch / "log.txt").read_text()
+            assert time.monotonic() < end, (scratch / "log.txt").read_text()
+            time.sleep(0.1)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def is_ready(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False
+
+
+@pytest.fixture(scope="module")
+def bundles(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the tiny bundle in it."""
+    folder = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(tiny_bundle, folder / "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(bundles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    with running(bundles, tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+def test_answers_are_those_of_the_python_interface(server: Server, bundles: Path) -> None:
+    texts = ["Guten Morgen!", "", "Das ist ein Test."]
+    wanted = Translator(bundles / "tiny", threads=1).translate(texts)
+    answer = server.ask(texts).json()
+    assert answer["translatedText"] == [translation.text for translation in wanted]
+    for found, translation in zip(answer["translations"], wanted, strict=True):
+        scores = [hypothesis["score"] for hypothesis in found["hypotheses"]]
+        assert scores == [hypothesis.score for hypothesis in translation.hypotheses]
+        assert found["warnings"] == list(translation.warnings)
+
+
+def test_public_routes_are_ours_and_not_bentomls(server: Server) -> None:
+    for path in ("/livez", "/readyz", "/languages", "/models", "/limits", "/openapi.json"):
+        response = httpx.get(server.url + path)
+        assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
+    assert "googletagmanager" not in httpx.get(server.url).text
+    for path in ("/nowhere", "/docs.json", "/metrics"):
+        response = httpx.get(server.url + path)
+        assert (response.status_code, response.json()["code"]) == (404, "not_found")
+    assert httpx.put(f"{server.url}/livez").json()["code"] == "method_not_allowed"
+
+
+def test_concurrent_requests_share_a_batch(server: Server) -> None:
+    texts = [f"Satz Nummer {number}" for number in range(12)]
+    alone = [server.ask(text).json()["translations"][0] for text in texts]
+    with ThreadPoolExecutor(12) as pool:
+        busy = pool.submit(server.ask, "Anfang", options=LONG)
+        together = [answer.json()["translations"][0] for answer in pool.map(server.ask, texts)]
+        assert busy.result().status_code == 200
+    assert max(translation["timing"]["batch_size"] for translation in together) > 1
+    assert [t["hypotheses"] for t in together] == [t["hypotheses"] for t in alone]
+
+
+def test_malformed_requests_get_an_answer_and_do_no_harm(server: Server) -> None:
+    head = b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+    huge = b"Content-Length: 99999999999\r\nConnection: close\r\n\r\n{"
+    assert b" 413 " in server.send(head + huge).split(b"\r\n")[0]
+    chunked = b"Transfer-Encoding: chunked\r\nConnection: close\r\n\r\n"
+    chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+    assert b" 413 " in server.send(head + chunked + chunk * 20 + b"0\r\n\r\n").split(b"\r\n")[0]
+    short = b"Content-Length: 5\r\nConnection: close\r\n\r\n" + json.dumps({"q": "a"}).encode()
+    assert b" 400 " in server.send(head + short).split(b"\r\n")[0]
+    server.send(head + b"Content-Length: 1000\r\n\r\n{", read=False)  # and leaves
+    assert b" 400 " in server.send(b"\x16\x03\x01 nonsense\r\n\r\n").split(b"\r\n")[0]
+    assert server.ask("Es geht weiter.").status_code == 200
+
+
+def test_clients_that_leave_free_their_rows(server: Server) -> None:
+    body = json.dumps({"q": ["Ein Text, der lange dauert."] * 100, **PAIR, "options": LONG})
+    for _ in range(10):  # 1000 texts, twice what the queue holds
+        server.send((request_head(body) + body).encode(), read=False)
+    assert server.ask("kurz", timeout_s=60).status_code == 200
+
+
+def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -> None:
+    body = json.dumps({"q": ["Langer Text"] * 4, **PAIR, "options": LONG, "timeout_s": 100})
+    with (
+        running(bundles, tmp_path) as server,
+        socket.create_connection(("127.0.0.1", server.port), timeout=110) as connection,
+    ):
+        connection.sendall((request_head(body) + body).encode())
+        # It was sent first, so once this is answered it has been accepted.
+        assert httpx.get(f"{server.url}/livez").status_code == 200
+        server.process.terminate()
+        assert b" 200 OK" in connection.recv(65536).split(b"\r\n")[0]
+        assert server.process.wait(60) == 0
+
+
+def damaged(bundle: Path) -> None:
+    with (bundle / "step.onnx").open("ab") as file:
+        file.write(b"x")
+
+
+def newer(bundle: Path) -> None:
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    (bundle / "manifest.json").write_text(json.dumps({**manifest, "format_version": 99}))
+
+
+@pytest.mark.parametrize(
+    ("spoil", "settings", "message"),
+    [
+        (damaged, {}, "step.onnx: sha256 is"),
+        (newer, {}, "bundle format 99 is newer than this runtime reads"),
+        (shutil.rmtree, {}, "has no bundle in it; set MACARON_BUNDLES"),
+        (None, {"MACARON_MAX_TEXTS": "many"}, "MACARON_MAX_TEXTS must be"),
+    ],
+)
+def test_what_cannot_be_served_is_refused_with_one_line(
+    bundles: Path, tmp_path: Path, spoil: Any, settings: dict[str, str], message: str
+) -> None:
+    shutil.copytree(bundles, tmp_path / "models")
+    if spoil is not None:
+        spoil(tmp_path / "models/tiny")
+    done = subprocess.run(
+        command(free_port()),
+        cwd=ROOT,
+        env=environment(tmp_path / "models", tmp_path, **settings),
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1
+    assert done.stdout == ""
+    (line,) = done.stderr.splitlines()
+    assert line.startswith("macaron: error: ")
+    assert message in line

@@ -1,0 +1,143 @@
+"""A translator that says back what it was told, through the real search and scheduler."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import numpy as np
+from numpy.typing import NDArray
+from starlette.testclient import TestClient
+
+from serving.app import create_app
+from serving.bundle import Graph, Languages, Manifest, Sizes, TokenizerFiles
+from serving.registry import Registry
+from serving.search import StepInputs, StepOutputs
+from serving.settings import Settings
+from serving.tokenizer import EOS_ID
+from serving.translator import Translator
+from tests.unit.serving.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
+
+POISON = "\u2620"
+"""A text that begins with it makes the model answer NaN."""
+_FIRST_BYTE = 4
+_POISON_IDS = tuple(_FIRST_BYTE + byte for byte in POISON.encode())
+
+
+class ByteTokenizer:
+    """An id for each byte of UTF-8."""
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of a stripped text: blank texts have none, as with SentencePiece."""
+        return [_FIRST_BYTE + byte for byte in text.strip().encode()]
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids."""
+        data = bytes(i - _FIRST_BYTE for i in ids if i >= _FIRST_BYTE)
+        return data.decode(errors="replace")
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """One name for each id."""
+        return [f"<{i}>" for i in ids]
+
+
+class EchoModel(FakeModel):
+    """Continues with the source's next id, or, less likely, with the one after that."""
+
+    def logits(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
+        """[V]"""
+        logits = np.zeros(self.vocab_size, dtype=np.float32)
+        for skipped, value in ((1, 6.0), (0, 12.0)):
+            position = len(slots) - 1 + skipped
+            logits[source[position] if position < len(source) else EOS_ID] = value
+        if source[: len(_POISON_IDS)] == _POISON_IDS:
+            logits[:] = np.nan
+        return logits
+
+
+class EchoStepper(FakeStepper):
+    """Takes a step only while `gate` is set; `steps` counts them."""
+
+    def __init__(self) -> None:
+        super().__init__(EchoModel(vocab_size=_FIRST_BYTE + 256))
+        self.gate = threading.Event()
+        self.gate.set()
+        self.steps = 0
+
+    def step(
+        self, state: FakeState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> StepOutputs:
+        """One step of the echo."""
+        self.gate.wait(30)
+        self.steps += 1
+        return super().step(state, inputs, want_logits=want_logits, want_attention=want_attention)
+
+
+class EchoTranslator(Translator):
+    """The echo behind a manifest."""
+
+    def __init__(
+        self,
+        name: str = "echo-de-en",
+        source: str = "de",
+        target: str = "en",
+        *,
+        priority: int = 0,
+        search: dict[str, object] | None = None,
+    ) -> None:
+        graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
+        self.manifest = Manifest(
+            format_version=1,
+            name=name,
+            task="translate",
+            family="macaron",
+            decoder_kind="cross",
+            block="macaron",
+            precision="fp32",
+            target="cpu",
+            priority=priority,
+            sizes=Sizes(
+                model_dim=8,
+                num_heads=2,
+                num_encoder_layers=1,
+                num_decoder_layers=1,
+                vocab_size=260,
+                max_source=256,
+                num_parameters=1000,
+            ),
+            languages=Languages(source=(source,), target=(target,)),
+            tokenizer=TokenizerFiles(kind="sentencepiece", source_file="s", target_file="s"),
+            encoder=graph,
+            step=graph,
+            search=search or {"beam_size": 4},
+            attribution="made up",
+        )
+        self._source = self._target = ByteTokenizer()  # type: ignore[assignment]
+        self.stepper: EchoStepper = EchoStepper()
+
+
+@contextmanager
+def served(
+    *translators: EchoTranslator, settings: Settings | None = None
+) -> Iterator[tuple[TestClient, Registry]]:
+    """The app over some echoes."""
+    settings = settings or Settings()
+    registry = Registry(settings)
+    registry.start(translators or [EchoTranslator()])
+    try:
+        with TestClient(create_app(registry, settings)) as client:
+            yield client, registry
+    finally:
+        for model in registry.models:
+            model.scheduler._translator.stepper.gate.set()  # type: ignore[attr-defined]
+        registry.close()
+
+
+def wait_until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for another thread; fails after some seconds."""
+    end = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.005)

@@ -1,0 +1,342 @@
+"""The scheduler over a fake model: order, batching, ends of every kind, and no lost ticket."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from serving.errors import (
+    CancelledError,
+    DeadlineExceededError,
+    DecodingError,
+    InvalidTextError,
+    OverloadedError,
+)
+from serving.options import SearchOptions
+from serving.scheduler import Request, Scheduler, Ticket
+from serving.search import Finished, Sentence
+from serving.translator import Translation
+from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
+
+PATIENT = 60.0
+
+
+class TickStepper(EchoStepper):
+    """Each step waits for a tick; `free_running` ends the waiting."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ticks = threading.Semaphore(0)
+        self.free_running = False
+
+    def tick(self, count: int = 1) -> None:
+        """Let some steps happen and wait for them; results may still be on the way."""
+        wanted = self.steps + count
+        self.ticks.release(count)
+        wait_until(lambda: self.steps >= wanted)
+
+    def run_freely(self) -> None:
+        """Wait for no more ticks."""
+        self.free_running = True
+        self.ticks.release()
+
+    def step(self, *arguments: Any, **options: Any) -> Any:
+        """One step."""
+        if not self.free_running:
+            assert self.ticks.acquire(timeout=PATIENT)
+        return super().step(*arguments, **options)
+
+
+class TickTranslator(EchoTranslator):
+    """The echo at the pace of ticks."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stepper: TickStepper = TickStepper()
+
+
+@pytest.fixture
+def translator() -> Iterator[TickTranslator]:
+    translator = TickTranslator()
+    yield translator
+    translator.stepper.run_freely()
+
+
+@pytest.fixture
+def scheduler(translator: TickTranslator) -> Iterator[Scheduler]:
+    scheduler = Scheduler(translator, max_queue=4)
+    yield scheduler
+    translator.stepper.run_freely()
+    scheduler.close(PATIENT)
+
+
+def request(text: str, beam_size: int = 2, **fields: Any) -> Request:
+    return Request(text=text, options=SearchOptions(beam_size=beam_size), **fields)
+
+
+def text_of(ticket: Ticket) -> str:
+    return ticket.result(PATIENT).translation.text
+
+
+def begin(scheduler: Scheduler, *texts: str) -> list[Ticket]:
+    """Submit together and wait until they are taken into a batch."""
+    tickets = scheduler.submit_all([request(text) for text in texts])
+    wait_until(lambda: scheduler.queue_depth == 0)
+    return tickets
+
+
+def test_requests_that_wait_together_are_decoded_together(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    (first,) = begin(scheduler, "first")
+    mixed = [("b2", 2), ("c3", 3), ("d2", 2), ("e3", 3)]
+    tickets = [scheduler.submit(request(text, beam_size)) for text, beam_size in mixed]
+    translator.stepper.run_freely()
+    assert [text_of(ticket) for ticket in tickets] == ["b2", "c3", "d2", "e3"]
+    assert text_of(first) == "first"
+    assert [ticket.result().timing.batch_size for ticket in (first, *tickets)] == [1, 2, 2, 2, 2]
+    assert len(translator.stepper.states) == 3
+
+
+def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickTranslator) -> None:
+    begin(scheduler, "x")
+    options = [
+        SearchOptions(beam_size=4, max_length=2, loop_guard=False),
+        SearchOptions(beam_size=4, num_hypotheses=3),
+        SearchOptions(beam_size=4, min_length=6),
+    ]
+    tickets = [scheduler.submit(Request(text="abcd", options=o)) for o in options]
+    translator.stepper.run_freely()
+    short, three, long = [ticket.result(PATIENT).translation for ticket in tickets]
+    assert (short.text, short.warnings) == ("ab", ("max_length",))
+    assert len(three.hypotheses) == 3
+    assert len(long.hypotheses[0].tokens) >= 6
+    assert tickets[0].result().timing.batch_size == 3
+
+
+def test_the_padded_token_budget_bounds_a_batch(translator: TickTranslator) -> None:
+    scheduler = Scheduler(translator, max_batch_rows=3, max_batch_tokens=20)
+    begin(scheduler, "x")
+    tickets = scheduler.submit_all([request(t) for t in ("a", "b", "c", "d", "abcdefgh", "ef")])
+    translator.stepper.run_freely()
+    # Sources end with eos: 3 rows of 2; then 9 x 2 = 18 cells, where a third row is too much.
+    sizes = [ticket.result(PATIENT).timing.batch_size for ticket in tickets]
+    assert sizes == [3, 3, 3, 2, 2, 1]
+    scheduler.close(PATIENT)
+
+
+def test_a_text_over_the_budget_runs_alone(translator: TickTranslator) -> None:
+    scheduler = Scheduler(translator, max_batch_tokens=4)
+    translator.stepper.run_freely()
+    assert text_of(scheduler.submit(request("longer than that"))) == "longer than that"
+    scheduler.close(PATIENT)
+
+
+def test_a_finished_sentence_is_delivered_before_its_batch_ends(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    short, long = begin(scheduler, "a", "abcdefghij")
+    translator.stepper.tick(4)
+    assert text_of(short) == "a"
+    assert not long.done
+    translator.stepper.run_freely()
+    assert text_of(long) == "abcdefghij"
+
+
+def test_a_blank_text_needs_no_decoding(scheduler: Scheduler, translator: TickTranslator) -> None:
+    completed = scheduler.submit(request(" \n ")).result(0)
+    assert completed.translation == Translation("")
+    assert translator.stepper.states == []
+
+
+def test_bad_text_is_refused_at_once_and_with_it_the_whole_list(scheduler: Scheduler) -> None:
+    with pytest.raises(InvalidTextError):
+        scheduler.submit_all([request("good"), request("b\0d")])
+    assert scheduler.queue_depth == 0
+
+
+def test_cancelling_a_running_request_frees_its_row(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    long, other = begin(scheduler, "abcdefghijklmnop", "abc")
+    translator.stepper.tick(2)
+    long.cancel()
+    with pytest.raises(CancelledError):
+        long.result(0)
+    translator.stepper.run_freely()
+    assert text_of(other) == "abc"
+    wait_until(lambda: translator.stepper.states[0].freed)
+    assert translator.stepper.steps < 16
+
+
+def test_cancelling_all_ends_the_batch(scheduler: Scheduler, translator: TickTranslator) -> None:
+    tickets = begin(scheduler, "abcdefghijklmnop", "abcdefghijklmnop")
+    for ticket in tickets:
+        ticket.cancel()
+    translator.stepper.tick()
+    wait_until(lambda: translator.stepper.states[0].freed)
+    translator.stepper.run_freely()
+    assert text_of(scheduler.submit(request("next"))) == "next"
+
+
+def test_a_deadline_ends_running_and_waiting_requests(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    (running,) = begin(scheduler, "abcdefghijklmnop")
+    overdue = scheduler.submit(request("late", timeout_s=0.0))
+    patient = scheduler.submit(request("in time", timeout_s=PATIENT))
+    translator.stepper.tick()
+    with pytest.raises(DeadlineExceededError):
+        overdue.result(PATIENT)
+    assert not running.done
+    assert scheduler.queue_depth == 1
+    running.deadline = 0.0
+    translator.stepper.tick()
+    with pytest.raises(DeadlineExceededError):
+        running.result(PATIENT)
+    translator.stepper.run_freely()
+    assert text_of(patient) == "in time"
+
+
+def test_a_full_queue_refuses_and_cancelled_requests_make_room(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    begin(scheduler, "abc")
+    tickets = [scheduler.submit(request(text)) for text in "wxyz"]
+    with pytest.raises(OverloadedError, match="at most 4 sentences and has 4"):
+        scheduler.submit(request("fifth"))
+    tickets[1].cancel()
+    with pytest.raises(OverloadedError):  # all or none
+        scheduler.submit_all([request("fifth"), request("sixth")])
+    fifth = scheduler.submit(request("fifth"))
+    translator.stepper.run_freely()
+    assert [text_of(t) for t in (tickets[0], *tickets[2:], fifth)] == ["w", "y", "z", "fifth"]
+
+
+def test_close_finishes_what_was_accepted(scheduler: Scheduler, translator: TickTranslator) -> None:
+    tickets = [*begin(scheduler, "abc"), scheduler.submit(request("waiting", beam_size=3))]
+    closing = threading.Thread(target=scheduler.close)
+    closing.start()
+    wait_until(lambda: scheduler._closing)
+    with pytest.raises(OverloadedError, match="shutting down"):
+        scheduler.submit(request("too late"))
+    translator.stepper.run_freely()
+    closing.join(PATIENT)
+    assert not closing.is_alive()
+    assert [text_of(ticket) for ticket in tickets] == ["abc", "waiting"]
+    scheduler.close(PATIENT)
+
+
+def test_a_failing_batch_fails_alone(
+    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*arguments: Any, **options: Any) -> None:
+        raise RuntimeError("out of memory")
+
+    short, long = begin(scheduler, "a", "abcdefghij")
+    waiting = scheduler.submit(request("later"))
+    translator.stepper.tick(4)
+    assert text_of(short) == "a"
+    with monkeypatch.context() as patch:
+        patch.setattr(translator.stepper, "step", fail)
+        translator.stepper.ticks.release()  # the step that waits is the last good one
+        with pytest.raises(RuntimeError, match="out of memory"):
+            long.result(PATIENT)
+        with pytest.raises(RuntimeError, match="out of memory"):
+            waiting.result(PATIENT)
+    translator.stepper.run_freely()
+    assert text_of(short) == "a"
+    assert text_of(scheduler.submit(request("after"))) == "after"
+
+
+def test_a_sentence_whose_model_or_text_fails_fails_alone(
+    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    complete: Callable[..., Translation | Sentence] = translator.complete
+
+    def fragile(sentence: Sentence, finished: Finished) -> Translation | Sentence:
+        if len(sentence.source) == 5:
+            raise ValueError("no such piece")
+        return complete(sentence, finished)
+
+    monkeypatch.setattr(translator, "complete", fragile)
+    good, poisoned, fragile_one, longer = begin(scheduler, "ab", POISON, "abcd", "abcdef")
+    translator.stepper.run_freely()
+    with pytest.raises(ValueError, match="no such piece"):
+        fragile_one.result(PATIENT)
+    with pytest.raises(DecodingError):
+        poisoned.result(PATIENT)
+    assert [text_of(good), text_of(longer)] == ["ab", "abcdef"]
+
+
+def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslator) -> None:
+    looping, other = begin(scheduler, "a" * 12, "abcdef")
+    translator.stepper.run_freely()
+    assert looping.result(PATIENT).translation.warnings[0] == "repetition"
+    assert text_of(other) == "abcdef"
+
+
+def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    async def listen(ticket: Ticket) -> list[str]:
+        return [event.translation.text async for event in ticket.events()]
+
+    async def leave(ticket: Ticket) -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(listen(ticket), 0.01)
+
+    (ticket,) = begin(scheduler, "abc")
+    asyncio.run(leave(ticket))
+    assert not ticket.done
+    translator.stepper.run_freely()
+    assert asyncio.run(listen(ticket)) == ["abc"]
+
+
+def test_no_ticket_is_lost_among_thousands() -> None:
+    """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
+    scheduler = Scheduler(EchoTranslator(), max_queue=100_000)
+    outcomes: list[tuple[Request, Ticket]] = []
+
+    def client(seed: int) -> None:
+        rng = random.Random(seed)
+        for _ in range(250):
+            requests = [
+                request(
+                    "".join(rng.choices("abcdefgh", k=rng.randint(0, 6))),
+                    beam_size=rng.choice([1, 1, 2]),
+                    timeout_s=rng.choice([None, None, None, 0.0, PATIENT]),
+                )
+                for _ in range(rng.randint(1, 4))
+            ]
+            tickets = scheduler.submit_all(requests)
+            if rng.random() < 0.1:
+                rng.choice(tickets).cancel()
+            outcomes.extend(zip(requests, tickets, strict=True))
+
+    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
+    for thread in clients:
+        thread.start()
+    for thread in clients:
+        thread.join(PATIENT)
+    scheduler.close(PATIENT)
+    assert len(outcomes) > 2000
+    translated = 0
+    for sent, ticket in outcomes:
+        assert ticket.done
+        try:
+            completed = ticket.result(0)
+        except CancelledError:
+            continue
+        except DeadlineExceededError:
+            assert sent.timeout_s == 0.0
+            continue
+        translated += 1
+        if "repetition" not in completed.translation.warnings:
+            assert completed.translation.text == sent.text
+    assert translated > 1000

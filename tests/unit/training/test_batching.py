@@ -1,0 +1,157 @@
+"""Batches: every pair once an epoch, within the budget, in an order that seed and epoch fix."""
+
+from __future__ import annotations
+
+from collections import Counter
+from itertools import pairwise
+from typing import Any, cast
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from tests.toy.corpus import toy_pairs
+from training.batching import BatchedCorpus, IdPair, collate, cut_by_budget
+from training.tokenizer import train_tokenizer
+
+
+class Characters:
+    """A tokenizer that gives each character's code."""
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        return [[ord(c) for c in text] for text in texts]
+
+
+def corpus(pairs: list[tuple[str, str]], **options: Any) -> BatchedCorpus:
+    settings_ = {"token_budget": 40, "max_pieces": 30} | options
+    return BatchedCorpus(pairs, cast(Tokenizer, Characters()), **settings_)
+
+
+def ids_of(pair: tuple[str, str]) -> IdPair:
+    return [ord(c) for c in pair[0]], [ord(c) for c in pair[1]]
+
+
+letters = st.text("abcde", min_size=1, max_size=30)
+text_pairs = st.lists(st.tuples(letters, letters), min_size=1, max_size=60)
+
+
+@settings(max_examples=60, deadline=None)
+@given(text_pairs, st.integers(1, 200), st.integers(0, 5), st.integers(0, 100))
+def test_an_epoch_holds_every_pair_once_within_the_budget(
+    pairs: list[tuple[str, str]], token_budget: int, epoch: int, seed: int
+) -> None:
+    batches = corpus(pairs, token_budget=token_budget, seed=seed).epoch(epoch)
+    found = Counter((tuple(s), tuple(t)) for batch in batches for s, t in batch)
+    assert found == Counter((tuple(s), tuple(t)) for s, t in map(ids_of, pairs))
+    for batch in batches:
+        assert batch
+        longest = max(max(len(s), len(t)) + 1 for s, t in batch)
+        assert len(batch) == 1 or len(batch) * longest <= token_budget
+        tensors = collate(batch)
+        assert max(tensors.source_BS.numel(), tensors.target_BT.numel()) <= len(batch) * longest
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(st.integers(1, 50), min_size=1, max_size=80), st.integers(1, 120))
+def test_cutting_keeps_the_order_and_fills_batches(lengths: list[int], budget: int) -> None:
+    batches = cut_by_budget(list(range(len(lengths))), lengths, budget)
+    assert [i for batch in batches for i in batch] == list(range(len(lengths)))
+    for batch, following in pairwise(batches):
+        grown = [*batch, following[0]]
+        assert max(lengths[i] for i in grown) * len(grown) > budget
+
+
+def test_seed_and_epoch_fix_the_order_and_nothing_else_does() -> None:
+    pairs = toy_pairs(200, seed=1)
+    one, other = corpus(pairs, max_pieces=100), corpus(pairs, max_pieces=100)
+    first = one.epoch(0)
+    one.epoch(1)
+    assert one.epoch(2) == other.epoch(2)  # whatever was asked for before
+    assert first == other.epoch(0)
+    assert first != one.epoch(1)
+    assert first != corpus(pairs, max_pieces=100, seed=2).epoch(0)
+
+
+def test_batches_hold_pairs_of_like_length_and_other_neighbours_each_epoch() -> None:
+    pairs = [("a" * n, "b" * n) for n in range(1, 30) for _ in range(20)]
+    batched = corpus(pairs, token_budget=200)
+    spreads = [max(map(len2, b)) - min(map(len2, b)) for b in batched.epoch(0)]
+    assert np.mean(spreads) < 5
+    assert len({len(batched.epoch(epoch)) for epoch in range(8)}) > 1
+
+
+def len2(pair: IdPair) -> int:
+    return len(pair[0])
+
+
+def test_short_and_long_batches_are_mixed() -> None:
+    pairs = [("a" * n, "b" * n) for n in range(1, 30) for _ in range(20)]
+    lengths = [len(batch[0][0]) for batch in corpus(pairs).epoch(0)]
+    assert lengths != sorted(lengths)
+
+
+def test_pairs_out_of_range_are_counted() -> None:
+    pairs = [("a", "b" * 31), ("a" * 31, "b"), ("", "b"), ("a", ""), ("a" * 30, "b" * 30)]
+    batched = corpus(pairs)
+    assert batched.dropped == {"too many pieces": 2, "no piece": 2}
+    assert batched.epoch(0) == [[ids_of(pairs[-1])]]
+
+
+def test_the_digest_tells_corpora_apart() -> None:
+    pairs = [("ab", "c"), ("d", "e")]
+    digest = corpus(pairs).digest
+    assert digest == corpus(pairs, seed=9, token_budget=7).digest
+    assert digest != corpus(pairs[::-1]).digest
+    assert digest != corpus([("a", "bc"), ("d", "e")]).digest
+
+
+def test_collated_ids_are_padded_on_the_right() -> None:
+    batch = collate([([7, 8, 9], [5]), ([6], [10, 11])])
+    assert batch.source_BS.tolist() == [[7, 8, 9, EOS_ID], [6, EOS_ID, PAD_ID, PAD_ID]]
+    assert batch.target_BT.tolist() == [[BOS_ID, 5, PAD_ID], [BOS_ID, 10, 11]]
+    assert batch.labels_BT.tolist() == [[5, EOS_ID, PAD_ID], [10, 11, EOS_ID]]
+    assert batch.num_labels == 5
+    assert batch.to(torch.device("cpu")).labels_BT.equal(batch.labels_BT)
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tokenizer") / "toy.model"
+    train_tokenizer((t for p in toy_pairs(300, seed=1) for t in p), path, vocab_size=340)
+    return Tokenizer(path)
+
+
+def test_subword_sampling_depends_on_seed_and_epoch_only(tokenizer: Tokenizer) -> None:
+    pairs = toy_pairs(60, seed=1)
+
+    def sampled(seed: int = 1) -> BatchedCorpus:
+        return BatchedCorpus(
+            pairs, tokenizer, token_budget=500, max_pieces=100, subword_alpha=0.2, seed=seed
+        )
+
+    unbroken, resumed = sampled(), sampled()
+    epochs = [unbroken.epoch(epoch) for epoch in range(3)]
+    assert resumed.epoch(2) == epochs[2]
+    assert epochs[0] != epochs[1]
+    assert sampled(seed=2).epoch(0) != epochs[0]
+    texts = Counter(tokenizer.decode(s) for batch in epochs[1] for s, _ in batch)
+    assert texts == Counter(source for source, _ in pairs)
+    plain = {tuple(ids) for ids in tokenizer.encode_batch([source for source, _ in pairs])}
+    assert len(plain & {tuple(s) for batch in epochs[1] for s, _ in batch}) < 30
+
+
+def test_a_sampled_side_that_grew_too_long_keeps_its_best_segmentation(
+    tokenizer: Tokenizer,
+) -> None:
+    pairs = toy_pairs(60, seed=1)
+    best = tokenizer.encode_batch([source for source, _ in pairs])
+    longest = max(map(len, best + tokenizer.encode_batch([target for _, target in pairs])))
+    batched = BatchedCorpus(
+        pairs, tokenizer, token_budget=500, max_pieces=longest, subword_alpha=0.01
+    )
+    found = [pair for batch in batched.epoch(0) for pair in batch]
+    assert len(found) == len(pairs)
+    assert max(max(len(s), len(t)) for s, t in found) <= longest

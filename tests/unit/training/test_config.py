@@ -1,0 +1,208 @@
+"""Recipes: what is read, what is refused and what the refusal says."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from training.config import (
+    RECIPES,
+    DataConfig,
+    LoopConfig,
+    OptimConfig,
+    ParallelFiles,
+    Recipe,
+    TokenizerConfig,
+    expand,
+    load_recipe,
+    recipe_from_dict,
+    recipe_to_dict,
+)
+from training.errors import ConfigError
+from training.models import PRESETS, TransformerConfig, find_block
+
+SMALL: dict[str, Any] = {
+    "name": "test",
+    "model": {"preset": "macaron_tiny"},
+    "data": {
+        "source_language": "de",
+        "target_language": "en",
+        "train": [{"source": "a.de", "target": "a.en"}],
+    },
+}
+
+
+@pytest.fixture
+def recipe_file(tmp_path: Path) -> str:
+    path = tmp_path / "test.yaml"
+    path.write_text(yaml.safe_dump(SMALL))
+    return str(path)
+
+
+@pytest.mark.parametrize("path", sorted(RECIPES.glob("*.yaml")), ids=lambda path: path.stem)
+def test_every_recipe_parses_and_names_a_buildable_model(path: Path) -> None:
+    recipe = load_recipe(path.stem, [])
+    assert recipe.name == path.stem
+    assert recipe.data.attribution
+    find_block(recipe.model.block)
+
+
+def test_there_are_recipes() -> None:
+    assert {path.stem for path in RECIPES.glob("*.yaml")} >= {"macaron-de-en", "transformer-de-en"}
+
+
+def test_a_recipe_survives_being_written_and_read(recipe_file: str) -> None:
+    recipe = load_recipe(recipe_file, ["data.validation={source: v.de, target: v.en}"])
+    written = yaml.safe_load(yaml.safe_dump(_lists(recipe_to_dict(recipe))))
+    assert recipe_from_dict(written) == recipe
+
+
+def _lists(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {key: _lists(item) for key, item in value.items()}
+    return [_lists(item) for item in value] if isinstance(value, tuple | list) else value
+
+
+def test_a_preset_is_resolved_and_overridden_field_by_field(recipe_file: str) -> None:
+    recipe = load_recipe(recipe_file, ["model.preset=macaron_big", "model.num_heads=8"])
+    assert recipe.model == dataclasses.replace(PRESETS["macaron_big"], num_heads=8)
+
+
+@pytest.mark.parametrize(
+    ("override", "attribute", "value"),
+    [
+        ("optim.peak_lr=1e-3", "optim.peak_lr", 0.001),  # text to YAML, a number to people
+        ("optim.peak_lr=2", "optim.peak_lr", 2.0),
+        ("optim.betas=[0.8, 0.9]", "optim.betas", (0.8, 0.9)),
+        ("loop.bf16=false", "loop.bf16", False),
+        ("tokenizer.file=x.model", "tokenizer.file", "x.model"),
+        ("tokenizer.file=null", "tokenizer.file", None),
+        ("name=a=b", "name", "a=b"),
+    ],
+)
+def test_overrides(recipe_file: str, override: str, attribute: str, value: object) -> None:
+    found: Any = load_recipe(recipe_file, [override])
+    for name in attribute.split("."):
+        found = getattr(found, name)
+    assert found == value
+    assert type(found) is type(value)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.peak_rl=1", r"unknown key 'optim.peak_rl'; did you mean 'optim.peak_lr'\?"),
+        ("optimm.peak_lr=1", r"unknown key 'optimm'; did you mean 'optim'\?"),
+        ("model.layers=2", "unknown key 'model.layers'"),
+        ("model.preset=macaron_smal", r"'macaron_smal'; did you mean 'macaron_small'\?"),
+        ("model.preset=[1]", "unknown preset"),
+        ("model=macaron_small", "model must be a mapping"),
+        ("optim.schedule=cosin", r"'cosin'; did you mean 'cosine'\?"),
+        ("tokenizer.model_type=bp", r"did you mean 'bpe'\?"),
+        ("loop.max_steps=many", "loop.max_steps must be of type int, got 'many'"),
+        ("loop.max_steps=1.5", "loop.max_steps must be of type int"),
+        ("loop.max_steps=true", "loop.max_steps must be of type int"),
+        ("loop.max_steps=0", "loop.max_steps must be >= 1, got 0"),
+        ("loop.bf16=1", "loop.bf16 must be of type bool"),
+        ("loop.bleu_beam_size=65", r"loop.bleu_beam_size must be in \[1, 64\], got 65"),
+        ("optim.peak_lr=fast", "optim.peak_lr must be of type float, got 'fast'"),
+        ("optim.peak_lr=nan", "optim.peak_lr must be >= 0"),
+        ("optim.betas=[0.9]", "optim.betas must have 2 items, got 1"),
+        ("optim.betas=[0.9, 1.0]", "optim.betas must be in"),
+        ("optim.betas=0.9", "optim.betas must be a list"),
+        ("optim.label_smoothing=1", "optim.label_smoothing"),
+        ("optim.accumulation=0", "optim.accumulation must be >= 1"),
+        ("data.train=[]", "data.train must name one pair"),
+        ("data.train=[{source: a}]", r"missing key 'data.train\[0\].target'"),
+        ("data.held_out_pairs=0", "data.held_out_pairs must be >= 1"),
+        ("data.token_budget=0", "data.token_budget must be >= 1"),
+        ("data.subword_alpha=-1", "data.subword_alpha"),
+        ("name.deep=1", "holds no further keys"),
+        ("optim.peak_lr", "an override is key=value"),
+        ("optim.peak_lr=[1", "not a YAML value"),
+        ("data=null", "data must be a mapping"),
+    ],
+)
+def test_a_wrong_override_is_named(recipe_file: str, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(recipe_file, [override])
+
+
+def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:
+    load_recipe(recipe_file, ["data.subword_alpha=0.1"])
+    with pytest.raises(ConfigError, match=r"unigram tokenizer, tokenizer.model_type is 'bpe'"):
+        load_recipe(recipe_file, ["data.subword_alpha=0.1", "tokenizer.model_type=bpe"])
+
+
+def test_an_unknown_recipe_names_the_nearest() -> None:
+    with pytest.raises(ConfigError, match=r"'macaron-de-e'; did you mean 'macaron-de-en'\?"):
+        load_recipe("macaron-de-e", [])
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"a: [1", "not a readable YAML"),
+        (b"\xff\xfe", "not a readable YAML"),
+        (b"- 1", "a recipe is a mapping"),
+        (b"", "a recipe is a mapping"),
+        (b"name: x", "missing key 'data'"),
+    ],
+)
+def test_a_file_that_is_no_recipe(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "x.yaml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=message):
+        load_recipe(str(path), [])
+
+
+def test_no_held_out_pairs_are_needed_beside_a_validation_file() -> None:
+    files = ParallelFiles(source="a", target="b")
+    data = DataConfig(
+        source_language="de",
+        target_language="en",
+        train=(files,),
+        validation=files,
+        held_out_pairs=0,
+    )
+    assert data.held_out_pairs == 0
+
+
+def test_paths_take_environment_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TOY_FOLDER", "/toy")
+    assert expand("${TOY_FOLDER}/a.de") == Path("/toy/a.de")
+    monkeypatch.delenv("TOY_FOLDER")
+    with pytest.raises(ConfigError, match="TOY_FOLDER is not set"):
+        expand("${TOY_FOLDER}/a.de")
+
+
+def test_keys_that_checkpoints_hold_stay_readable() -> None:
+    """Renaming a key would make every written checkpoint unreadable: add, never rename."""
+    assert _fields(Recipe) >= {"name", "model", "data", "tokenizer", "optim", "loop"}
+    assert _fields(TransformerConfig) >= {
+        "block", "model_dim", "num_heads", "ffn_dim", "num_encoder_layers", "num_decoder_layers",
+        "vocab_size", "norm", "dropout", "attention_dropout", "activation_dropout",
+    }  # fmt: skip
+    assert _fields(DataConfig) >= {
+        "source_language", "target_language", "train", "validation", "held_out_pairs",
+        "attribution", "max_pieces", "max_length_ratio", "token_budget", "subword_alpha",
+    }  # fmt: skip
+    assert _fields(TokenizerConfig) >= {
+        "model_type", "character_coverage", "max_sentences", "file",
+    }  # fmt: skip
+    assert _fields(OptimConfig) >= {
+        "peak_lr", "schedule", "warmup_steps", "final_lr", "betas", "eps", "weight_decay",
+        "clip_norm", "label_smoothing", "accumulation",
+    }  # fmt: skip
+    assert _fields(LoopConfig) >= {
+        "max_steps", "log_every", "validate_every", "checkpoint_every", "keep_checkpoints",
+        "patience", "bleu_sentences", "bleu_beam_size", "bf16", "device", "seed",
+    }  # fmt: skip
+
+
+def _fields(kind: Any) -> set[str]:
+    return {field.name for field in dataclasses.fields(kind)}

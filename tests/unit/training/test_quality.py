@@ -1,0 +1,91 @@
+"""Scores of translations, and the translations they are computed on."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from serving.options import SearchOptions
+from serving.search import Sentence, decode
+from serving.tokenizer import EOS_ID, Tokenizer
+from tests.toy.corpus import toy_pairs
+from training.errors import DivergedError
+from training.models import Transformer, TransformerConfig, build_model
+from training.quality import measure_quality
+from training.stepper import TorchStepper
+from training.tokenizer import train_tokenizer
+from training.translation import translate
+
+VOCAB_SIZE = 340
+
+
+@pytest.fixture(scope="module")
+def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tokenizer") / "toy.model"
+    train_tokenizer((t for p in toy_pairs(300, seed=1) for t in p), path, vocab_size=VOCAB_SIZE)
+    return Tokenizer(path)
+
+
+@pytest.fixture
+def model() -> Transformer:
+    torch.manual_seed(1)
+    config = TransformerConfig(
+        model_dim=16, num_heads=2, ffn_dim=16, num_encoder_layers=1, num_decoder_layers=1,
+        vocab_size=VOCAB_SIZE,
+    )  # fmt: skip
+    return build_model(config)
+
+
+def test_perfect_translations_score_100() -> None:
+    references = [target for _, target in toy_pairs(20, seed=1)]
+    quality = measure_quality(references, references)
+    assert quality.bleu == pytest.approx(100)
+    assert quality.chrf == pytest.approx(100)
+    assert quality.length_ratio == 1.0
+    assert "tok:13a" in quality.bleu_signature
+    assert "case:mixed" in quality.bleu_signature
+    assert "nw:0" in quality.chrf_signature
+
+
+def test_bleu_is_the_papers_formula() -> None:
+    # Papineni et al. 2002: precisions 5/6, 4/5, 3/4, 2/3 and no brevity penalty
+    quality = measure_quality(["the cat sat on the mat"], ["the cat sat on the rug"])
+    assert quality.bleu == pytest.approx(100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** 0.25)
+    assert measure_quality(["a b c"], ["a b c d e f"]).length_ratio == 0.5
+
+
+def test_case_counts() -> None:
+    assert measure_quality(["THE CAT SAT ON IT"], ["the cat sat on it"]).bleu < 10
+
+
+def test_empty_output_scores_zero() -> None:
+    quality = measure_quality(["", ""], ["a b", ""])
+    assert (quality.bleu, quality.length_ratio) == (0.0, 0.0)
+
+
+def test_translations_come_in_input_order_whatever_the_batches(
+    model: Transformer, tokenizer: Tokenizer
+) -> None:
+    texts = [source for source, _ in toy_pairs(7, seed=2)] + ["Hund", "", " \t"]
+    options = SearchOptions(beam_size=2, max_length=9)
+    expected = []
+    for text in texts[:8]:
+        sentence = Sentence([*tokenizer.encode(text), EOS_ID], options)
+        (result,) = decode(TorchStepper(model), [sentence])
+        expected.append(tokenizer.decode(list(result.hypotheses[0].tokens)))
+    assert len(set(expected)) > 1
+    for token_budget in (1, 60, 10_000):
+        found = translate(model, tokenizer, texts, options, token_budget=token_budget)
+        assert found == [*expected, "", ""]
+
+
+def test_nothing_to_translate(model: Transformer, tokenizer: Tokenizer) -> None:
+    assert translate(model, tokenizer, [], SearchOptions(), token_budget=10) == []
+    assert translate(model, tokenizer, ["", ""], SearchOptions(), token_budget=10) == ["", ""]
+
+
+def test_scores_that_are_not_finite_name_the_text(model: Transformer, tokenizer: Tokenizer) -> None:
+    with torch.no_grad():
+        model.embedding.weight.fill_(torch.nan)
+    with pytest.raises(DivergedError, match=r"text 2: .*non-finite"):
+        translate(model, tokenizer, ["", "Hund"], SearchOptions(), token_budget=10)

@@ -1,0 +1,129 @@
+"""A run folder: what lies where in it, whose it is, and the model it holds.
+
+RUN/config.yaml              the resolved recipe
+RUN/corpus_report.json       what cleaning dropped, and why
+RUN/tokenizer.model          the SentencePiece model
+RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it
+RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
+RUN/checkpoints/step_*       the last checkpoints
+RUN/best, RUN/averaged       the checkpoint of lowest validation loss, the mean of several
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+import yaml
+
+from serving.tokenizer import Tokenizer
+from training.checkpoint import (
+    STATE,
+    find_checkpoint,
+    load_weights,
+    read_state,
+    write_atomically,
+)
+from training.config import Recipe, recipe_from_dict, recipe_to_dict
+from training.errors import CheckpointError, ConfigError
+from training.models import Transformer, build_model
+
+CONFIG_FILE = "config.yaml"
+REPORT_FILE = "corpus_report.json"
+TOKENIZER_FILE = "tokenizer.model"
+VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A trained model with its tokenizer."""
+
+    checkpoint: Path
+    recipe: Recipe
+    model: Transformer
+    tokenizer: Tokenizer
+
+
+def claim_run(recipe: Recipe, run: Path) -> None:
+    """Write the resolved recipe, or check that the folder's own differs in the loop only.
+
+    Raises CheckpointError where the folder holds a run of another recipe.
+    """
+    if (run / CONFIG_FILE).exists():
+        found = read_run_recipe(run)
+        differing = [
+            part
+            for part in ("model", "data", "tokenizer", "optim")
+            if getattr(found, part) != getattr(recipe, part)
+        ]
+        # The seed orders the data: another one in mid-run would show pairs twice or never.
+        differing += ["loop.seed"] if found.loop.seed != recipe.loop.seed else []
+        if differing:
+            raise CheckpointError(
+                f"{run} was started with another {differing[0]!r}; resume with the same recipe "
+                "or give another --run folder"
+            )
+    text = yaml.safe_dump(_plain(recipe_to_dict(recipe)), sort_keys=False)
+    write_atomically(run / CONFIG_FILE, text.encode())
+
+
+def read_run_recipe(folder: Path) -> Recipe:
+    """The recipe a run folder was started with, or a checkpoint folder was saved with.
+
+    Raises CheckpointError where the folder is neither.
+    """
+    if (folder / CONFIG_FILE).is_file():
+        return recipe_from_dict(yaml.safe_load((folder / CONFIG_FILE).read_text()))
+    if (folder / STATE).is_file():
+        return recipe_from_dict(read_state(folder)["recipe"])
+    raise CheckpointError(f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})")
+
+
+def load_trained(path: Path, device: str = "cpu") -> Trained:
+    """The model of a run folder (see `find_checkpoint`) or of a checkpoint folder inside one.
+
+    Raises CheckpointError where weights or tokenizer are missing or do not fit.
+    """
+    folder = find_checkpoint(path)
+    recipe = read_run_recipe(folder)
+    model = build_model(recipe.model)
+    load_weights(folder, model)
+    near = (folder, folder.parent, folder.parent.parent)
+    file = next((p / TOKENIZER_FILE for p in near if (p / TOKENIZER_FILE).is_file()), None)
+    if file is None:
+        raise CheckpointError(f"{folder}: no {TOKENIZER_FILE} there or in the run folder above")
+    return Trained(folder, recipe, model.to(find_device(device)).eval(), load_tokenizer(file))
+
+
+def load_tokenizer(path: Path) -> Tokenizer:
+    """The SentencePiece model at `path`.
+
+    Raises ConfigError where it cannot be read or has other special ids.
+    """
+    try:
+        return Tokenizer(path)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise ConfigError(f"{path}: no usable SentencePiece model: {error}") from error
+
+
+def find_device(name: str) -> torch.device:
+    """The device of that name.
+
+    Raises ConfigError where this machine or this build of torch lacks it.
+    """
+    try:
+        device = torch.device(name)
+        torch.zeros(1, device=device)
+    except (AssertionError, RuntimeError) as error:
+        reason = str(error).partition("\n")[0]
+        raise ConfigError(f"device {name!r} cannot be used: {reason}") from error
+    return device
+
+
+def _plain(value: Any) -> Any:
+    """Tuples to lists, which YAML can write."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -1,0 +1,47 @@
+"""Texts to translations with a PyTorch model, by the search that ships."""
+
+from __future__ import annotations
+
+import sys
+
+from tqdm import tqdm
+
+from serving.options import SearchOptions
+from serving.search import Sentence, decode
+from serving.tokenizer import EOS_ID, Tokenizer
+from training.batching import cut_by_budget
+from training.errors import DivergedError
+from training.models import Transformer
+from training.stepper import TorchStepper
+
+
+def translate(
+    model: Transformer,
+    tokenizer: Tokenizer,
+    texts: list[str],
+    options: SearchOptions,
+    *,
+    token_budget: int,
+    progress: bool = False,
+) -> list[str]:
+    """The best translation of each text, in input order; a blank text stays blank.
+
+    Texts of like length share a batch of up to `token_budget` beams x source tokens. The model is
+    left in evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
+    DivergedError where the model's scores are not finite.
+    """
+    stepper = TorchStepper(model)
+    sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(texts)]
+    lengths = [len(source) * options.beam_size for source in sources]
+    order = sorted((i for i, text in enumerate(texts) if text.strip()), key=lengths.__getitem__)
+    translations = [""] * len(texts)
+    bar = tqdm(total=len(order), disable=not (progress and sys.stderr.isatty()))
+    for batch in cut_by_budget(order, lengths, token_budget):
+        for result in decode(stepper, [Sentence(sources[i], options) for i in batch]):
+            index = batch[result.index]
+            if result.error is not None:
+                raise DivergedError(f"text {index + 1}: {result.error}") from result.error
+            translations[index] = tokenizer.decode(list(result.hypotheses[0].tokens))
+        bar.update(len(batch))
+    bar.close()
+    return translations
