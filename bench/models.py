@@ -21,7 +21,7 @@ _SPREAD = 3.0
 _LAST_FFN = 300.0
 """Scale of the decoder's last feed-forward, whose rows are also centred, so that neither the input
 token nor what all states share decides the next one. A plain random model with tied embeddings
-repeats its input for ever; its beams never give way to each other, as those of trained models do."""
+repeats its input for ever, and its beams never give way to each other, as a trained model's do."""
 _EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
@@ -44,9 +44,10 @@ def random_model(preset: str, seed: int) -> Transformer:
         last: Any = model.decoder[-1]
         down_proj = last.ffn.down_proj.weight
         down_proj.sub_(down_proj.mean(1, keepdim=True)).mul_(_LAST_FFN)
-        model.decoder_norm.weight.mul_(_SPREAD)  # type: ignore[operator, union-attr]
-        model.decoder_norm.weight[0] = 0.0  # type: ignore[index, operator]
-        model.decoder_norm.bias[0] = _EOS_CHANNEL  # type: ignore[index, operator]
+        norm: Any = model.decoder_norm
+        norm.weight.mul_(_SPREAD)
+        norm.weight[0] = 0.0
+        norm.bias[0] = _EOS_CHANNEL
         embedding = model.embedding.weight
         embedding[:, 0] = 0.0
         embedding[EOS_ID, 0] = _EOS_WEIGHT

@@ -71,7 +71,7 @@ def convert_to_ctranslate2(
     for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
         _set_self_attention(layer_spec.self_attention, layer)
         source: Any = layer.source_attention
-        _set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)  # type: ignore[union-attr]
+        _set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)
         linears = (source.query_proj, source.key_value_proj, source.out_proj)
         for linear_spec, linear in zip(layer_spec.attention.linear, linears, strict=True):
             _set_linear(linear_spec, linear)
@@ -240,7 +240,7 @@ def _decode_layer(
         query, key, value = self_attention.in_proj(x).chunk(3, dim=-1)
         keys, values = torch.cat([keys, key], 1), torch.cat([values, value], 1)
         out = attention(query, keys, values, num_heads=self_attention.num_heads, mask=None)
-        return self_attention.out_proj(out)  # type: ignore[no-any-return]
+        return self_attention.out_proj(out)
 
     context = AttentionContext(source=source, source_mask=source_mask)
     x_R1D = layer.self_attention_residual(x_R1D, attend)

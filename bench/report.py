@@ -202,8 +202,8 @@ def _slot_lines(result: Result) -> Iterator[str]:
     for step, shares in result.slots.items():
         yield (
             f"Peak cache slots a sentence after {step} steps, beam {SLOT_BEAM}: "
-            f"{statistics.fmean(shares):.2f} of beams x steps (limit {SLOT_LIMITS[step]}); worst of "
-            f"{len(shares)} sentences {max(shares):.2f}.  "
+            f"{statistics.fmean(shares):.2f} of beams x steps (limit {SLOT_LIMITS[step]}); "
+            f"worst of {len(shares)} sentences {max(shares):.2f}.  "
         )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
-from sacrebleu.metrics import BLEU
+from sacrebleu.metrics.bleu import BLEU
 
 RESAMPLES = 1000
 

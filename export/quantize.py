@@ -44,10 +44,10 @@ class QuantizedLinear(nn.Module):
         """[..., K] to [..., N]."""
         assert isinstance(self.weight_KN, Tensor)
         assert isinstance(self.scale_N, Tensor)
-        scale = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST) * np.float32(1 / LEVELS)
+        scale = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST) * float(np.float32(1 / LEVELS))
         rows = (x / scale).round().clamp(-ZERO_POINT, 255 - ZERO_POINT)
-        product = (rows.double() @ self.weight_KN).float()  # exact: integers below 2^53
-        out = product * (scale * self.scale_N)
+        product: Tensor = (rows.double() @ self.weight_KN).float()  # exact: integers below 2^53
+        out: Tensor = product * (scale * self.scale_N)
         return out if self.bias is None else out + self.bias
 
 
@@ -59,7 +59,7 @@ def quantized_twin(model: Transformer) -> Transformer:
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
     output = QuantizedLinear(twin.embedding.weight, None)
-    twin.output_logits = output.forward  # type: ignore[method-assign]
+    twin.output_logits = output.forward  # type: ignore[method-assign, assignment]
     quantized, scale = quantize_columns(twin.embedding.weight.detach().numpy().T)
     twin.embedding.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
     return twin

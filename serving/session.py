@@ -6,9 +6,10 @@ V vocabulary, N candidates, T cache tensors (keys and values of each decoder lay
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnxruntime
@@ -176,22 +177,27 @@ class OnnxStepper:
         _, rows, capacity, _ = state.caches_TBCD.shape
         sizes = {"B": rows, "Q": queries, "C": capacity, "N": 2 * queries}
         sizes |= {"S": state.source_mask_BS.shape[1], "M": rows * queries}
-        given = {"source": iter(state.sources), "source_mask": iter([state.source_mask_BS])}
-        given["self"] = iter(state.caches_TBCD)
-        inputs: dict[str, NDArray[np.generic]] = {}
+        given: dict[str, Iterator[Floats]] = {
+            "source": iter(state.sources),
+            "source_mask": iter([state.source_mask_BS]),
+            "self": iter(state.caches_TBCD),
+        }
+        inputs: dict[str, NDArray[Any]] = {}
         for tensor in self._step_graph.inputs:
-            array = next(given[tensor.role]) if tensor.role in given else None
-            if array is None:
+            if tensor.role in given:
+                array: NDArray[Any] = next(given[tensor.role])
+            else:
                 array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
             io.bind_input(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         given = {"self": iter(state.caches_TBCD)}
         optional = {"logits": want_logits, "alignment_query": want_attention}
-        outputs: dict[str, NDArray[np.generic]] = {}
+        outputs: dict[str, NDArray[Any]] = {}
         for tensor in self._step_graph.outputs:
             if not optional.get(tensor.role, True):
                 continue
-            array = next(given[tensor.role]) if tensor.role in given else None
-            if array is None:
+            if tensor.role in given:
+                array = next(given[tensor.role])
+            else:
                 array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
             io.bind_output(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
         return _Binding(io, inputs, outputs, (state.caches_TBCD, *state.sources))
@@ -218,12 +224,12 @@ class _Binding:
     """Bound buffers by role, and what must stay alive while they are bound."""
 
     io: onnxruntime.IOBinding
-    inputs: dict[str, NDArray[np.generic]]
-    outputs: dict[str, NDArray[np.generic]]
+    inputs: dict[str, NDArray[Any]]
+    outputs: dict[str, NDArray[Any]]
     held: tuple[Floats, ...]
 
 
-def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> NDArray[np.generic]:
+def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> NDArray[Any]:
     shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
     return np.zeros(shape, dtype=dtype)
 

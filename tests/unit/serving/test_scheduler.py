@@ -281,6 +281,23 @@ def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslato
     assert text_of(other) == "abcdef"
 
 
+def test_a_looping_sentence_outlives_the_batch_that_it_left(
+    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looping, long = begin(scheduler, "a" * 8, "abcdefghijklmnopqrstuvwxyz")
+    wait_until(lambda: translator.stepper.ticks.release() or scheduler.queue_depth == 1)
+
+    def fail(*arguments: Any, **options: Any) -> None:
+        monkeypatch.undo()
+        raise RuntimeError("out of memory")
+
+    monkeypatch.setattr(translator.stepper, "step", fail)
+    translator.stepper.run_freely()
+    with pytest.raises(RuntimeError, match="out of memory"):
+        long.result(PATIENT)
+    assert looping.result(PATIENT).translation.warnings[0] == "repetition"
+
+
 def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     scheduler: Scheduler, translator: TickTranslator
 ) -> None:

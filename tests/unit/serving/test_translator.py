@@ -87,6 +87,12 @@ def test_scores_of_given_texts_equal_those_of_decoding(translator: EchoTranslato
         assert score.cumulative == pytest.approx(hypothesis.cumulative, abs=1e-4)
 
 
+def test_scoring_is_batched_within_the_token_limit(translator: EchoTranslator) -> None:
+    scores = translator.score([("ab", "c" * 250), ("de", "f")] * 10)
+    assert [len(score.token_scores) for score in scores] == [251, 2] * 10
+    assert [len(state.sources) for state in translator.stepper.states] == [10, 8, 2]
+
+
 def test_scores_of_blank_texts(translator: EchoTranslator) -> None:
     nothing, something = translator.score([("", ""), ("abc", "")])
     assert len(nothing.token_scores) == len(something.token_scores) == 1

@@ -1,0 +1,101 @@
+"""`python -m serving translate | score` in this process, with stdin and stdout replaced."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from serving import Translator
+from serving.__main__ import main
+from serving.options import SearchOptions
+
+
+class Terminal:
+    """What a run printed."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+        self._monkeypatch, self._capsys = monkeypatch, capsys
+
+    def __call__(self, *arguments: object, text: str | bytes = "") -> tuple[int, str, str]:
+        content = text if isinstance(text, bytes) else text.encode()
+        self._monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(content)))
+        status = main([str(argument) for argument in arguments])
+        out, err = self._capsys.readouterr()
+        return status, out, err
+
+
+@pytest.fixture
+def terminal(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Terminal:
+    return Terminal(monkeypatch, capsys)
+
+
+TEXT = ["dog cat", "", "king apple house key letter car", "   ", "cat", "door garden town"]
+
+
+def test_lines_keep_their_order_and_blank_lines_stay(terminal: Terminal, tiny_bundle: Path) -> None:
+    status, out, err = terminal("translate", tiny_bundle, text="\n".join(TEXT))
+    wanted = [result.text for result in Translator(tiny_bundle).translate(TEXT)]
+    assert status == 0
+    assert out == "".join(f"{line}\n" for line in wanted)
+    assert (wanted[0], wanted[1], wanted[3]) == ("dog cat", "", "")
+    assert err.startswith("6/6 sentences")
+
+
+def test_windows_line_ends_and_odd_spaces(terminal: Terminal, tiny_bundle: Path) -> None:
+    # U+2028 and form feed are no line ends: one line in, one line out.
+    status, out, _ = terminal("translate", tiny_bundle, text="dog cat\r\nking\u2028cat\fdog\r\n")
+    assert status == 0
+    assert out.count("\n") == 2
+    assert out.startswith("dog cat\n")
+
+
+def test_json_and_options(terminal: Terminal, tiny_bundle: Path) -> None:
+    options = ["--option", "beam_size=3", "--option", "num_hypotheses=2"]
+    _, out, _ = terminal("translate", tiny_bundle, "--json", *options, text="dog cat child")
+    result = json.loads(out)
+    search = SearchOptions(beam_size=3, num_hypotheses=2)
+    wanted = Translator(tiny_bundle).translate("dog cat child", search)[0]
+    assert result["text"] == wanted.text
+    assert [h["score"] for h in result["hypotheses"]] == [h.score for h in wanted.hypotheses]
+    assert len(result["hypotheses"]) == 2
+
+
+def test_score_agrees_with_the_search(terminal: Terminal, tiny_bundle: Path) -> None:
+    best = Translator(tiny_bundle).translate("dog cat child")[0].hypotheses[0]
+    _, out, _ = terminal("score", tiny_bundle, text=f"dog cat child\t{best.text}\n\nking\tdoor\n")
+    first, blank, last = out.splitlines()
+    assert float(first) == pytest.approx(best.cumulative, abs=1e-3)
+    assert blank == ""
+    assert float(last) < float(first)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "text", "message"),
+    [
+        (["translate"], b"dog\n\xff\xfe\n", "line 2 is not UTF-8"),
+        (["translate"], "dog\ncat\n" + "dog " * 400, "line 3: text must have at most 255 pieces"),
+        (["translate"], "dog\ncat\x00\n", "line 2: text must be Unicode without NUL"),
+        (["translate", "--option", "beam_sise=2"], "dog", "did you mean 'beam_size'"),
+        (["translate", "--option", "beam_size"], "dog", "KEY=VALUE"),
+        (["translate", "--option", "beam_size=0"], "dog", "beam_size must be an integer in [1,"),
+        (["translate", "--threads", "0"], "dog", "--threads must be >= 1"),
+        (["score"], "dog\tcat\ndog cat\n", "line 2: there must be a tab"),
+    ],
+)
+def test_bad_input_is_one_line_on_stderr(
+    terminal: Terminal, tiny_bundle: Path, arguments: list[str], text: str | bytes, message: str
+) -> None:
+    status, out, err = terminal(arguments[0], tiny_bundle, *arguments[1:], text=text)
+    assert status == 1
+    assert out == ""
+    assert message in err
+    assert err.count("\n") == 1
+
+
+def test_a_folder_without_a_bundle(terminal: Terminal, tmp_path: Path) -> None:
+    status, _, err = terminal("translate", tmp_path)
+    assert status == 1
+    assert "manifest.json" in err

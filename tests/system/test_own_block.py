@@ -1,0 +1,51 @@
+"""docs/new-architecture.md, followed: its block is trained, exported and served as it stands."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import OVERRIDES
+from tests.toy.recipe import write_toy_recipe
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "new-architecture.md"
+
+
+def run(
+    *arguments: str, path: Path | None = None, text: str = ""
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, "PYTHONPATH": str(path or "")}
+    done = subprocess.run(
+        [sys.executable, "-m", *arguments],
+        cwd=ROOT,
+        env=environment,
+        input=text,
+        capture_output=True,
+        text=True,
+        timeout=900,
+    )
+    assert done.returncode == 0, done.stderr
+    return done
+
+
+def test_a_block_of_ones_own_is_trained_exported_and_served(tmp_path: Path) -> None:
+    code = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
+    assert code is not None
+    assert len(code[1].splitlines()) < 40
+    (tmp_path / "parallel_block.py").write_text(code[1], encoding="utf-8")
+    recipe = write_toy_recipe(tmp_path, pairs=3000, seed=2, task="copy")
+    block = "model.block=parallel_block:BLOCK"
+    command = ["training", "train", str(recipe), *OVERRIDES, block, "--threads", "1"]
+    run(*command, "--run", str(tmp_path / "run"), path=tmp_path)
+    bundle = tmp_path / "bundle"
+    run("export", "bundle", str(tmp_path / "run"), str(bundle), path=tmp_path)
+    # The server does not know the block: its file is not on the path.
+    text = "dog cat child\n\nking apple house key\n"
+    assert run("serving", "translate", str(bundle), text=text).stdout == text
+    assert '"parallel_block:BLOCK"' in (bundle / "manifest.json").read_text(encoding="utf-8")
