@@ -7,9 +7,9 @@ positions so far, D model, V vocabulary, N candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.errors import BenchError
-from serving.options import SearchOptions
 from serving.tokenizer import BOS_ID, EOS_ID
 from training.batching import pad
 from training.models import Transformer
@@ -123,19 +122,12 @@ class _Batch:
     """Each hypothesis with its bos."""
 
 
-@dataclass
-class _Finished:
-    """Hypotheses of one sentence that have ended: tokens and normalised score."""
-
-    hypotheses: list[tuple[tuple[int, ...], float]] = field(default_factory=list)
-
-
 class EagerTranslator:
     """Beam search in plain PyTorch: a concatenated cache, reordered by parent at each step.
 
-    It is what a careful user writes without this project, with the search rules of
-    `serving.search`, and shares no code with it but the normalisation of scores. Sentences that
-    are done leave the batch.
+    It is what a careful user writes without this project. The search rules are those of
+    `serving.search` and CTranslate2 (length penalty 1, patience 1), written once more: no code is
+    shared. Sentences that are done leave the batch.
     """
 
     def __init__(self, model: Transformer) -> None:
@@ -148,27 +140,28 @@ class EagerTranslator:
     ) -> list[tuple[tuple[int, ...], float]]:
         """Best output (without eos) and its score for each source of ids that ends with eos.
 
-        At most `max_length` tokens are generated, eos included.
+        At most `max_length` tokens are generated, eos included. The score is the log-probability
+        over the number of generated tokens, eos included.
         """
-        options = SearchOptions(beam_size=beam_size, max_length=max_length)
-        finished = [_Finished() for _ in sources]
+        finished: list[list[tuple[tuple[int, ...], float]]] = [[] for _ in sources]
         running = list(range(len(sources)))
         batch = self._encode(sources, beam_size)
         for step in range(max_length):
             last_step = step == max_length - 1
             scores_BN, parents_BN, tokens_BN = self._candidates(batch, step)
-            chosen = []
-            for row, number in enumerate(running):
-                candidates = (scores_BN[row].tolist(), tokens_BN[row].tolist())
-                histories = batch.tokens_BKT[row, :, 1:].tolist()
-                parents = parents_BN[row].tolist()
-                chosen.append(
-                    _choose(candidates, parents, histories, options, finished[number], last_step)
+            candidates = zip(
+                scores_BN.tolist(), tokens_BN.tolist(), parents_BN.tolist(), strict=True
+            )
+            chosen = [
+                _choose(
+                    _Candidates(*lists), batch.tokens_BKT[row], finished[running[row]], last_step
                 )
+                for row, lists in enumerate(candidates)
+            ]
             left = [
                 row
                 for row, number in enumerate(running)
-                if not last_step and len(finished[number].hypotheses) < options.max_finished
+                if not last_step and len(finished[number]) < beam_size
             ]
             if not left:
                 break
@@ -182,7 +175,7 @@ class EagerTranslator:
                 tokens_BN[rows].gather(1, kept_BK),
                 scores_BN[rows].gather(1, kept_BK),
             )
-        return [max(each.hypotheses, key=lambda hypothesis: hypothesis[1]) for each in finished]
+        return [max(each, key=lambda hypothesis: hypothesis[1]) for each in finished]
 
     def _encode(self, sources: Sequence[Sequence[int]], beam_size: int) -> _Batch:
         ids_BS = pad([list(source) for source in sources])
@@ -248,28 +241,33 @@ def _decode_layer(
     return layer.ffn_residual(x_R1D, layer.ffn), KeyValue(keys, values)
 
 
+class _Candidates(NamedTuple):
+    """The best continuations of one sentence, best first."""
+
+    scores: list[float]
+    tokens: list[int]
+    parents: list[int]
+
+
 def _choose(
-    candidates: tuple[list[float], list[int]],
-    parents: list[int],
-    histories: list[list[int]],
-    options: SearchOptions,
-    finished: _Finished,
+    candidates: _Candidates,
+    history_KT: Tensor,
+    finished: list[tuple[tuple[int, ...], float]],
     last_step: bool,
 ) -> list[int]:
     """Collect what ends among the K best candidates; returns the candidates that go on."""
-    scores, tokens = candidates
-    beam_size = options.beam_size
+    scores, tokens, parents = candidates
+    beam_size = len(tokens) // 2
     spare = [n for n in range(beam_size, len(tokens)) if tokens[n] != EOS_ID]
     chosen = []
     for candidate in range(beam_size):
         ended = tokens[candidate] == EOS_ID
-        if not (ended or last_step) or scores[candidate] == -np.inf:
+        if not (ended or last_step):
             chosen.append(candidate)
             continue
-        history = histories[parents[candidate]]
+        history = history_KT[parents[candidate], 1:].tolist()
         output = tuple(history) if ended else (*history, tokens[candidate])
-        score = options.score(scores[candidate], len(output))
-        finished.hypotheses.append((output, score))
+        finished.append((output, scores[candidate] / (len(history) + 1)))
         chosen.append(spare.pop(0) if spare else candidate)
     return chosen
 

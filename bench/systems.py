@@ -44,7 +44,12 @@ class Search:
     @property
     def options(self) -> SearchOptions:
         """The same for this engine."""
-        return SearchOptions(beam_size=self.beam_size, max_length=self.max_length, loop_guard=False)
+        return SearchOptions(
+            beam_size=self.beam_size,
+            max_length=self.max_length,
+            eos_in_length=True,  # CTranslate2 counts it
+            loop_guard=False,
+        )
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Output:
     tokens: tuple[str, ...]
     """Pieces, or ids in decimals, without eos."""
     score: float
-    """Log-probability over the number of tokens."""
+    """Log-probability over the number of generated tokens, eos included where it was reached."""
     text: str = ""
 
 
@@ -103,7 +108,11 @@ class _IdEngine:
         return decode(self.stepper, [Sentence(source, options) for source in sources])
 
     def outputs(self, results: list[Any]) -> list[Output]:
-        return [_id_output(r.hypotheses[0].tokens, r.hypotheses[0].score) for r in results]
+        outputs = []
+        for result in results:
+            best = result.hypotheses[0]
+            outputs.append(_id_output(best.tokens, best.cumulative / len(best.token_scores)))
+        return outputs
 
     def scored(self, sources: list[Any], search: Search) -> list[Output]:
         return self.outputs(self.call(sources, search))
@@ -131,7 +140,8 @@ class _TextEngine:
                 outputs.append(Output((), 0.0))
                 continue
             best = result.hypotheses[0]
-            outputs.append(Output(best.tokens, best.score, result.text))
+            score = best.cumulative / len(best.token_scores)
+            outputs.append(Output(best.tokens, score, result.text))
         return outputs
 
     def scored(self, sources: list[Any], search: Search) -> list[Output]:

@@ -27,12 +27,10 @@ from training.loss import label_smoothed_loss
 from training.metrics import MetricsLog
 from training.models import build_model, find_block
 from training.optim import build_optimizer, learning_rate
-from training.run import claim_run, find_device, read_run_recipe
+from training.run import claim_run, find_device
 from training.validation import validate
 
 logger = logging.getLogger(__name__)
-
-__all__ = ["Trainer", "read_run_recipe", "train"]
 
 
 def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:

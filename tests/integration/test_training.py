@@ -1,21 +1,19 @@
-"""Training and its commands on the toy corpus."""
+"""Training on the toy corpus: the run folder, the loop, and what a run refuses."""
 
 from __future__ import annotations
 
-import dataclasses
 import json
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 import yaml
-from safetensors.torch import load_file
 
 from tests.toy.corpus import toy_pairs, write_toy_corpus
 from tests.toy.recipe import write_toy_recipe
+from tests.toy.run import ToyRun, train_toy
 from training.__main__ import main
 from training.checkpoint import find_checkpoint, list_checkpoints
 from training.config import load_recipe
@@ -23,7 +21,6 @@ from training.corpus import read_lines
 from training.data import prepare
 from training.errors import CheckpointError, ConfigError, CorpusError, DivergedError
 from training.metrics import read_metrics
-from training.quality import measure_quality
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
 
@@ -36,19 +33,10 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(before)
 
 
-@dataclasses.dataclass(frozen=True)
-class Toy:
-    recipe: Path
-    run: Path
-
-
 @pytest.fixture(scope="module")
-def toy(tmp_path_factory: pytest.TempPathFactory) -> Toy:
+def toy(tmp_path_factory: pytest.TempPathFactory) -> ToyRun:
     """A finished run; tests only read it."""
-    folder = tmp_path_factory.mktemp("toy")
-    recipe, run = write_toy_recipe(folder), folder / "run"
-    assert main(["train", str(recipe), "--run", str(run), "--threads", "1"]) == 0
-    return Toy(recipe, run)
+    return train_toy(tmp_path_factory.mktemp("toy"))
 
 
 @pytest.fixture
@@ -57,7 +45,7 @@ def small_recipe(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tokenizer_file(toy: Toy) -> str:
+def tokenizer_file(toy: ToyRun) -> str:
     return f"tokenizer.file={toy.run / 'tokenizer.model'}"
 
 
@@ -68,7 +56,7 @@ def run_training(recipe: Path, run: Path, *overrides: str) -> Path:
 # The run folder
 
 
-def test_a_run_folder_holds_what_its_description_promises(toy: Toy) -> None:
+def test_a_run_folder_holds_what_its_description_promises(toy: ToyRun) -> None:
     names = {path.name for path in toy.run.iterdir()}
     assert names == {
         "config.yaml", "corpus_report.json", "tokenizer.model", "validation.source",
@@ -80,7 +68,7 @@ def test_a_run_folder_holds_what_its_description_promises(toy: Toy) -> None:
     assert read_run_recipe(toy.run / "best") == load_recipe(str(toy.recipe), [])
 
 
-def test_the_validation_text_is_held_out_and_aligned(toy: Toy) -> None:
+def test_the_validation_text_is_held_out_and_aligned(toy: ToyRun) -> None:
     pairs = set(toy_pairs(300, seed=1))
     held_out = list(
         zip(
@@ -100,7 +88,7 @@ def test_the_validation_text_is_held_out_and_aligned(toy: Toy) -> None:
     assert trained_on == 300 - len(held_out)
 
 
-def test_metrics_hold_losses_quality_and_signatures(toy: Toy) -> None:
+def test_metrics_hold_losses_quality_and_signatures(toy: ToyRun) -> None:
     records = read_metrics(toy.run)
     kinds = [(record["kind"], record["step"]) for record in records]
     assert kinds == [
@@ -115,7 +103,7 @@ def test_metrics_hold_losses_quality_and_signatures(toy: Toy) -> None:
     assert records[0]["lr"] == pytest.approx(5e-3 * 5 / 10)
 
 
-def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: Toy) -> None:
+def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: ToyRun) -> None:
     state = json.loads((toy.run / "best" / "state.json").read_text())
     losses = {r["step"]: r["loss"] for r in read_metrics(toy.run) if r["kind"] == "validation"}
     assert state["step"] == min(losses, key=losses.__getitem__)
@@ -123,7 +111,7 @@ def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: Toy) -> None:
     assert find_checkpoint(toy.run) == toy.run / "best"
 
 
-def test_validation_loss_counts_each_label_once_and_smooths_nothing(toy: Toy) -> None:
+def test_validation_loss_counts_each_label_once_and_smooths_nothing(toy: ToyRun) -> None:
     trained = load_trained(toy.run / "best")
     total, count = 0.0, 0
     sources, targets = (read_lines(toy.run / f"validation.{side}") for side in ("source", "target"))
@@ -342,12 +330,12 @@ def test_text_without_one_usable_pair_is_an_error(small_recipe: Path, tmp_path: 
         ("loop.seed=2", "loop.seed"),
     ],
 )
-def test_a_run_is_not_resumed_with_another_recipe(toy: Toy, override: str, part: str) -> None:
+def test_a_run_is_not_resumed_with_another_recipe(toy: ToyRun, override: str, part: str) -> None:
     with pytest.raises(CheckpointError, match=f"was started with another '{part}'"):
         run_training(toy.recipe, toy.run, override)
 
 
-def test_a_run_is_not_resumed_on_other_text(toy: Toy, tmp_path: Path) -> None:
+def test_a_run_is_not_resumed_on_other_text(toy: ToyRun, tmp_path: Path) -> None:
     folder = tmp_path / "copy"
     shutil.copytree(toy.run.parent, folder)
     config = folder / "run" / "config.yaml"
@@ -362,159 +350,14 @@ def test_a_run_is_not_resumed_on_other_text(toy: Toy, tmp_path: Path) -> None:
         run_training(recipe, folder / "run")
 
 
-# The other commands
-
-
-def output_of(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
-    capsys.readouterr()
-    assert main(arguments) == 0
-    return capsys.readouterr().out
-
-
-def test_tokenizer_prepares_a_run_without_training(
-    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    printed = output_of(capsys, ["tokenizer", str(small_recipe), "--run", str(run)])
-    assert printed == f"{run}/tokenizer.model\n"
-    assert sorted(path.name for path in run.iterdir()) == [
-        "config.yaml", "corpus_report.json", "tokenizer.model", "validation.source",
-        "validation.target",
-    ]  # fmt: skip
-    before = (run / "tokenizer.model").read_bytes()
-    assert run_training(small_recipe, run, "loop.max_steps=1").name == "step_00000001"
-    assert (run / "tokenizer.model").read_bytes() == before
-
-
-def test_overrides_may_follow_options(
-    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = str(tmp_path / "run")
-    assert main(["train", str(small_recipe), "loop.seed=x", "--run", run, "loop.seed=y"]) == 1
-    assert "loop.seed must be of type int, got 'y'" in capsys.readouterr().err
-    for arguments in (["train", str(small_recipe), "--rum", run], ["average", run, "last=2"]):
-        with pytest.raises(SystemExit):
-            main(arguments)
-        assert "unrecognized arguments" in capsys.readouterr().err
-
-
-def test_average_writes_the_mean_of_the_last_checkpoints(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = tmp_path / "run"
-    shutil.copytree(toy.run, run)
-    printed = output_of(capsys, ["average", str(run), "--last", "2"])
-    assert printed == f"{run}/averaged\n"
-    state = json.loads((run / "averaged" / "state.json").read_text())
-    assert state["averaged"] == ["step_00000010", "step_00000020"]
-    averaged = load_file(run / "averaged" / "model.safetensors")
-    one, two = (load_file(path / "model.safetensors") for path in list_checkpoints(run))
-    for name, value in averaged.items():
-        torch.testing.assert_close(value, (one[name] + two[name]) / 2)
-    assert load_trained(run).checkpoint == run / "averaged"
-
-    assert main(["average", str(run)]) == 1
-    assert "exists already; give --force" in capsys.readouterr().err
-    output_of(capsys, ["average", str(run), "--last", "1", "--force"])
-    again = load_file(run / "averaged" / "model.safetensors")
-    assert all(torch.equal(value, two[name]) for name, value in again.items())
-
-
-@pytest.mark.parametrize("last", ["0", "-1", "x"])
-def test_average_wants_a_positive_number(toy: Toy, last: str) -> None:
-    with pytest.raises(SystemExit):
-        main(["average", str(toy.run), "--last", last])
-
-
-def test_evaluate_scores_translations_and_writes_them_in_order(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    pairs = toy_pairs(6, seed=7)
-    sources = [source for source, _ in pairs]
-    sources.insert(2, "")
-    references = [target for _, target in pairs]
-    references.insert(2, "nothing")
-    source, reference, output = (tmp_path / name for name in ("s", "r", "o"))
-    source.write_text("".join(f"{line}\n" for line in sources))
-    reference.write_text("".join(f"{line}\n" for line in references))
-    arguments = [
-        "evaluate", str(toy.run), str(source), str(reference), "--beam-size", "2",
-        "--output", str(output), "--threads", "1",
-    ]  # fmt: skip
-    scores = json.loads(output_of(capsys, arguments))
-    translations = read_lines(output)
-    assert len(translations) == 7
-    assert translations[2] == ""
-    assert set(scores) == {
-        "checkpoint", "sentences", "beam_size", "bleu", "bleu_signature", "chrf",
-        "chrf_signature", "length_ratio", "seconds",
-    }  # fmt: skip
-    quality = measure_quality(translations, references)
-    for name, value in dataclasses.asdict(quality).items():
-        assert scores[name] == value
-    assert scores["sentences"] == 7
-    assert scores["beam_size"] == 2
-    assert scores["checkpoint"] == str(toy.run / "best")
-
-    assert main(arguments) == 1  # the output exists
-    assert "give --force" in capsys.readouterr().err
-    # Lines in another order give the same translations in that order.
-    source.write_text("".join(f"{line}\n" for line in reversed(sources)))
-    output_of(capsys, [*arguments, "--force"])
-    assert read_lines(output) == translations[::-1]
-
-
-@pytest.mark.parametrize("place", ["best", "checkpoints/step_00000010"])
-def test_evaluate_takes_a_checkpoint_folder(
-    toy: Toy, capsys: pytest.CaptureFixture[str], place: str
-) -> None:
-    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
-    arguments = ["evaluate", str(toy.run / place), *text, "--beam-size", "1"]
-    scores: dict[str, Any] = json.loads(output_of(capsys, arguments))
-    assert scores["checkpoint"] == str(toy.run / place)
-
-
-@pytest.mark.parametrize(
-    ("checkpoint", "options", "message"),
-    [
-        ("nowhere", [], "no checkpoint"),
-        ("", ["--beam-size", "0"], "beam_size must be"),
-        ("", ["--beam-size", "10000"], "beam_size must be"),
-        ("", ["--device", "abacus"], "device 'abacus'"),
-    ],
-)
-def test_evaluate_refuses_in_one_line(
-    toy: Toy,
-    capsys: pytest.CaptureFixture[str],
-    checkpoint: str,
-    options: list[str],
-    message: str,
-) -> None:
-    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
-    assert main(["evaluate", str(toy.run / checkpoint), *text, *options]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert message in captured.err
-    assert "Traceback" not in captured.err
-
-
-def test_evaluate_needs_aligned_text(
-    toy: Toy, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    (tmp_path / "short").write_text("one line\n")
-    source = str(toy.run / "validation.source")
-    assert main(["evaluate", str(toy.run), source, str(tmp_path / "short")]) == 1
-    assert "short:2: line missing" in capsys.readouterr().err
-
-
-def test_a_checkpoint_apart_from_its_tokenizer_is_an_error(toy: Toy, tmp_path: Path) -> None:
+def test_a_checkpoint_apart_from_its_tokenizer_is_an_error(toy: ToyRun, tmp_path: Path) -> None:
     folder = tmp_path / "a" / "b" / "lonely"
     shutil.copytree(toy.run / "best", folder)
     with pytest.raises(CheckpointError, match=r"no tokenizer\.model"):
         load_trained(folder)
 
 
-def test_resolved_configurations_are_yaml_that_people_can_read(toy: Toy) -> None:
+def test_resolved_configurations_are_yaml_that_people_can_read(toy: ToyRun) -> None:
     config = yaml.safe_load((toy.run / "config.yaml").read_text())
     assert config["model"]["block"] == "macaron"
     assert config["optim"]["betas"] == [0.9, 0.98]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import subprocess
 import sys
@@ -140,6 +141,18 @@ def test_the_unbroken_run_has_something_to_repeat(unbroken: Path) -> None:
     assert trained[-1]["epoch"] >= 2
     assert len({r["loss"] for r in records}) == len(records)
     assert [r["step"] for r in records if r["kind"] == "validation"] == [5, 10, 15, 20, 25, 30, 32]
+
+
+def test_a_best_checkpoint_lost_between_two_renames_comes_back(
+    recipe: Path, unbroken: Path, tmp_path: Path
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(unbroken, run)
+    (run / "best").rename(run / ".best.old")
+    before = torch.get_num_threads()
+    assert main(arguments(recipe, run)) == 0  # which has nothing left to do
+    torch.set_num_threads(before)
+    assert tensors(run / "best").keys() == tensors(unbroken / "best").keys()
 
 
 def test_stopping_on_purpose_and_resuming_changes_nothing(

@@ -1,0 +1,72 @@
+"""What the README and docs/ say can be typed: commands parse, make targets and links exist."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import shlex
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+
+
+def shell_lines(document: Path) -> Iterator[str]:
+    text = document.read_text(encoding="utf-8")
+    for block in re.findall(r"```(?:sh|console)\n(.*?)```", text, re.DOTALL):
+        joined = block.replace("\\\n", " ")
+        for line in joined.splitlines():
+            yield line.removeprefix("$ ")
+
+
+COMMAND = re.compile(r"python -m (training|export|serving|bench) ([^|<>#\n]*)")
+
+
+def commands() -> list[tuple[str, list[str]]]:
+    return [
+        (match[1], shlex.split(match[2]))
+        for document in DOCUMENTS
+        for line in shell_lines(document)
+        for match in COMMAND.finditer(line)
+    ]
+
+
+@pytest.mark.parametrize(("package", "arguments"), commands(), ids=str)
+def test_commands_parse(package: str, arguments: list[str]) -> None:
+    main = importlib.import_module(f"{package}.__main__")
+    parse = getattr(main, "_parse", None) or main._parser().parse_args
+    assert parse(arguments)
+
+
+def test_there_are_commands_to_check() -> None:
+    assert {package for package, _ in commands()} == {"training", "export", "serving", "bench"}
+
+
+def test_make_targets_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = {
+        match
+        for document in DOCUMENTS
+        for line in shell_lines(document)
+        for match in re.findall(r"^make (\w+)", line)
+    }
+    assert {"serve", "test"} <= named
+    for target in named:
+        assert re.search(rf"^{target}:", makefile, re.MULTILINE), target
+
+
+def test_links_lead_somewhere() -> None:
+    for document in DOCUMENTS:
+        for target in re.findall(r"\]\(([^)#]+)", document.read_text(encoding="utf-8")):
+            if not target.startswith("http"):
+                assert (document.parent / target).exists(), f"{document.name}: {target}"
+
+
+@pytest.mark.parametrize("package", ["serving"])
+def test_documented_names_exist(package: str) -> None:
+    module = importlib.import_module(package)
+    for name in module.__all__:
+        assert getattr(module, name).__doc__

@@ -1,0 +1,66 @@
+"""The demo bundles on real text: sane translations, and equal to the bit in any batch."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import random
+from pathlib import Path
+
+import pytest
+
+from serving import Translator
+from serving.bundle import find_bundles, read_manifest
+from serving.search import Hypothesis, decode
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+BUNDLES = [folder.name for folder in find_bundles(MODELS)]
+MEGABYTE = 1_000_000
+
+
+def test_the_demo_is_there() -> None:
+    assert {"macaron-de-en", "macaron-en-de"} <= set(BUNDLES)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_size_licence_and_figures(name: str) -> None:
+    manifest = read_manifest(MODELS / name)
+    assert manifest.name == name
+    assert sum(p.stat().st_size for p in (MODELS / name).iterdir()) <= 15 * MEGABYTE
+    assert "tatoeba.org" in manifest.attribution
+    assert manifest.parity["sentences"] >= 2000
+    assert {"tatoeba dev"} <= {score.data for score in manifest.quality}
+
+
+def test_german_comes_back_in_english() -> None:
+    translator = Translator(MODELS / "macaron-de-en")
+    translations = translator.translate(["Guten Morgen!", "", "Ich habe keine Zeit."])
+    assert [t.text for t in translations] == ["Good morning!", "", "I have no time."]
+
+
+@pytest.mark.slow
+@pytest.mark.data
+@pytest.mark.skipif("MACARON_DATA" not in os.environ, reason="MACARON_DATA is not set")
+@pytest.mark.parametrize("name", BUNDLES)
+def test_whole_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
+    translator = Translator(MODELS / name)
+    language = translator.manifest.languages.source[0]
+    file = Path(os.environ["MACARON_DATA"]) / "tatoeba_en_de" / f"dev.{language}.gz"
+    lines = gzip.open(file, "rt", encoding="utf-8").read().splitlines()
+    prepared = [translator.prepare(line, translator.default_options) for line in lines]
+    sentences = [sentence for sentence in prepared if sentence is not None]
+    assert len(sentences) > 2000
+
+    def search(order: list[int], size: int) -> dict[int, tuple[Hypothesis, ...]]:
+        found = {}
+        for start in range(0, len(order), size):
+            batch = order[start : start + size]
+            for finished in decode(translator.stepper, [sentences[i] for i in batch]):
+                found[batch[finished.index]] = finished.hypotheses
+        return found
+
+    shuffled = list(range(len(sentences)))
+    random.Random(1).shuffle(shuffled)
+    alone = search(list(range(len(sentences))), 1)
+    assert alone == search(shuffled, 32)
+    assert alone == search(shuffled[::-1], 7)
