@@ -42,17 +42,6 @@ class Tokenizer:
         """Piece ids of many texts, without bos and eos."""
         return list(self._model.encode(texts, num_threads=threads))
 
-    def sample_batch(self, texts: list[str], alpha: float, seed: int) -> list[list[int]]:
-        """One random segmentation of each text (subword regularisation, Kudo 2018, section 3.2).
-
-        The generator is seeded first and used by one thread, so equal arguments give equal ids.
-        """
-        sentencepiece.set_random_generator_seed(seed)
-        return [
-            list(self._model.encode(text, enable_sampling=True, nbest_size=-1, alpha=alpha))
-            for text in texts
-        ]
-
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids; special ids other than unk vanish."""
         return str(self._model.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]))

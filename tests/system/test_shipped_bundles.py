@@ -46,7 +46,7 @@ def test_whole_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
     translator = Translator(MODELS / name)
     language = translator.manifest.languages.source[0]
     file = Path(os.environ["MACARON_DATA"]) / "tatoeba_en_de" / f"dev.{language}.gz"
-    lines = gzip.open(file, "rt", encoding="utf-8").read().splitlines()
+    lines = gzip.decompress(file.read_bytes()).decode("utf-8").splitlines()
     prepared = [translator.prepare(line, translator.default_options) for line in lines]
     sentences = [sentence for sentence in prepared if sentence is not None]
     assert len(sentences) > 2000

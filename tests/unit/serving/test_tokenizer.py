@@ -75,15 +75,6 @@ def test_special_ids_vanish_when_decoded(tokenizer: Tokenizer) -> None:
     assert "".join(tokenizer.pieces(ids)) == "▁der▁Hund"
 
 
-def test_sampling_depends_on_its_seed_alone(tokenizer: Tokenizer) -> None:
-    texts = TEXTS[:20]
-    first = tokenizer.sample_batch(texts, alpha=0.1, seed=1)
-    tokenizer.sample_batch(texts, alpha=0.1, seed=3)
-    assert tokenizer.sample_batch(texts, alpha=0.1, seed=1) == first
-    assert tokenizer.sample_batch(texts, alpha=0.1, seed=2) != first
-    assert [tokenizer.decode(ids) for ids in first] == texts
-
-
 def test_foreign_special_ids_are_refused(tmp_path: Path) -> None:
     buffer = io.BytesIO()
     sentencepiece.SentencePieceTrainer.train(

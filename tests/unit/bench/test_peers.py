@@ -1,0 +1,161 @@
+"""The rivals hold the same weights and follow the same rules: this proves our own search as well."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import ctranslate2
+import numpy as np
+import pytest
+import torch
+
+from bench.errors import BenchError
+from bench.peers import EagerTranslator, convert_to_ctranslate2
+from bench.systems import id_token
+from export.graphs import write_graphs
+from serving.options import SearchOptions
+from serving.search import Finished, Sentence, decode
+from serving.session import OnnxStepper
+from serving.tokenizer import BOS_ID, EOS_ID
+from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
+from training.models import Transformer, TransformerConfig, build_model
+from training.stepper import TorchStepper
+
+MAX_LENGTH = 120
+OPTIONS = SearchOptions(beam_size=4, max_length=MAX_LENGTH, eos_in_length=True, loop_guard=False)
+TIE = 1e-3
+
+
+@dataclass(frozen=True)
+class Sides:
+    """The same weights in this engine and in CTranslate2."""
+
+    model: Transformer
+    engine: OnnxStepper
+    peer: Any
+
+
+@pytest.fixture(scope="module")
+def sides(tmp_path_factory: pytest.TempPathFactory) -> Sides:
+    folder = tmp_path_factory.mktemp("sides")
+    model = ending_model()
+    manifest = write_graphs(model, folder, name="random", precision="fp32")
+    return Sides(model, OnnxStepper(folder, manifest, 1), load_peer(model, folder / "peer"))
+
+
+def load_peer(model: Transformer, folder: Path) -> Any:
+    vocabulary = [id_token(i) for i in range(VOCAB_SIZE)]
+    convert_to_ctranslate2(model, vocabulary, folder, "float32")
+    return ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+
+
+def tokens_of(ids: list[int]) -> list[str]:
+    return [id_token(i) for i in ids]
+
+
+def run_engine(engine: OnnxStepper, ids: list[list[int]], options: SearchOptions) -> list[Finished]:
+    return decode(engine, [Sentence(source, options) for source in ids])
+
+
+def run_peer(peer: Any, ids: list[list[int]], options: SearchOptions) -> list[Any]:
+    results: list[Any] = peer.translate_batch(
+        [tokens_of(source) for source in ids],
+        beam_size=options.beam_size,
+        num_hypotheses=options.num_hypotheses,
+        length_penalty=options.length_penalty,
+        patience=options.patience,
+        repetition_penalty=options.repetition_penalty,
+        no_repeat_ngram_size=options.no_repeat_ngram_size,
+        max_decoding_length=MAX_LENGTH,
+        min_decoding_length=options.min_length,
+        return_scores=True,
+    )
+    return results
+
+
+@pytest.mark.parametrize("norm", ["pre", "post"])
+def test_ctranslate2_gives_the_log_probabilities_of_the_model(norm: str, tmp_path: Path) -> None:
+    model = ending_model(norm)
+    peer = load_peer(model, tmp_path / "peer")
+    ids, targets = sources(20), [source[:-1] for source in sources(20, seed=2)]
+    found = peer.score_batch([tokens_of(s) for s in ids], [tokens_of(t) for t in targets])
+    for source, target, score in zip(ids, targets, found, strict=True):
+        with torch.no_grad():
+            logits = model(torch.tensor([source]), torch.tensor([[BOS_ID, *target]]))[0]
+        labels = torch.tensor([*target, EOS_ID])
+        wanted = logits.log_softmax(-1).gather(1, labels[:, None])[:, 0].numpy()
+        np.testing.assert_allclose(score.log_probs, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        pytest.param(OPTIONS, id="beam 4"),
+        pytest.param(replace(OPTIONS, beam_size=1), id="greedy"),
+        pytest.param(replace(OPTIONS, beam_size=8, num_hypotheses=8), id="beam 8, 8-best"),
+        pytest.param(replace(OPTIONS, length_penalty=0.0), id="no length penalty"),
+        pytest.param(replace(OPTIONS, length_penalty=0.6), id="length penalty 0.6"),
+        pytest.param(replace(OPTIONS, length_penalty=2.0), id="length penalty 2"),
+        pytest.param(replace(OPTIONS, patience=2.0, num_hypotheses=5), id="patience 2"),
+        pytest.param(replace(OPTIONS, patience=0.5), id="patience 0.5"),
+        pytest.param(replace(OPTIONS, min_length=6), id="min length"),
+        pytest.param(replace(OPTIONS, repetition_penalty=1.3), id="repetition penalty"),
+        pytest.param(replace(OPTIONS, no_repeat_ngram_size=2), id="no repeated bigrams"),
+    ],
+)
+def test_the_engine_writes_what_ctranslate2_writes(sides: Sides, options: SearchOptions) -> None:
+    ids = sources(100)
+    ours = run_engine(sides.engine, ids, options)
+    theirs = run_peer(sides.peer, ids, options)
+    identical = 0
+    for mine, other in zip(ours, theirs, strict=True):
+        assert len(mine.hypotheses) == len(other.hypotheses)
+        mine_scores = [hypothesis.score for hypothesis in mine.hypotheses]
+        np.testing.assert_allclose(mine_scores, other.scores, atol=TIE)
+        outputs = [tokens_of(list(hypothesis.tokens)) for hypothesis in mine.hypotheses]
+        identical += outputs == other.hypotheses
+    assert identical >= 98  # the others are ties, by their scores
+    lengths = {len(finished.hypotheses[0].tokens) for finished in ours}
+    assert len(lengths) > 5
+    assert max(lengths) < MAX_LENGTH - 1
+
+
+@pytest.mark.parametrize("beam_size", [1, 2, 5])
+def test_the_reordering_cache_writes_what_the_prefix_tree_writes(beam_size: int) -> None:
+    model, ids = ending_model(), sources(40)
+    options = replace(OPTIONS, beam_size=beam_size)
+    wanted = decode(TorchStepper(model), [Sentence(source, options) for source in ids])
+    found = EagerTranslator(model).translate(ids, beam_size, MAX_LENGTH)
+    for finished, (tokens, score) in zip(wanted, found, strict=True):
+        best = finished.hypotheses[0]
+        assert score == pytest.approx(best.score, abs=1e-4)
+        assert tokens == best.tokens
+
+
+def test_the_reordering_cache_stops_at_the_longest_length() -> None:
+    model, ids = ending_model(), sources(10)
+    options = replace(OPTIONS, beam_size=3, max_length=4)
+    wanted = decode(TorchStepper(model), [Sentence(source, options) for source in ids])
+    found = EagerTranslator(model).translate(ids, 3, 4)
+    assert max(len(tokens) for tokens, _ in found) == 4
+    for finished, (_, score) in zip(wanted, found, strict=True):
+        best = finished.hypotheses[0]
+        assert score == pytest.approx(best.cumulative / len(best.token_scores), abs=1e-4)
+
+
+def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
+    model, vocabulary = ending_model(), [id_token(i) for i in range(VOCAB_SIZE)]
+    sizes = {}
+    for quantization in ("float32", "int8"):
+        folder = tmp_path / quantization
+        convert_to_ctranslate2(model, vocabulary, folder, quantization)
+        sizes[quantization] = (folder / "model.bin").stat().st_size
+    assert sizes["int8"] < 0.5 * sizes["float32"]
+
+
+def test_other_blocks_cannot_be_compared(tmp_path: Path) -> None:
+    model = build_model(TransformerConfig(block="macaron", model_dim=16, num_heads=2))
+    with pytest.raises(BenchError, match="block must be 'standard'.*got 'macaron'"):
+        convert_to_ctranslate2(model, [], tmp_path / "peer", "float32")
