@@ -1,0 +1,173 @@
+"""What one sentence has generated: its beams, step by step, and its finished hypotheses.
+
+Shape letters: K beams, S source ids, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
+from serving.errors import DecodingError
+from serving.options import SearchOptions
+from serving.tokenizer import EOS_ID
+
+Ints = NDArray[np.int64]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Sentence:
+    """One sentence to decode: source ids with eos, and how."""
+
+    source: Sequence[int]
+    options: SearchOptions = field(default_factory=SearchOptions)
+    target_prefix: Sequence[int] = ()
+
+
+@dataclass(frozen=True)
+class Hypothesis:
+    """One output: ids without bos and eos, the forced prefix included."""
+
+    tokens: tuple[int, ...]
+    score: float
+    """Normalised score, see `SearchOptions.score`."""
+    cumulative: float
+    """Sum of log-probabilities of the generated tokens, eos included, the prefix not."""
+    token_scores: tuple[float, ...]
+    """Log-probability of each prefix and generated token, and of eos where it was reached."""
+    finished: bool
+    """Ended with eos rather than at max_length."""
+
+
+@dataclass(frozen=True)
+class Finished:
+    """A sentence that has left the batch."""
+
+    index: int
+    hypotheses: tuple[Hypothesis, ...] = ()
+    error: DecodingError | None = None
+    peak_slots: int = 0
+    """The most cache slots that it used, see `BeamSearch.peak_slots`."""
+
+
+class SentenceSearch:
+    """What one sentence has generated: a tree of tokens, and its finished hypotheses."""
+
+    def __init__(self, index: int, sentence: Sentence) -> None:
+        self.index, self.sentence, self.options = index, sentence, sentence.options
+        self.prefix_scores: list[float] = []
+        self.steps: list[tuple[list[int], list[int], list[float]]] = []
+        """Token, parent and cumulative score of each beam at each step."""
+        self.attention: list[Floats] = []
+        self._finished: list[Hypothesis] = []
+        self._top_finished = False
+
+    @property
+    def constrained(self) -> bool:
+        """Whether the next step needs this sentence's whole distribution."""
+        options = self.options
+        return (
+            options.repetition_penalty != 1.0
+            or options.no_repeat_ngram_size > 0
+            or len(self.steps) < options.min_length
+        )
+
+    def edit(self, logits_V: Floats, beam: int) -> None:
+        """Apply the constraints to the logits of one beam."""
+        options = self.options
+        history = [*self.sentence.target_prefix, *self._tokens(self._path(beam))]
+        if options.repetition_penalty != 1.0 and history:
+            penalise_repetition(logits_V, history, options.repetition_penalty)
+        if options.no_repeat_ngram_size:
+            forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
+        if len(self.steps) < options.min_length:
+            forbid_end(logits_V)
+
+    def finish(
+        self,
+        candidates: tuple[list[float], list[int], list[int]],
+        chosen_K: Ints,
+        *,
+        last_step: bool,
+    ) -> None:
+        """Collect hypotheses that end now and give their beams to the next best candidates.
+
+        `chosen` holds the candidate of each beam, -1 where there is none, and is updated.
+        """
+        scores, tokens, parents = candidates
+        spare = [
+            candidate
+            for candidate in range(len(chosen_K), len(scores))
+            if tokens[candidate] != EOS_ID and scores[candidate] > -np.inf
+        ]
+        for beam in range(len(chosen_K)):
+            ended = tokens[beam] == EOS_ID
+            if chosen_K[beam] < 0 or not (ended or last_step):
+                continue
+            self._top_finished |= beam == 0
+            self._finished.append(self._hypothesis(tokens[beam], parents[beam], scores[beam]))
+            chosen_K[beam] = spare.pop(0) if spare else -1
+
+    def is_done(self, *, last_step: bool) -> bool:
+        """Whether the sentence has all the hypotheses it needs."""
+        options = self.options
+        if last_step:
+            return True
+        if options.stops_at_best:
+            return self._top_finished and len(self._finished) >= options.num_hypotheses
+        return len(self._finished) >= options.max_finished
+
+    def result(self, peak_slots: int) -> Finished:
+        """Finished hypotheses, best first; equal scores keep their order of finishing."""
+        if not self._finished:
+            error = DecodingError("the options leave this sentence no token to go on with")
+            return Finished(self.index, error=error)
+        ranked = sorted(self._finished, key=lambda hypothesis: -hypothesis.score)
+        best = tuple(ranked[: self.options.num_hypotheses])
+        return Finished(self.index, best, peak_slots=peak_slots)
+
+    def _path(self, beam: int) -> list[int]:
+        """The beam at each step of the hypothesis that now stands in `beam`."""
+        path = []
+        for _, parents, _ in reversed(self.steps):
+            path.append(beam)
+            beam = parents[beam]
+        return path[::-1]
+
+    def _tokens(self, path: list[int]) -> list[int]:
+        return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=True)]
+
+    def _hypothesis(self, token: int, parent: int, cumulative: float) -> Hypothesis:
+        path = self._path(parent)
+        tokens = self._tokens(path)
+        totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=True)]
+        token_scores = [b - a for a, b in pairwise([0.0, *totals, cumulative])]
+        ended = token == EOS_ID
+        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=True)]
+        if not ended:
+            tokens.append(token)
+            queries.append(parent)
+        coverage = self._coverage(queries) if self.options.coverage_penalty else 0.0
+        return Hypothesis(
+            tokens=(*self.sentence.target_prefix, *tokens),
+            score=self.options.score(cumulative, len(tokens), coverage),
+            cumulative=cumulative,
+            token_scores=(*self.prefix_scores, *token_scores),
+            finished=ended,
+        )
+
+    def _coverage(self, queries: list[int]) -> float:
+        """Sum over source positions of log(min(attention received, 1)).
+
+        `queries` tells which query of each step generated the token; eos does not count.
+        """
+        received_S = np.zeros(len(self.sentence.source))
+        for attention_KS, query in zip(self.attention, queries, strict=False):
+            received_S += attention_KS[query, : len(received_S)]
+        return float(np.log(np.clip(received_S, 1e-9, 1.0)).sum())
