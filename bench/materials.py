@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.errors import BenchError
 from bench.models import random_model, random_sources, save_model
 from bench.peers import check_convertible, convert_to_ctranslate2
 from bench.scenarios import FORCED_LENGTH, MAX_LENGTH, SHAPES, SYSTEMS, Setting, System
@@ -51,13 +52,16 @@ def random_subject(shape: str, seed: int) -> Subject:
 
 
 def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
-    """A run's baseline model and a parallel text.
+    """A run's baseline model and a parallel text, without pairs whose source is blank.
 
-    Raises BenchError for another architecture, and what reading the run and the text raises.
+    Raises BenchError for another architecture or a text that is blank throughout, and what reading
+    the run and the text raises.
     """
     trained = load_trained(run)
     check_convertible(trained.model.config.block)
-    pairs = read_pairs(source, reference)
+    pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
+    if not pairs:
+        raise BenchError(f"{source}: every line is blank")
     data = trained.recipe.data
     return Subject(
         name=f"{trained.recipe.name}, {source.name}, {len(pairs)} sentences",

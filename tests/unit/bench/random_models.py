@@ -9,18 +9,20 @@ import torch
 from serving.tokenizer import EOS_ID
 from training.models import Transformer, TransformerConfig, build_model
 
-VOCAB_SIZE = 60
+VOCAB_SIZE = 200
+END = 1.5
+"""Higher ends sooner."""
 
 
-def ending_model(norm: str = "pre", seed: int = 7) -> Transformer:
+def ending_model(norm: str = "pre", seed: int = 8) -> Transformer:
     """Every parameter is random, biases and norms too: fresh ones are zero and one and would hide
     a weight that went astray. The last feed-forward dominates, so that outputs are varied."""
     torch.manual_seed(seed)
     config = TransformerConfig(
         norm=norm,
-        model_dim=32,
-        num_heads=2,
-        ffn_dim=48,
+        model_dim=64,
+        num_heads=4,
+        ffn_dim=160,
         num_encoder_layers=2,
         num_decoder_layers=3,
         vocab_size=VOCAB_SIZE,
@@ -32,11 +34,15 @@ def ending_model(norm: str = "pre", seed: int = 7) -> Transformer:
             if name.endswith("norm.weight"):
                 parameter.normal_(1.0, 0.2)
             elif name.endswith("bias"):
-                parameter.normal_(0.0, 0.2)
+                parameter.normal_(0.0, 0.1)
         last = model.decoder[-1].ffn.down_proj.weight
-        last.sub_(last.mean(1, keepdim=True)).mul_(30.0)
-        model.decoder[-1].ffn_residual.norm.weight.mul_(1.5)
-        model.embedding.weight[EOS_ID] *= 1.4  # ends after ten to thirty tokens
+        last.sub_(last.mean(1, keepdim=True)).mul_(300.0)
+        # One channel of the last norm is constant, and eos looks at it.
+        norm_last = model.decoder_norm if norm == "pre" else model.decoder[-1].ffn_residual.norm
+        norm_last.weight.mul_(2.0)
+        norm_last.weight[0], norm_last.bias[0] = 0.0, 3.0
+        model.embedding.weight[:, 0] = 0.0
+        model.embedding.weight[EOS_ID, 0] = END
     return model.eval()
 
 

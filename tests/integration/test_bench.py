@@ -1,0 +1,167 @@
+"""`python -m bench engine` as a whole, on models too small to tell anything of speed."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from bench.__main__ import main
+from bench.scenarios import SYSTEMS
+from tests.conftest import TinyModel
+from tests.toy.recipe import write_toy_recipe
+from training.config import load_recipe
+from training.trainer import train
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.mark.slow
+def test_random_weights(tmp_path: Path) -> None:
+    record_file = tmp_path / "new" / "record.json"
+    options = "--shape tiny --random-weights 3 --repetitions 2 --batch 3 --beam 2,1 --threads 1"
+    command = [sys.executable, "-m", "bench", "engine", *options.split(), "--json"]
+    done = subprocess.run(
+        [*command, str(record_file)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "load average" in done.stderr.splitlines()[0]
+    assert "repetition 2" in done.stderr
+    assert "error" not in done.stderr
+
+    lines = done.stdout.splitlines()
+    assert lines[0].startswith("`python -m bench engine --shape tiny --random-weights 3 ")
+    rows = [line.split(" | ") for line in lines if line.startswith("| ")]
+    assert len({len(row) for row in rows}) == 1
+    assert len(rows) == 2 + 2 * len(SYSTEMS)
+    assert "Same outputs as CTranslate2 float32, beam 2: " in done.stdout
+    assert "Peak cache slots a sentence after 100 steps, beam 5: " in done.stdout
+
+    record = json.loads(record_file.read_text())
+    assert record["forced_length"] == 25
+    assert record["machine"]["busy"] is (record["machine"]["load"] > 0.5)
+    assert len(record["rows"]) == 2 * len(SYSTEMS)
+    for row in record["rows"]:
+        assert len(row["ms_per_sentence"]) == 2
+        assert row["best_setting"] is True  # one thread leaves one setting
+        assert row["tokens_per_second"] == pytest.approx(25e3 / row["ms_per_sentence_median"])
+        assert 10 < row["peak_rss_bytes"] / 2**20 < 2000
+        assert row["bleu"] is None
+        is_rival = row["system"] == "CTranslate2, int8"
+        assert (row["speed_over_ctranslate2_int8"] == 1.0) or not is_rival
+    for agreement in record["agreement"]:
+        assert agreement["sentences"] == 64
+        assert agreement["identical"] + agreement["ties"] >= 63
+    assert [entry["steps"] for entry in record["slots"]] == [25, 50, 100]
+
+
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run of the baseline on the toy corpus, with its text one folder above."""
+    folder = tmp_path_factory.mktemp("baseline")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    recipe = load_recipe(str(write_toy_recipe(folder)), ["model.block=standard"])
+    train(recipe, folder / "run")
+    torch.set_num_threads(threads)
+    return folder / "run"
+
+
+@pytest.mark.slow
+def test_a_checkpoint_with_real_sentences(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for side, name in (("source", "toy.de"), ("reference", "toy.en")):
+        lines = (baseline.parent / name).read_text().splitlines()[:40]
+        (tmp_path / side).write_text("\n".join([*lines[:20], "", *lines[20:]]) + "\n")
+    text = ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
+    options = ["--repetitions", "1", "--threads", "1", "--batch", "8", "--beam", "3"]
+    record_file = tmp_path / "record.json"
+    arguments = ["--checkpoint", str(baseline), *text, *options, "--json", str(record_file)]
+    status = main(["engine", *arguments])
+    output = capsys.readouterr()
+    assert status == 0, output.err
+    assert "nrefs:1|case:mixed" in output.out
+    record = json.loads(record_file.read_text())
+    assert record["forced_length"] is None
+    (agreement,) = record["agreement"]
+    assert agreement["sentences"] == 40  # the blank line is left out
+    assert agreement["identical"] == 40
+    assert agreement["score_difference"] < 1e-4
+    scores = {row["system"]: row["bleu"] for row in record["rows"]}
+    assert scores.keys() == {system.name for system in SYSTEMS}
+    assert len({scores[name] for name in scores if "32" in name}) == 1
+    assert all(0 <= score <= 100 for score in scores.values())
+
+
+def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["engine", *arguments]) == 1
+    output = capsys.readouterr()
+    assert output.out == ""
+    assert output.err.count("\n") == 1
+    return output.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--shape", "big"], "--shape must be demo or base, got 'big'"),
+        (["--batch", "1,x"], "--batch must be numbers in [1, 1024] with commas between"),
+        (["--batch", "0"], "--batch must be numbers in [1, 1024]"),
+        (["--beam", "65"], "--beam must be numbers in [1, 64] with commas between, got '65'"),
+        (["--repetitions", "0"], "--repetitions must be >= 1, got 0"),
+        (["--threads", "100000"], "--threads must be in [1, "),
+        (["--source", "x"], "--source and --reference need --checkpoint RUN"),
+        (["--checkpoint", "x"], "--checkpoint needs both --source FILE and --reference FILE"),
+        (["--checkpoint", "x", "--shape", "demo"], "--checkpoint has its own shape and weights"),
+        (["--json", "tests"], "--json must name a file, tests is a folder"),
+        (
+            ["--checkpoint", "nowhere", "--source", "x", "--reference", "y"],
+            "nowhere: no checkpoint",
+        ),
+    ],
+)
+def test_bad_options_are_one_line(
+    arguments: list[str],
+    message: str,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.chdir(ROOT)
+    assert _errors(capsys, *arguments).startswith(f"error: {message}")
+
+
+def test_a_macaron_run_is_refused(
+    tiny_model: TinyModel, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = str(tiny_model.run / "validation.source")
+    arguments = ["--checkpoint", str(tiny_model.run), "--source", text, "--reference", text]
+    assert "block must be 'standard' for the comparison" in _errors(capsys, *arguments)
+
+
+def test_a_text_without_a_line_is_refused(
+    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "blank").write_text("\n \n")
+    text = str(tmp_path / "blank")
+    arguments = ["--checkpoint", str(baseline), "--source", text, "--reference", text]
+    assert _errors(capsys, *arguments) == f"error: {text}: every line is blank\n"
+
+
+def test_help_imports_no_engine() -> None:
+    code = (
+        "import contextlib, io, sys\n"
+        "from bench.__main__ import main\n"
+        "with contextlib.redirect_stdout(io.StringIO()), contextlib.suppress(SystemExit):\n"
+        "    main(['engine', '--help'])\n"
+        "print(*sorted({'torch', 'onnxruntime', 'ctranslate2', 'numpy'} & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.stdout.strip() == "", done.stderr

@@ -1,0 +1,64 @@
+"""What is concluded from measurements."""
+
+import pytest
+
+from bench.engine import Agreement, Measured, Result, compare, failures
+from bench.scenarios import OUR_INT8, PEER_INT8, Scenario, Setting
+from bench.systems import Output
+from bench.worker import Timing
+
+SCENARIO = Scenario(2, 5)
+
+
+def output(text: str, score: float) -> Output:
+    return Output(tuple(text), score, text)
+
+
+def measured(setting: Setting, seconds: list[float]) -> Measured:
+    timings = [Timing(s, sentences=4, tokens=100, peak_rss=i) for i, s in enumerate(seconds)]
+    return Measured(OUR_INT8, setting, SCENARIO, timings)
+
+
+def test_outputs_are_the_same_or_tie_or_differ() -> None:
+    ours = [output("abc", -1.0), output("abd", -1.0), output("xy", -0.5), output("", -2.0)]
+    theirs = [output("abc", -1.0002), output("abe", -1.0009), output("xz", -0.6), output("", -2.0)]
+    agreement = compare(5, ours, theirs)
+    assert (agreement.identical, agreement.ties, agreement.other) == (2, 1, 1)
+    assert agreement.score_difference == pytest.approx(0.0002)
+
+
+def test_the_fastest_setting_by_its_median_stands_for_a_system() -> None:
+    steady = measured(Setting(1, 1), [0.4, 0.5, 0.6])
+    lucky = measured(Setting(1, 2), [0.1, 0.7, 0.8])
+    result = Result(measured=[lucky, steady])
+    assert result.best(OUR_INT8, SCENARIO) is steady
+    assert steady.median == pytest.approx(125.0)
+    assert steady.tokens_per_second == pytest.approx(100 / 0.5)
+    assert steady.peak_rss == 2
+    with pytest.raises(ValueError, match="empty"):
+        result.best(PEER_INT8, SCENARIO)
+
+
+def agreement(identical: int, ties: int = 0) -> Agreement:
+    return Agreement(5, sentences=200, identical=identical, ties=ties, score_difference=0.0)
+
+
+@pytest.mark.parametrize(
+    ("identical", "ties", "forced", "fails"),
+    [
+        (198, 2, False, False),
+        (198, 0, False, False),
+        (197, 3, False, True),
+        (0, 200, True, False),  # a random model is full of ties: the share is only printed
+    ],
+)
+def test_real_sentences_must_come_out_as_the_rivals(
+    identical: int, ties: int, forced: bool, fails: bool
+) -> None:
+    result = Result(agreements=[agreement(identical, ties)])
+    found = failures(result, forced=forced)
+    assert bool(found) is fails
+    if fails:
+        assert found == [
+            "beam 5: 98.50% of the sentences come out as CTranslate2's float32, at least 99% must"
+        ]
