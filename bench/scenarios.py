@@ -68,10 +68,10 @@ def order_scenarios(batches: tuple[int, ...], beams: tuple[int, ...]) -> list[Sc
 def settings(kind: str, batch: int, cores: int) -> list[Setting]:
     """Thread settings worth trying for calls of that size.
 
-    One thread and all cores for every system. CTranslate2 can also share a batch among workers, and
-    there powers of two are tried in between.
+    One thread and all cores for every system. This engine and CTranslate2 can also share a batch
+    among workers, and there powers of two are tried in between.
     """
-    if kind != "ctranslate2":
+    if kind == "eager":
         return [Setting(1, threads) for threads in sorted({1, cores})]
     powers = [1 << n for n in range(cores.bit_length()) if 1 << n < cores] + [cores]
     tried = [Setting(1, threads) for threads in powers]

@@ -47,7 +47,6 @@ class Search:
         return SearchOptions(
             beam_size=self.beam_size,
             max_length=self.max_length,
-            eos_in_length=True,  # CTranslate2 counts it
             loop_guard=False,
         )
 
@@ -97,15 +96,19 @@ class _IdEngine:
         folder = Path(job.folder)
         manifest = Manifest.model_validate(json.loads((folder / ID_MANIFEST).read_text()))
         self.stepper = OnnxStepper(folder, manifest, job.threads)
+        self._workers = job.workers
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.search import Sentence, decode
+        from serving.batches import decode_in_batches
+        from serving.search import Sentence
 
         options = search.options
-        return decode(self.stepper, [Sentence(source, options) for source in sources])
+        sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}
+        found = dict(decode_in_batches(self.stepper, sentences, self._workers))
+        return [found[i] for i in range(len(sources))]
 
     def outputs(self, results: list[Any]) -> list[Output]:
         outputs = []
@@ -124,7 +127,9 @@ class _TextEngine:
     def __init__(self, job: Job) -> None:
         from serving.translator import Translator
 
-        self.translator = Translator(job.folder, threads=job.threads)
+        self.translator = Translator(
+            job.folder, threads=job.threads * job.workers, workers=job.workers
+        )
         self.stepper = self.translator.stepper
 
     def prepare(self, sources: Sources) -> list[Any]:

@@ -99,7 +99,7 @@ def export_bundle(
         )
         write_manifest(folder, manifest)
         if tests:
-            translator = Translator(folder)
+            translator = Translator(folder, workers=default_threads())
             quality = [score for test in tests for score in _scores(translator, test)]
             manifest = manifest.model_copy(update={"quality": tuple(quality)})
             write_manifest(folder, manifest)

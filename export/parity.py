@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from export.errors import ParityError
 from export.quality import BleuChange, bleu_change
+from serving.batches import decode_in_batches
 from serving.cache import Repack
 from serving.options import SearchOptions
 from serving.search import (
@@ -24,10 +25,8 @@ from serving.search import (
     StepInputs,
     StepOutputs,
     Stepper,
-    decode,
 )
 from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
-from serving.translator import batch_by_length
 from training.quality import measure_quality
 
 TIE = 1e-3
@@ -212,11 +211,10 @@ def search_all(stepper: Stepper, sentences: Sequence[Sentence]) -> list[tuple[in
     Raises ParityError where the model gives a non-finite score.
     """
     outputs: dict[int, tuple[int, ...]] = {}
-    for batch in batch_by_length(dict(enumerate(sentences))):
-        for finished in decode(stepper, [sentences[index] for index in batch]):
-            if finished.error is not None:
-                raise ParityError(f"sentence {batch[finished.index] + 1}: {finished.error}")
-            outputs[batch[finished.index]] = finished.hypotheses[0].tokens
+    for index, finished in decode_in_batches(stepper, dict(enumerate(sentences))):
+        if finished.error is not None:
+            raise ParityError(f"sentence {index + 1}: {finished.error}")
+        outputs[index] = finished.hypotheses[0].tokens
     return [outputs[index] for index in range(len(sentences))]
 
 
@@ -243,4 +241,4 @@ def total_log_probs(
 
 
 def _normalised(total: float, tokens: Sequence[int]) -> float:
-    return SearchOptions().score(total, len(tokens))
+    return SearchOptions().score(total, len(tokens), ended=True)

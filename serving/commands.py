@@ -12,6 +12,7 @@ from typing import Any
 
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError
 from serving.options import parse_options
+from serving.threads import default_threads
 from serving.translator import Score, Translation, Translator
 
 
@@ -80,9 +81,11 @@ class Progress:
 
 
 def _load(options: argparse.Namespace) -> Translator:
+    """The bundle, with a worker a thread: a file is many sentences."""
     if options.threads is not None and options.threads < 1:
         raise InvalidOptionError(f"--threads must be >= 1, got {options.threads}")
-    return Translator(options.bundle, threads=options.threads)
+    threads = options.threads or default_threads()
+    return Translator(options.bundle, threads=threads, workers=threads)
 
 
 def _read_lines() -> list[str]:

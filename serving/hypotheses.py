@@ -156,7 +156,7 @@ class SentenceSearch:
         coverage = self._coverage(queries) if self.options.coverage_penalty else 0.0
         return Hypothesis(
             tokens=(*self.sentence.target_prefix, *tokens),
-            score=self.options.score(cumulative, len(tokens), coverage),
+            score=self.options.score(cumulative, len(tokens), ended=ended, coverage=coverage),
             cumulative=cumulative,
             token_scores=(*self.prefix_scores, *token_scores),
             finished=ended,

@@ -44,8 +44,8 @@ class SearchOptions:
     """Exponent a of the length normalisation; 0 is none."""
     length_penalty_form: str = "power"
     """`power`: cumulative / length^a; `gnmt`: cumulative / ((5 + length) / 6)^a (Wu et al. 2016)"""
-    eos_in_length: bool = False
-    """Count eos in the length, as the papers do."""
+    eos_in_length: bool = True
+    """Count eos in the length where it was reached, as CTranslate2 and the papers do."""
     coverage_penalty: float = 0.0
     """Weight b of b * sum_j log(min(sum_t attention[t, j], 1)) (Wu et al. 2016, equation 14)."""
     repetition_penalty: float = 1.0
@@ -110,13 +110,13 @@ class SearchOptions:
         """Tokens that may be generated, eos included, for a source of that many ids with eos."""
         return self.max_length or min(MAX_STEPS, 2 * source_length + 10)
 
-    def score(self, cumulative: float, length: int, coverage: float = 0.0) -> float:
+    def score(self, cumulative: float, length: int, *, ended: bool, coverage: float = 0.0) -> float:
         """The score by which finished hypotheses are ranked.
 
-        `length` counts generated tokens without prefix and eos; `coverage` is the sum of Wu et al.
-        2016, equation 14, without its weight.
+        `length` counts generated tokens without prefix and eos, `ended` tells whether eos was
+        reached; `coverage` is the sum of Wu et al. 2016, equation 14, without its weight.
         """
-        length = max(1, length + 1 if self.eos_in_length else length)
+        length = max(1, length + (self.eos_in_length and ended))
         if self.length_penalty_form == "gnmt":
             divisor = math.pow((5.0 + length) / 6.0, self.length_penalty)
         else:

@@ -10,17 +10,14 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.batches import decode_in_batches, fill_batches
 from serving.bundle import Manifest, read_manifest
 from serving.errors import BundleError, DecodingError, InvalidTextError, TooLongError
 from serving.options import SearchOptions, parse_options
-from serving.search import BeamSearch, Finished, Hypothesis, Sentence, Stepper
+from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
 from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
-
-MAX_BATCH_ROWS = 32
-MAX_BATCH_TOKENS = 2048
-"""Rows x longest source of one batch, padding included."""
 
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
@@ -73,8 +70,13 @@ class Translator:
     'Good morning!'
     """
 
-    def __init__(self, bundle: str | Path, *, threads: int | None = None) -> None:
-        """Load and check a bundle; raises BundleError where it cannot be used."""
+    def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
+        """Load and check a bundle; raises BundleError where it cannot be used.
+
+        `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
+        at once: one worker is best for single sentences, one for each thread for many.
+        """
+        self._workers = workers
         folder = Path(bundle)
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "translate":
@@ -82,7 +84,9 @@ class Translator:
         tokenizer, vocab_size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
         self._source = _load_tokenizer(folder / tokenizer.source_file, vocab_size)
         self._target = _load_tokenizer(folder / tokenizer.target_file, vocab_size)
-        self.stepper: Stepper = OnnxStepper(folder, self.manifest, threads or default_threads())
+        self.stepper: Stepper = OnnxStepper(
+            folder, self.manifest, max(1, (threads or default_threads()) // workers)
+        )
 
     @property
     def default_options(self) -> SearchOptions:
@@ -117,18 +121,14 @@ class Translator:
                 waiting[index] = sentence
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[int, Sentence] = {}
-            for batch in batch_by_length(waiting):
-                search = BeamSearch(self.stepper, [waiting[index] for index in batch])
-                while search.live:
-                    for finished in search.step():
-                        index = batch[finished.index]
-                        outcome = self.complete(waiting[index], finished)
-                        if isinstance(outcome, Sentence):
-                            again[index] = outcome
-                        else:
-                            results[index] = outcome
-                            if progress:
-                                progress(1)
+            for index, finished in decode_in_batches(self.stepper, waiting, self._workers):
+                outcome = self.complete(waiting[index], finished)
+                if isinstance(outcome, Sentence):
+                    again[index] = outcome
+                else:
+                    results[index] = outcome
+                    if progress:
+                        progress(1)
             waiting = again
         return [result for result in results if result is not None]
 
@@ -143,7 +143,7 @@ class Translator:
             encoded[index] = (self._encode_source(source), self._encode_target(target, "target"))
         results: dict[int, Score] = {}
         lengths = {index: (1, max(map(len, pair)) + 1) for index, pair in encoded.items()}
-        for batch in _fill_batches(lengths):
+        for batch in fill_batches(lengths):
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
@@ -263,28 +263,3 @@ def ends_in_loop(tokens: Sequence[int]) -> bool:
         if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
             return True
     return False
-
-
-def batch_by_length(sentences: dict[int, Sentence]) -> list[list[int]]:
-    """Keys in batches of one beam size and like length, within the row and token limits."""
-    return _fill_batches(
-        {key: (s.options.beam_size, len(s.source)) for key, s in sentences.items()}
-    )
-
-
-def _fill_batches(sizes: dict[int, tuple[int, int]]) -> list[list[int]]:
-    """Keys in batches within the row and token limits, given the beam size and length of each."""
-    batches: list[list[int]] = []
-    for key in sorted(sizes, key=sizes.__getitem__):
-        batch, (beam_size, length) = batches[-1] if batches else [], sizes[key]
-        fits = (
-            batch
-            and len(batch) < MAX_BATCH_ROWS
-            and length * (len(batch) + 1) <= MAX_BATCH_TOKENS
-            and beam_size == sizes[batch[0]][0]
-        )
-        if fits:
-            batch.append(key)
-        else:
-            batches.append([key])
-    return batches

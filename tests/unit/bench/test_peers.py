@@ -24,7 +24,7 @@ from training.models import Transformer, TransformerConfig, build_model
 from training.stepper import TorchStepper
 
 MAX_LENGTH = 120
-OPTIONS = SearchOptions(beam_size=4, max_length=MAX_LENGTH, eos_in_length=True, loop_guard=False)
+OPTIONS = SearchOptions(beam_size=4, max_length=MAX_LENGTH, loop_guard=False)
 TIE = 1e-3
 
 

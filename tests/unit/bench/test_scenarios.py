@@ -16,7 +16,7 @@ from bench.scenarios import (
     ("kind", "batch", "cores", "wanted"),
     [
         ("onnx", 1, 1, ["1 x 1"]),
-        ("onnx", 32, 2, ["1 x 1", "1 x 2"]),
+        ("onnx", 32, 2, ["1 x 1", "1 x 2", "2 x 1"]),
         ("eager", 1, 6, ["1 x 1", "1 x 6"]),
         ("ctranslate2", 1, 1, ["1 x 1"]),
         ("ctranslate2", 1, 2, ["1 x 1", "1 x 2"]),

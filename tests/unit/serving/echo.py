@@ -87,6 +87,7 @@ class EchoTranslator(Translator):
         priority: int = 0,
         search: dict[str, object] | None = None,
     ) -> None:
+        self._workers = 1
         graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
         self.manifest = Manifest(
             format_version=1,

@@ -157,7 +157,7 @@ def result(
     """Finish a hypothesis: length normalisation and coverage."""
     ended = beam.tokens[-1] == EOS_ID
     words = beam.tokens[:-1] if ended else beam.tokens
-    length = max(1, len(words) + (1 if options.eos_in_length else 0))
+    length = max(1, len(words) + (1 if options.eos_in_length and ended else 0))
     if options.length_penalty_form == "gnmt":
         score = (
             float(beam.total) / ((5 + length) ** options.length_penalty) * 6**options.length_penalty

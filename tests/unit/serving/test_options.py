@@ -129,8 +129,6 @@ def test_max_steps(max_length: int | None, source: int, steps: int) -> None:
     [
         ({}, 4, -3.0),
         ({}, 0, -12.0),
-        ({"eos_in_length": True}, 3, -3.0),
-        ({"eos_in_length": True}, 0, -12.0),
         ({"length_penalty": 0.0}, 4, -12.0),
         ({"length_penalty": 0.5}, 4, -6.0),
         ({"length_penalty": -1.0}, 4, -48.0),
@@ -140,7 +138,16 @@ def test_max_steps(max_length: int | None, source: int, steps: int) -> None:
     ],
 )
 def test_score(values: dict[str, Any], length: int, score: float) -> None:
-    assert SearchOptions(**values).score(-12.0, length, coverage=-2.0) == pytest.approx(score)
+    without_eos = SearchOptions(**values, eos_in_length=False)
+    found = without_eos.score(-12.0, length, ended=True, coverage=-2.0)
+    assert found == pytest.approx(score)
+
+
+@pytest.mark.parametrize(
+    ("length", "ended", "score"), [(3, True, -3.0), (3, False, -4.0), (0, True, -12.0)]
+)
+def test_score_counts_eos_where_it_was_reached(length: int, ended: bool, score: float) -> None:
+    assert SearchOptions().score(-12.0, length, ended=ended) == pytest.approx(score)
 
 
 @settings(max_examples=100, deadline=None, derandomize=True)

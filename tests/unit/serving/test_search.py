@@ -180,7 +180,7 @@ def test_without_penalties_the_search_goes_on_until_its_best_beam_ends() -> None
     assert finished.hypotheses[0].tokens == (4,) * 5
     assert finished.hypotheses[0].cumulative == pytest.approx(6 * np.log(0.9), abs=1e-4)
     penalised = decode_one(ConfidentModel(), Sentence(SOURCE, replace(options, length_penalty=1.0)))
-    assert penalised.hypotheses[0].tokens == ()
+    assert penalised.hypotheses[0].tokens == (4,)
 
 
 def test_patience_bounds_the_finished_hypotheses() -> None:

@@ -5,19 +5,14 @@ from __future__ import annotations
 import re
 import threading
 
-import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError, InvalidTextError, TooLongError
 from serving.options import SearchOptions
-from serving.search import Sentence
 from serving.translator import (
-    MAX_BATCH_ROWS,
-    MAX_BATCH_TOKENS,
     Translation,
-    batch_by_length,
     check_text,
     ends_in_loop,
 )
@@ -192,21 +187,3 @@ def test_loops_are_found_as_a_pattern_finds_them(head: list[int], length: int, t
     text = "".join(map(str, tokens))
     wanted = any(re.search(rf"(.{{{n}}})\1\1\1$", text) for n in range(1, 9))
     assert ends_in_loop(tokens) == wanted
-
-
-@property_test
-@given(
-    st.lists(st.tuples(st.integers(1, 900), st.sampled_from([1, 5])), max_size=120),
-)
-def test_batches_hold_every_sentence_once_within_the_limits(shapes: list[tuple[int, int]]) -> None:
-    sentences = {
-        index: Sentence(np.zeros(length).tolist(), SearchOptions(beam_size=beam_size))
-        for index, (length, beam_size) in enumerate(shapes)
-    }
-    batches = batch_by_length(sentences)
-    assert sorted(index for batch in batches for index in batch) == list(range(len(shapes)))
-    for batch in batches:
-        assert len({shapes[index][1] for index in batch}) == 1
-        assert len(batch) <= MAX_BATCH_ROWS
-        longest = max(shapes[index][0] for index in batch)
-        assert len(batch) == 1 or len(batch) * longest <= MAX_BATCH_TOKENS
