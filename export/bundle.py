@@ -30,7 +30,7 @@ from training.stepper import TorchStepper
 
 logger = logging.getLogger(__name__)
 
-SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0}
+SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
 
 

@@ -67,7 +67,7 @@ class Translator:
     """A translation bundle, loaded.
 
     >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
-    'Good morning!'
+    'Good morning.'
     """
 
     def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
