@@ -256,7 +256,6 @@ def _load(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.add_session_config_entry("session.set_denormal_as_zero", "1")
     try:
         return onnxruntime.InferenceSession(
             folder / file,

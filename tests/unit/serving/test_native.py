@@ -44,7 +44,7 @@ def test_one_text() -> None:
     assert hypothesis["finished"] is True
     assert len(hypothesis["tokens"]) + 1 == len(hypothesis["token_scores"]) == 6
     assert hypothesis["cumulative"] == pytest.approx(sum(hypothesis["token_scores"]), abs=1e-4)
-    assert hypothesis["score"] == pytest.approx(hypothesis["cumulative"] / 5)
+    assert hypothesis["score"] == pytest.approx(hypothesis["cumulative"] / 6)
 
 
 def test_texts_of_a_list_are_decoded_together_and_stay_in_order() -> None:
