@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError
+from serving.lines import LineEncodingError, decode_lines
 from serving.options import parse_options
 from serving.threads import default_threads
 from serving.translator import Score, Translation, Translator
@@ -18,7 +19,9 @@ from serving.translator import Score, Translation, Translator
 
 def translate(options: argparse.Namespace) -> int:
     """Translate each line of stdin."""
-    translator = _load(options)
+    threads = _threads(options)
+    # A worker a thread: a file is many sentences.
+    translator = Translator(options.bundle, threads=threads, workers=threads)
     search = parse_options(translator.manifest.search | _assignments(options.option))
     lines, prefix = _read_lines(), options.target_prefix
     progress = Progress(len(lines))
@@ -35,7 +38,7 @@ def translate(options: argparse.Namespace) -> int:
 
 def score(options: argparse.Namespace) -> int:
     """Score each line of stdin: source, a tab, translation. A blank line stays blank."""
-    translator = _load(options)
+    translator = Translator(options.bundle, threads=_threads(options))
     lines = _read_lines()
     filled = [line for line in lines if line.strip()]
     progress = Progress(len(filled))
@@ -71,7 +74,6 @@ class Progress:
 
     def finish(self) -> None:
         """Print the totals."""
-        self._done = self._total  # blank lines need no work and are not reported one by one
         print(("\r" if self._live else "") + self._line(), file=sys.stderr)
 
     def _line(self) -> str:
@@ -80,29 +82,18 @@ class Progress:
         return f"{self._done}/{self._total} sentences, {seconds:.1f} s, {rate:.1f}/s"
 
 
-def _load(options: argparse.Namespace) -> Translator:
-    """The bundle, with a worker a thread: a file is many sentences."""
+def _threads(options: argparse.Namespace) -> int:
     if options.threads is not None and options.threads < 1:
         raise InvalidOptionError(f"--threads must be >= 1, got {options.threads}")
-    threads = options.threads or default_threads()
-    return Translator(options.bundle, threads=threads, workers=threads)
+    return options.threads or default_threads()
 
 
 def _read_lines() -> list[str]:
-    """Lines of stdin as UTF-8, split at newlines alone; a carriage return before one is dropped."""
-    content = sys.stdin.buffer.read()
-    lines = content.split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    decoded = []
-    for number, line in enumerate(lines, 1):
-        try:
-            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise InvalidTextError(
-                f"line {number} is not UTF-8 (byte 0x{line[error.start]:02x} at {error.start})"
-            ) from error
-    return decoded
+    """Lines of stdin; raises InvalidTextError where one is not UTF-8."""
+    try:
+        return decode_lines(sys.stdin.buffer.read())
+    except LineEncodingError as error:
+        raise InvalidTextError(str(error)) from error
 
 
 def _find_line(lines: list[str], check: Callable[[str], object]) -> None:

@@ -73,11 +73,6 @@ def load_translators(settings: Settings) -> list[Translator]:
             reason = " ".join(str(error).split()) or type(error).__name__
             raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
         manifest = translator.manifest
-        if manifest.task != "translate":
-            raise BundleError(
-                f"{folder}: this server serves task 'translate', the bundle is for "
-                f"{manifest.task!r}; move it out of {settings.bundles}"
-            )
         if manifest.name in translators:
             raise BundleError(
                 f"{folder}: another bundle is named {manifest.name!r} too; export one of them "

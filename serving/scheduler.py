@@ -16,6 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
+from serving.batches import MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -107,8 +108,8 @@ class Scheduler:
         translator: Translator,
         *,
         max_queue: int = 512,
-        max_batch_rows: int = 32,
-        max_batch_tokens: int = 2048,
+        max_batch_rows: int = MAX_BATCH_ROWS,
+        max_batch_tokens: int = MAX_BATCH_TOKENS,
     ) -> None:
         self._translator = translator
         self._max_queue = max_queue

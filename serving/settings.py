@@ -10,6 +10,7 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
+from serving.batches import MAX_BATCH_ROWS, MAX_BATCH_TOKENS
 from serving.errors import SettingsError
 from serving.threads import default_threads
 
@@ -45,9 +46,9 @@ class Settings(BaseModel):
 
     max_queue: int = Field(512, ge=1)
     """Texts that may wait for a model."""
-    max_batch_rows: int = Field(32, ge=1)
+    max_batch_rows: int = Field(MAX_BATCH_ROWS, ge=1)
     """Texts decoded together."""
-    max_batch_tokens: int = Field(2048, ge=1)
+    max_batch_tokens: int = Field(MAX_BATCH_TOKENS, ge=1)
     """Texts x longest source, in tokens, decoded together."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""

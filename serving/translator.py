@@ -12,7 +12,13 @@ import numpy as np
 
 from serving.batches import decode_in_batches, fill_batches
 from serving.bundle import Manifest, read_manifest
-from serving.errors import BundleError, DecodingError, InvalidTextError, TooLongError
+from serving.errors import (
+    BundleError,
+    DecodingError,
+    InvalidOptionError,
+    InvalidTextError,
+    TooLongError,
+)
 from serving.options import SearchOptions, parse_options
 from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
@@ -76,6 +82,9 @@ class Translator:
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many.
         """
+        for name, value in (("threads", threads), ("workers", workers)):
+            if value is not None and value < 1:
+                raise InvalidOptionError(f"{name} must be >= 1, got {value}")
         self._workers = workers
         folder = Path(bundle)
         self.manifest: Manifest = read_manifest(folder)

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from serving.lines import LineEncodingError, decode_lines
 from training.errors import CorpusError
 
 Pair = tuple[str, str]
@@ -68,19 +69,13 @@ def read_lines(path: Path) -> list[str]:
         raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
     except (OSError, EOFError, zlib.error) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from error
-    lines = raw.removeprefix(codecs.BOM_UTF8).split(b"\n")
-    if lines[-1] == b"":
-        lines.pop()
-    decoded = []
-    for number, line in enumerate(lines, 1):
-        try:
-            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            raise CorpusError(
-                f"{path}:{number}: not UTF-8 ({error.reason} at byte {error.start}); "
-                "convert the file, for example with iconv"
-            ) from error
-    return decoded
+    try:
+        return decode_lines(raw.removeprefix(codecs.BOM_UTF8))
+    except LineEncodingError as error:
+        raise CorpusError(
+            f"{path}:{error.number}: not UTF-8 ({error.reason} at byte {error.start}); "
+            "convert the file, for example with iconv"
+        ) from error
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:

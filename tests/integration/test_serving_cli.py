@@ -10,6 +10,7 @@ import pytest
 
 from serving import Translator
 from serving.__main__ import main
+from serving.errors import InvalidOptionError
 from serving.options import SearchOptions
 
 
@@ -99,3 +100,9 @@ def test_a_folder_without_a_bundle(terminal: Terminal, tmp_path: Path) -> None:
     status, _, err = terminal("translate", tmp_path)
     assert status == 1
     assert "manifest.json" in err
+
+
+@pytest.mark.parametrize("arguments", [{"threads": 0}, {"workers": 0}, {"workers": -1}])
+def test_threads_and_workers_are_checked(tiny_bundle: Path, arguments: dict[str, int]) -> None:
+    with pytest.raises(InvalidOptionError, match="must be >= 1"):
+        Translator(tiny_bundle, **arguments)

@@ -68,9 +68,6 @@ class NoCache:
         source = self._source.expand(len(target), -1)
         return self._model(source, target)[:, -1].numpy()
 
-    def attention(self) -> NDArray[np.float32]:
-        raise NotImplementedError
-
 
 class ReorderedCache:
     """One row a beam; caches are gathered by parent, as everybody does it."""

@@ -1,0 +1,29 @@
+"""How UTF-8 text is split into lines, for files and for stdin."""
+
+from __future__ import annotations
+
+
+class LineEncodingError(ValueError):
+    """A line that is not UTF-8; `number` counts from 1, `start` is the first bad byte's offset."""
+
+    def __init__(self, number: int, start: int, byte: int, reason: str) -> None:
+        super().__init__(f"line {number} is not UTF-8 (byte 0x{byte:02x} at {start})")
+        self.number, self.start, self.reason = number, start, reason
+
+
+def decode_lines(content: bytes) -> list[str]:
+    """Lines without their ends: only a newline ends one, a carriage return before it is dropped.
+
+    Raises LineEncodingError for the first line that is not UTF-8.
+    """
+    lines = content.split(b"\n")
+    if lines[-1] == b"":
+        lines.pop()
+    decoded = []
+    for number, line in enumerate(lines, 1):
+        try:
+            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
+        except UnicodeDecodeError as error:
+            start = error.start
+            raise LineEncodingError(number, start, line[start], error.reason) from error
+    return decoded
