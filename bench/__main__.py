@@ -1,4 +1,4 @@
-"""`python -m bench engine`; `--help` imports no engine."""
+"""`python -m bench engine | quality`; `--help` imports no engine."""
 
 from __future__ import annotations
 
@@ -43,6 +43,22 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+    quality = verbs.add_parser(
+        "quality", help="BLEU, chrF and their spread over seeds of several trained systems"
+    )
+    quality.add_argument(
+        "--system",
+        action="append",
+        required=True,
+        metavar="NAME=RUN,...",
+        help="a system and its runs, one a seed; the first system is the baseline",
+    )
+    quality.add_argument("--source", type=Path, required=True, metavar="FILE")
+    quality.add_argument("--reference", type=Path, required=True, metavar="FILE")
+    quality.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
+    quality.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    quality.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
     return parser
 
 

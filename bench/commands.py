@@ -5,11 +5,17 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from pathlib import Path
+
+import torch
 
 from bench.engine import Plan, failures, run_engine
 from bench.errors import BenchError
 from bench.materials import Subject, random_subject, trained_subject
+from bench.quality import compare_systems, parse_system
+from bench.quality_report import quality_markdown, write_quality_record
 from bench.report import (
+    Machine,
     busy_warning,
     look_at_machine,
     score_translations,
@@ -36,15 +42,12 @@ def engine(options: argparse.Namespace) -> int:
         repetitions=_at_least_one("--repetitions", options.repetitions),
         cores=cores,
     )
-    if options.json is not None and options.json.is_dir():
-        raise BenchError(f"--json must name a file, {options.json} is a folder")
+    _check_record(options.json)
     subject = _subject(options)
-    _progress(f"load average {machine.load:.2f}")
-    if machine.busy:
-        _progress(f"warning: {busy_warning(machine)}")
+    _show_load(machine)
     result = run_engine(subject, plan, _progress)
     bleu = score_translations(subject, result)
-    command = shlex.join(["python", "-m", "bench", *_arguments(options)])
+    command = _command(options)
     print(to_markdown(command, machine, subject, plan, result, bleu))
     if options.json is not None:
         write_record(options.json, command, machine, subject, plan, result, bleu)
@@ -52,6 +55,26 @@ def engine(options: argparse.Namespace) -> int:
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def quality(options: argparse.Namespace) -> int:
+    """Compare trained systems on a test set; the tables go to stdout."""
+    cores = _cores(options.threads)
+    machine = look_at_machine(cores)
+    _check_record(options.json)
+    systems = [parse_system(text) for text in options.system]
+    _show_load(machine)
+    torch.set_num_threads(cores)
+    results = compare_systems(
+        systems, options.source, options.reference, options.beam_size, _progress
+    )
+    sentences = len(results[0].runs[0].translations)
+    subject = f"{options.source.name}, {sentences} sentences, beam {options.beam_size}."
+    command = _command(options)
+    print(quality_markdown(command, machine, subject, results))
+    if options.json is not None:
+        write_quality_record(options.json, command, machine, subject, results)
+    return 0
 
 
 def _subject(options: argparse.Namespace) -> Subject:
@@ -71,14 +94,25 @@ def _subject(options: argparse.Namespace) -> Subject:
     return trained_subject(options.checkpoint, *text)
 
 
-def _arguments(options: argparse.Namespace) -> list[str]:
-    """The command's arguments, written out."""
-    values = vars(options).items()
-    given = [(k, v) for k, v in values if k not in ("verb", "json") and v is not None]
-    return [
-        options.verb,
-        *(part for k, v in given for part in (f"--{k.replace('_', '-')}", str(v))),
-    ]
+def _check_record(path: Path | None) -> None:
+    if path is not None and path.is_dir():
+        raise BenchError(f"--json must name a file, {path} is a folder")
+
+
+def _show_load(machine: Machine) -> None:
+    _progress(f"load average {machine.load:.2f}")
+    if machine.busy:
+        _progress(f"warning: {busy_warning(machine)}")
+
+
+def _command(options: argparse.Namespace) -> str:
+    """The whole command with every option that decides the result, written out."""
+    words = ["python", "-m", "bench", options.verb]
+    for name, given in vars(options).items():
+        if name not in ("verb", "json") and given is not None:
+            for value in given if isinstance(given, list) else [given]:
+                words += [f"--{name.replace('_', '-')}", str(value)]
+    return shlex.join(words)
 
 
 def _cores(threads: int | None) -> int:

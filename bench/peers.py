@@ -21,8 +21,8 @@ from serving.tokenizer import BOS_ID, EOS_ID
 from training.batching import pad
 from training.models import Transformer
 from training.models.attention import AttentionContext, KeyValue, attention
+from training.models.base import padding_mask
 from training.models.blocks import DecoderLayer
-from training.models.transformer import padding_mask
 
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 """What CTranslate2 calls the special pieces; SentencePiece writes them so as well."""

@@ -82,19 +82,28 @@ def to_markdown(
 ) -> str:
     """The whole report."""
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
-    lines = [
-        f"`{command}`",
-        "",
-        f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions.",
-        f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
-        f"{machine.memory_gib} GiB; load average before the run {machine.load:.2f}.",
-        ", ".join(f"{name} {number}" for name, number in versions().items()) + ".",
-    ]
-    if machine.busy:
-        lines += ["", f"**{busy_warning(machine)}**"]
-    lines += ["", *_table(plan, result, bleu), "", *_notes(bleu)]
+    subject_line = f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions."
+    lines = [*head_lines(command, machine, subject_line), ""]
+    lines += [*_table(plan, result, bleu), "", *_notes(bleu)]
     lines += ["", *_agreement_lines(result), *_slot_lines(result)]
     return "\n".join(lines)
+
+
+def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[str]:
+    """What stands above every table: command, subject, machine, versions and a warning."""
+    yield from (f"`{command}`", "", subject_line)
+    yield (
+        f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
+        f"{machine.memory_gib} GiB; load average before the run {machine.load:.2f}."
+    )
+    yield ", ".join(f"{name} {number}" for name, number in versions().items()) + "."
+    if machine.busy:
+        yield from ("", f"**{busy_warning(machine)}**")
+
+
+def table_line(cells: list[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
 
 
 def busy_warning(machine: Machine) -> str:
@@ -154,13 +163,13 @@ def _table(plan: Plan, result: Result, bleu: Bleu) -> Iterator[str]:
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]
     columns += ["tokens/s", "peak RSS, MiB", "speed / CTranslate2 int8"]
     columns += ["BLEU"] if bleu.scores else []
-    yield _line(columns)
-    yield _line(
+    yield table_line(columns)
+    yield table_line(
         ["---:", "---:", "---", "---", "---:", "---:", "---:", "---:", "---:"][: len(columns)]
     )
     for scenario in plan.scenarios:
         for system in SYSTEMS:
-            yield _line(_cells(scenario, system, result, bleu))
+            yield table_line(_cells(scenario, system, result, bleu))
 
 
 def _cells(scenario: Scenario, system: System, result: Result, bleu: Bleu) -> list[str]:
@@ -207,10 +216,6 @@ def _slot_lines(result: Result) -> Iterator[str]:
             f"Peak cache slots a sentence after {step} steps, beam {SLOT_BEAM}: {mean:.2f} of "
             f"beams x steps ({verdict}); worst of {len(shares)} sentences {max(shares):.2f}.  "
         )
-
-
-def _line(cells: list[str]) -> str:
-    return "| " + " | ".join(cells) + " |"
 
 
 def _cpu_name() -> str:

@@ -6,6 +6,7 @@ Parent and worker exchange lines of JSON; the worker keeps the time.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
@@ -68,7 +69,8 @@ class Worker:
         assert self._process.stdout is not None
         self._process.terminate()
         self._process.wait()
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # what a dead worker did not read
+            self._process.stdin.close()
         self._process.stdout.close()
 
     def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> Timing:

@@ -11,7 +11,7 @@ from export.lowering import lower, probe_model
 from export.onnx_graph import export_encoder, export_step
 from serving.bundle import FORMAT_VERSION, Languages, Manifest, Sizes, TokenizerFiles
 from serving.options import MAX_STEPS
-from training.models import Transformer
+from training.models import Model, TransformerConfig
 
 ALLOWED = {"cpu": ("fp32", "int8")}
 """Precisions by target device."""
@@ -28,7 +28,7 @@ def check_precision(precision: str, target: str) -> None:
 
 
 def write_graphs(
-    model: Transformer, folder: Path, *, name: str, precision: str, max_source: int = MAX_STEPS
+    model: Model, folder: Path, *, name: str, precision: str, max_source: int = MAX_STEPS
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
@@ -40,9 +40,9 @@ def write_graphs(
     int8 = precision == "int8"
     encoder, encoder_graph = export_encoder(model)
     step, step_graph = export_step(model)
-    _save(lower(encoder, int8=int8, row_input="source_ids"), folder / encoder_graph.file)
+    _save(lower(encoder, int8=int8), folder / encoder_graph.file)
     flat = frozenset(t.name for t in step_graph.outputs if t.axes[0] == "M")
-    step = lower(step, int8=int8, row_input="token_ids", flat_outputs=flat)
+    step = lower(step, int8=int8, flat_outputs=flat)
     _save(step, folder / step_graph.file)
     if int8:
         _save(probe_model(), folder / PROBE_FILE)
@@ -53,8 +53,8 @@ def write_graphs(
             "name": name,
             "task": "translate",
             "family": config.family,
-            "decoder_kind": "cross",
-            "block": config.block,
+            "decoder_kind": model.decoder_kind,
+            "block": config.block if isinstance(config, TransformerConfig) else config.family,
             "precision": precision,
             "target": "cpu",
             "sizes": Sizes(

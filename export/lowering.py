@@ -1,7 +1,8 @@
 """Passes over exported graphs: rows kept flat for GEMMs, constants folded, int8 products.
 
-Shape letters: B sentences, Q queries (S in the encoder), M = B * Q rows, K inputs, N outputs,
-V vocabulary, D model.
+Rows are all axes of a value but its last: [B,Q,D] has M = B * Q rows, a joint state [B,S,Q,D] has
+M = B * S * Q. Shape letters: B sentences, S source positions, Q queries, M rows, K inputs,
+N outputs, V vocabulary, D model.
 """
 
 from __future__ import annotations
@@ -17,8 +18,10 @@ from export.errors import ExportError
 from export.folding import fold_scalars, fold_transposes, users_by_value
 from export.quantize import LEVELS, SMALLEST, ZERO_POINT, quantize_columns
 
+Shape = tuple[str | int, ...]
+
 MICROSOFT = "com.microsoft"
-# Operators that treat each row of [B,Q,*] alone, so that they may run on [M,*].
+# Operators that treat each row alone, so that they may run on [M,*].
 _ROW_OPERATORS = {"Add", "Sub", "Mul", "Div", "Relu", "Gelu", "Sigmoid", "Tanh", "MatMul"}
 _ROW_OPERATORS |= {
     "LogSoftmax",
@@ -34,41 +37,40 @@ def lower(
     model: onnx.ModelProto,
     *,
     int8: bool,
-    row_input: str,
     flat_outputs: frozenset[str] = frozenset(),
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8 with per-row activations.
 
-    `row_input` names the [B,Q] input whose two axes are the rows. `flat_outputs` are given as
-    [M,*]: ONNX Runtime copies what it reshapes into an output, and logits are large.
+    `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into an output, and
+    logits are large.
     """
     fold_transposes(model)
     fold_scalars(model)
-    lowered = _Lowering(model, int8=int8, row_input=row_input, flat_outputs=flat_outputs).run()
+    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs).run()
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
 
 
 class _Lowering:
-    """One pass in topological order; values of shape [B,Q,*] get a flat twin [M,*] on demand."""
+    """One pass in topological order; values of three and more axes get a flat twin on demand."""
 
     def __init__(
         self,
         model: onnx.ModelProto,
         *,
         int8: bool,
-        row_input: str,
         flat_outputs: frozenset[str],
     ) -> None:
-        self._model, self._int8, self._row_input = model, int8, row_input
+        self._model, self._int8 = model, int8
         self._flat_outputs = flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
         self._outputs = {output.name for output in model.graph.output}
-        self._widths = _row_widths(model, row_input)
+        self._axes = _input_axes(model)
+        self._shapes = _row_shapes(model, self._axes)
         self._nodes: list[NodeProto] = []
         self._new: dict[str, NDArray[np.generic]] = {}
-        self._flat: dict[str, str] = {}  # [B,Q,*] name -> flat name
+        self._flat: dict[str, str] = {}  # name -> flat name
         self._shaped: set[str] = set()  # names that exist in their own shape
         self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales [M,1])
         self._weights: dict[str, tuple[str, str]] = {}
@@ -82,12 +84,10 @@ class _Lowering:
                 continue
             if self._int8 and self._is_embedding(node):
                 self._embed(node)
-            elif (
-                node.op_type in _ROW_OPERATORS
-                and node.output[0] in self._widths
-                and self._rows(node)
-            ):
+            elif node.op_type in _ROW_OPERATORS and self._rows(node):
                 self._lower_row_operator(node)
+            elif node.op_type == "Reshape" and self._keeps_rows(node):
+                self._flat[node.output[0]] = self._flatten(node.input[0])
             else:
                 for name in node.input:
                     self._shape(name)
@@ -115,14 +115,22 @@ class _Lowering:
         )
 
     def _rows(self, node: NodeProto) -> bool:
-        """Whether each input is rows, or a constant that broadcasts over rows."""
+        """Whether each input has the output's rows, or is a constant that broadcasts over them."""
+        shape = self._shapes.get(node.output[0])
+        if shape is None or node.input[0] not in self._shapes:
+            return False
         for name in node.input:
             constant = self._constants.get(name)
-            if constant is None and name not in self._widths:
+            if constant is None and self._shapes.get(name, ())[:-1] != shape[:-1]:
                 return False
             if constant is not None and constant.ndim > (2 if node.op_type == "MatMul" else 1):
                 return False
-        return node.input[0] in self._widths
+        return True
+
+    def _keeps_rows(self, node: NodeProto) -> bool:
+        """Whether a reshape leaves the last axis, and with it the order of rows, as it is."""
+        before, after = (self._shapes.get(name) for name in (node.input[0], node.output[0]))
+        return before is not None and after is not None and before[-1] == after[-1]
 
     def _lower_row_operator(self, node: NodeProto) -> None:
         inputs = [n if n in self._constants else self._flatten(n) for n in node.input]
@@ -147,7 +155,7 @@ class _Lowering:
             operands = [*inputs, bias] if bias else inputs
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
             return
-        rows, scales = self._quantize(inputs[0])
+        rows, scales = self._quantize(inputs[0], self._shapes[output][:-1])
         weight, weight_scale = self._weight(inputs[1])
         zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
         operands = [rows, weight, scales, weight_scale, zero_point]
@@ -159,7 +167,7 @@ class _Lowering:
         self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
         self._add("Add", [product, bias], self._flat_name(output))
 
-    def _quantize(self, name: str) -> tuple[str, str]:
+    def _quantize(self, name: str, axes: Shape) -> tuple[str, str]:
         """u8 rows and their scales; computed once for all products that share the input."""
         if name not in self._quantized:
             absolute = self._add("Abs", [name], f"{name}_abs")
@@ -170,15 +178,16 @@ class _Lowering:
             scale = self._add("Max", [peak, least], f"{name}_clamped")
             scale = self._add("Mul", [scale, level], f"{name}_scale")
             axis_0 = [helper.make_attribute("axis", 0)]
-            zeros = self._zero_points(scale)
+            zeros = self._zero_points(scale, axes)
             rows = self._add("QuantizeLinear", [name, scale, zeros], f"{name}_u8", axis_0)
             column = self._add("Unsqueeze", [scale, axis], f"{name}_scales")
             self._quantized[name] = (rows, column)
         return self._quantized[name]
 
-    def _zero_points(self, scale: str) -> str:
-        """The zero point once a row [M]; every flat value has the same rows."""
-        name = "row_zero_points"
+    def _zero_points(self, scale: str, axes: Shape) -> str:
+        """The zero point once a row [M]; made once for all values with as many rows."""
+        count = sorted("*".join(map(str, axes)).split("*"))
+        name = "_".join(["row_zero_points", *count])
         if name not in self._shaped:
             shape = self._add("Shape", [scale], f"{name}_shape")
             zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
@@ -219,18 +228,19 @@ class _Lowering:
     def _described_outputs(self) -> list[onnx.ValueInfoProto]:
         """The graph's outputs, with two axes where they are flat."""
         return [
-            helper.make_tensor_value_info(o.name, o.type.tensor_type.elem_type, (None, width))
-            if o.name in self._flat_outputs and (width := self._widths[o.name])
+            helper.make_tensor_value_info(
+                o.name, o.type.tensor_type.elem_type, (None, self._shapes[o.name][-1])
+            )
+            if o.name in self._flat_outputs
             else o
             for o in self._model.graph.output
         ]
 
     def _flatten(self, name: str) -> str:
-        """The [M,*] form of a [B,Q,*] value."""
+        """The [M,*] form of a value."""
         if name not in self._flat:
-            shape = self._constant(
-                np.array([-1, self._widths[name]]), f"shape_{self._widths[name]}"
-            )
+            width = self._shapes[name][-1]
+            shape = self._constant(np.array([-1, width]), f"shape_{width}")
             self._add("Reshape", [name, shape], self._flat_name(name))
         return self._flat[name]
 
@@ -239,19 +249,31 @@ class _Lowering:
         if name not in self._flat or name in self._shaped:
             return
         if name in self._flat_outputs:
-            raise ExportError(f"{name} is a flat output and cannot also be read as [B,Q,*]")
-        width = self._constant(np.array([self._widths[name]]), f"width_{self._widths[name]}")
-        rows = "rows_shape"
-        if rows not in self._shaped:
-            self._add("Shape", [self._row_input], rows)
-            self._shaped.add(rows)
-        shape = f"rows_shape_{self._widths[name]}"
+            raise ExportError(f"{name} is a flat output and cannot also be read in its own shape")
+        sizes = [self._size(axis) for axis in self._shapes[name][1:]]
+        shape = "_".join(["shape_of", *sizes])
         if shape not in self._shaped:
+            any_size = self._constant(np.array([-1]), "size_any")
             axis_0 = [helper.make_attribute("axis", 0)]
-            self._add("Concat", [rows, width], shape, axis_0)
+            self._add("Concat", [any_size, *sizes], shape, axis_0)
             self._shaped.add(shape)
         self._add("Reshape", [self._flat[name], shape], name)
         self._shaped.add(name)
+
+    def _size(self, axis: str | int) -> str:
+        """A one-element vector that holds the size of an axis."""
+        name = f"size_{axis}"
+        if isinstance(axis, int):
+            return self._constant(np.array([axis]), name)
+        if name not in self._shaped:
+            source, place = self._axes[axis]
+            ends = [
+                helper.make_attribute("start", place),
+                helper.make_attribute("end", place + 1),
+            ]
+            self._add("Shape", [source], name, ends)
+            self._shaped.add(name)
+        return name
 
     def _constant(self, value: NDArray[np.generic] | np.generic, name: str) -> str:
         self._new[name] = np.asarray(value)
@@ -287,20 +309,33 @@ def _live(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
     return live[::-1]
 
 
-def _row_widths(model: onnx.ModelProto, row_input: str) -> dict[str, int]:
-    """Last axis of each value of shape [B,Q,width], by name."""
+def _input_axes(model: onnx.ModelProto) -> dict[str, tuple[str, int]]:
+    """For each symbolic size an input of the graph that has it, and at which axis."""
+    axes: dict[str, tuple[str, int]] = {}
+    for value in model.graph.input:
+        for place, dim in enumerate(value.type.tensor_type.shape.dim):
+            if dim.dim_param:
+                axes.setdefault(dim.dim_param, (value.name, place))
+    return axes
+
+
+def _row_shapes(model: onnx.ModelProto, known_axes: dict[str, tuple[str, int]]) -> dict[str, Shape]:
+    """Values that can be laid flat and brought back.
+
+    These have three axes or more, a last one of fixed size, and between it and the first only
+    fixed sizes or sizes of inputs.
+    """
     graph = model.graph
     shapes = {
-        info.name: [d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim]
+        info.name: tuple(d.dim_param or d.dim_value for d in info.type.tensor_type.shape.dim)
         for info in (*graph.input, *graph.value_info, *graph.output)
     }
-    if row_input not in shapes:
-        raise ExportError(f"the graph has no input {row_input!r}")
-    rows = shapes[row_input]
     return {
-        name: int(shape[2])
+        name: shape
         for name, shape in shapes.items()
-        if len(shape) == 3 and shape[:2] == rows and isinstance(shape[2], int)
+        if len(shape) >= 3
+        and isinstance(shape[-1], int)
+        and all(isinstance(axis, int) or axis in known_axes for axis in shape[1:-1])
     }
 
 

@@ -18,36 +18,36 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle import Graph, Role, Tensor
-from training.models import Transformer
+from training.models import Model
 from training.models.attention import OPSET
 from training.models.decoding import EncoderGraph, StepGraph
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
 _B, _Q, _C, _S = 3, 5, 16, 8
+_EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
-def export_encoder(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
+def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
     """The encoder graph, fp32, and its description."""
-    layers = model.config.num_decoder_layers
-    dim = model.config.model_dim
     inputs = (
         _tensor("source_ids", "int64", ("B", "S"), "token"),
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
     )
     outputs = tuple(
-        _tensor(name, "float32", ("B", "S", dim), "source")
-        for name in _layer_names("source", layers)
+        _tensor(name, "float32", ("B", "S", model.config.model_dim), "source")
+        for name in _source_names(model)
     )
     arguments = (torch.zeros(_B, _S, dtype=torch.int64), torch.zeros(_B, _S))
     proto = _export(EncoderGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
-def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
+def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
     """The step graph, fp32, and its description."""
-    config = model.config
-    dim, layers = config.model_dim, config.num_decoder_layers
-    cache_names, source_names = _layer_names("self", layers), _layer_names("source", layers)
+    dim, vocab_size = model.config.model_dim, model.config.vocab_size
+    cache_names, source_names = _cache_names("self", model.num_caches), _source_names(model)
+    cache_axes = model.cache_axes
+    alignment_axis = "S" if model.alignment_role == "alignment" else dim
     inputs = (
         _tensor("token_ids", "int64", ("B", "Q"), "token"),
         _tensor("positions", "int64", ("B", "Q"), "position"),
@@ -56,7 +56,7 @@ def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
         _tensor("scores", "float32", ("B", "Q"), "score"),
         _tensor("label_ids", "int64", ("B", "Q"), "label"),
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
-        *(_tensor(name, "float32", ("B", "C", dim), "self") for name in cache_names),
+        *(_tensor(name, "float32", cache_axes, "self") for name in cache_names),
         *(_tensor(name, "float32", ("B", "S", dim), "source") for name in source_names),
     )
     outputs = (
@@ -64,9 +64,9 @@ def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
         _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
         _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
         _tensor("label_scores", "float32", ("B", "Q"), "label_score"),
-        _tensor("logits", "float32", ("M", config.vocab_size), "logits"),
-        _tensor("alignment_query", "float32", ("B", "Q", dim), "alignment_query"),
-        *(_tensor(f"{name}_out", "float32", ("B", "C", dim), "self") for name in cache_names),
+        _tensor("logits", "float32", ("M", vocab_size), "logits"),
+        _tensor(model.alignment_role, "float32", ("B", "Q", alignment_axis), model.alignment_role),
+        *(_tensor(f"{name}_out", "float32", cache_axes, "self") for name in cache_names),
     )
     arguments = (
         torch.zeros(_B, _Q, dtype=torch.int64),
@@ -76,15 +76,21 @@ def export_step(model: Transformer) -> tuple[onnx.ModelProto, Graph]:
         torch.zeros(_B, _Q),
         torch.zeros(_B, _Q, dtype=torch.int64),
         torch.zeros(_B, _S),
-        [torch.zeros(_B, _C, dim) for _ in cache_names],
+        [torch.zeros(_EXAMPLE[cache_axes[0]], _C, dim) for _ in cache_names],
         [torch.zeros(_B, _S, dim) for _ in source_names],
     )
     proto = _export(StepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
-def _layer_names(role: str, layers: int) -> list[str]:
-    return [f"{role}_{kind}_{layer}" for layer in range(layers) for kind in ("key", "value")]
+def _cache_names(role: str, tensors: int) -> list[str]:
+    return [f"{role}_{kind}_{layer}" for layer in range(tensors // 2) for kind in ("key", "value")]
+
+
+def _source_names(model: Model) -> list[str]:
+    if model.num_sources == 1:
+        return ["source_states"]
+    return _cache_names("source", model.num_sources)
 
 
 def _tensor(name: str, dtype: Any, axes: tuple[str | int, ...], role: Role) -> Tensor:

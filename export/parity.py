@@ -159,6 +159,15 @@ class PairedStepper:
         self._both = (reference, other)
         self.largest, self.total, self.count = 0.0, 0.0, 0
 
+    @property
+    def repack_every(self) -> int:
+        """The same for both."""
+        return self._both[0].repack_every
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Of both."""
+        return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)
+
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Any, Any]:
         """Both states."""
         return self._both[0].encode(sources), self._both[1].encode(sources)

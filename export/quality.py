@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import statistics
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,17 +25,30 @@ class BleuChange:
 
 def bleu_change(before: list[str], after: list[str], references: list[str]) -> BleuChange:
     """The change in corpus BLEU from `before` to `after`; positive is better."""
-    counts = np.stack([_counts(before, references), _counts(after, references)])
+    return mean_bleu_change([(before, after)], references)
+
+
+def mean_bleu_change(
+    pairs: Sequence[tuple[list[str], list[str]]], references: list[str]
+) -> BleuChange:
+    """The mean change over several (before, after), as two systems have with several seeds.
+
+    A resample draws the same sentences for all, so the interval tells of the choice of sentences,
+    not of seeds.
+    """
+    counts = [[_counts(texts, references) for texts in pair] for pair in pairs]
+
+    def change(drawn: slice | NDArray[np.int64]) -> float:
+        return statistics.fmean(
+            _score(after[drawn].sum(axis=0)) - _score(before[drawn].sum(axis=0))
+            for before, after in counts
+        )
+
     generator = np.random.default_rng(12345)
     size = len(references)
-    changes = []
-    for _ in range(RESAMPLES):
-        drawn = generator.integers(0, size, size)
-        old, new = (_score(system[drawn].sum(axis=0)) for system in counts)
-        changes.append(new - old)
-    old, new = (_score(system.sum(axis=0)) for system in counts)
+    changes = [change(generator.integers(0, size, size)) for _ in range(RESAMPLES)]
     low, high = np.percentile(changes, [2.5, 97.5])
-    return BleuChange(new - old, float(low), float(high))
+    return BleuChange(change(slice(None)), float(low), float(high))
 
 
 def _counts(translations: list[str], references: list[str]) -> NDArray[np.int64]:

@@ -13,7 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.models import Transformer
+from training.models import Model
+from training.models.embedding import TokenEmbedding
 
 LEVELS = 127.0
 SMALLEST = 1e-8
@@ -51,15 +52,17 @@ class QuantizedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def quantized_twin(model: Transformer) -> Transformer:
-    """A copy of a model whose linear layers and embedding compute as the int8 bundle does."""
+def quantized_twin(model: Model) -> Model:
+    """A copy of a model whose linear layers and embeddings compute as the int8 bundle does."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    output = QuantizedLinear(twin.embedding.weight, None)
+    output = QuantizedLinear(twin.output_weight, None)
     twin.output_logits = output.forward  # type: ignore[method-assign, assignment]
-    quantized, scale = quantize_columns(twin.embedding.weight.detach().numpy().T)
-    twin.embedding.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
+    for module in twin.modules():
+        if isinstance(module, TokenEmbedding):
+            quantized, scale = quantize_columns(module.weight.detach().numpy().T)
+            module.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
     return twin

@@ -4,52 +4,109 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 
+from serving.cache import most_slots
 from serving.search import Finished, Sentence, Stepper, decode
 
-MAX_BATCH_ROWS = 32
-MAX_BATCH_TOKENS = 2048
-"""Rows x longest source of one batch, padding included."""
+
+@dataclass(frozen=True, kw_only=True)
+class BatchLimits:
+    """What one batch may hold."""
+
+    max_rows: int = 32
+    """Sentences."""
+    max_tokens: int = 2048
+    """Rows x longest source, padding included."""
+    max_cache_bytes: int = 2 * 2**30
+    """Memory of the cache, were every beam to go its own way until the last step."""
 
 
-def batch_by_length(
-    sentences: dict[int, Sentence], max_rows: int = MAX_BATCH_ROWS
-) -> list[list[int]]:
-    """Keys in batches of one beam size and like length, within the row and token limits."""
-    sizes = {key: (s.options.beam_size, len(s.source)) for key, s in sentences.items()}
-    return fill_batches(sizes, max_rows)
+@dataclass(frozen=True, order=True)
+class Demand:
+    """What one row asks for."""
+
+    beam_size: int
+    source_length: int
+    """Ids, eos included."""
+    slots: int
+    """A bound on its cache slots."""
+
+
+def demand(sentence: Sentence, stepper: Stepper) -> Demand:
+    """What decoding a sentence may take."""
+    options, length = sentence.options, len(sentence.source)
+    slots = most_slots(
+        len(sentence.target_prefix),
+        options.beam_size,
+        options.max_steps(length),
+        stepper.repack_every,
+    )
+    return Demand(options.beam_size, length, slots)
+
+
+class BatchRoom:
+    """Counts what a batch holds while it is put together."""
+
+    def __init__(self, stepper: Stepper, limits: BatchLimits) -> None:
+        self._stepper, self._limits = stepper, limits
+        self._rows = 0
+        self._largest = Demand(0, 0, 0)
+
+    def admit(self, demand: Demand) -> bool:
+        """Whether a row fits beside those admitted, in which case it is counted.
+
+        The first always does: a sentence too large for any batch is refused before it gets here.
+        """
+        rows = self._rows + 1
+        largest = Demand(
+            demand.beam_size,
+            max(self._largest.source_length, demand.source_length),
+            max(self._largest.slots, demand.slots),
+        )
+        limits, length = self._limits, largest.source_length
+        if self._rows and not (
+            demand.beam_size == self._largest.beam_size
+            and rows <= limits.max_rows
+            and rows * length <= limits.max_tokens
+            and self._stepper.cache_bytes(rows, length, largest.slots) <= limits.max_cache_bytes
+        ):
+            return False
+        self._rows, self._largest = rows, largest
+        return True
 
 
 def fill_batches(
-    sizes: dict[int, tuple[int, int]], max_rows: int = MAX_BATCH_ROWS
+    demands: dict[int, Demand], stepper: Stepper, limits: BatchLimits
 ) -> list[list[int]]:
-    """Keys in batches within the limits, given the beam size and length of each."""
+    """Keys in batches of one beam size and like length, within the limits."""
     batches: list[list[int]] = []
-    for key in sorted(sizes, key=sizes.__getitem__):
-        batch, (beam_size, length) = batches[-1] if batches else [], sizes[key]
-        fits = (
-            batch
-            and len(batch) < max_rows
-            and length * (len(batch) + 1) <= MAX_BATCH_TOKENS
-            and beam_size == sizes[batch[0]][0]
-        )
-        if fits:
-            batch.append(key)
-        else:
-            batches.append([key])
+    room = BatchRoom(stepper, limits)
+    for key in sorted(demands, key=demands.__getitem__):
+        if not batches or not room.admit(demands[key]):
+            room = BatchRoom(stepper, limits)
+            room.admit(demands[key])
+            batches.append([])
+        batches[-1].append(key)
     return batches
 
 
 def decode_in_batches(
-    stepper: Stepper, sentences: dict[int, Sentence], workers: int = 1
+    stepper: Stepper,
+    sentences: dict[int, Sentence],
+    workers: int = 1,
+    limits: BatchLimits | None = None,
 ) -> Iterator[tuple[int, Finished]]:
     """Decode sentences; yields the key of each with its result, a batch at a time.
 
     With several workers as many batches run at once, each on a thread of its own; few sentences
     are spread over all workers. The results are the same: no sentence depends on its batch.
     """
-    max_rows = min(MAX_BATCH_ROWS, -(-len(sentences) // workers))
-    batches = batch_by_length(sentences, max(1, max_rows))
+    limits = limits or BatchLimits()
+    max_rows = max(1, min(limits.max_rows, -(-len(sentences) // workers)))
+    limits = replace(limits, max_rows=max_rows, max_cache_bytes=limits.max_cache_bytes // workers)
+    demands = {key: demand(sentence, stepper) for key, sentence in sentences.items()}
+    batches = fill_batches(demands, stepper, limits)
 
     def run(batch: list[int]) -> list[tuple[int, Finished]]:
         found = decode(stepper, [sentences[key] for key in batch])

@@ -42,6 +42,7 @@ Role = Literal[
     "candidate_parent",
     "label_score",
     "logits",
+    "alignment",
     "alignment_query",
 ]
 
@@ -56,7 +57,7 @@ class Tensor(_Strict):
     name: str
     dtype: Literal["int64", "int32", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B Q C S D V N, M = B * Q, or fixed sizes."""
+    """Letters B Q C S D V N, M = B * Q, BS = B * S, or fixed sizes."""
     role: Role
 
 

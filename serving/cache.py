@@ -6,6 +6,9 @@ Beam search grows a tree. Each cached slot is one node, a hypothesis is a path, 
 sentence share one cache: a step appends K slots and never reorders. Every `repack_every` steps of
 its own a sentence drops the slots that no live hypothesis descends from. A sentence's layout
 depends on its own steps alone, so its results do not depend on its batch mates.
+
+A joint-representation model has a row of the cache for each source position of a sentence, all with
+the same slots.
 """
 
 from __future__ import annotations
@@ -15,8 +18,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-REPACK_EVERY = 8
-ALIGNMENT = 8  # capacities are multiples of this
+REPACK_EVERY = {"cross": 8, "joint": 2}
+"""Steps between repacks by kind of decoder: slots of a joint model are S times as large."""
+ALIGNMENT = 8  # capacities and source lengths are multiples of this
+
+
+def round_up(length: int) -> int:
+    """The next multiple of `ALIGNMENT`."""
+    return -(-length // ALIGNMENT) * ALIGNMENT
+
+
+def most_slots(prefix_length: int, beam_size: int, steps: int, repack_every: int) -> int:
+    """A bound on the capacity that a sentence can ever ask for, were no slot ever dropped."""
+    return round_up(prefix_length + beam_size * (steps + repack_every))
 
 
 @dataclass(frozen=True)
@@ -37,9 +51,7 @@ class PrefixTree:
     and `peak` [B] count a sentence's slots in use, its steps, and the most slots it has used.
     """
 
-    def __init__(
-        self, used: NDArray[np.int64], beam_size: int, repack_every: int = REPACK_EVERY
-    ) -> None:
+    def __init__(self, used: NDArray[np.int64], beam_size: int, repack_every: int) -> None:
         """`used` slots of each sentence hold its prefix, visible to every beam."""
         self.beam_size, self.repack_every = beam_size, repack_every
         self.used, self.peak = used.copy(), used.copy()
@@ -80,12 +92,16 @@ class PrefixTree:
         Returns what the model's caches must do, or None where nothing changes.
         """
         due_B = (self.steps[rows] % self.repack_every == 0) & (self.used[rows] > 0)
-        if len(rows) == len(self.used) and not due_B.any():
+        same_rows = len(rows) == len(self.used)
+        if same_rows and not due_B.any():
             return None
         visible = self.visible[rows]
         alive_BC = self._in_use(self.capacity)[rows]
         alive_BC &= ~due_B[:, None] | (visible == 0).any(axis=1)
-        self.used, self.steps, self.peak = alive_BC.sum(axis=1), self.steps[rows], self.peak[rows]
+        used = alive_BC.sum(axis=1)
+        if same_rows and np.array_equal(used, self.used) and self._capacity() <= self.capacity:
+            return None
+        self.used, self.steps, self.peak = used, self.steps[rows], self.peak[rows]
         self._rows_B1 = np.arange(len(rows))[:, None]
         in_use_BC = self._in_use(self._capacity())
         slots_BC = np.zeros(in_use_BC.shape, dtype=np.int64)
@@ -101,5 +117,4 @@ class PrefixTree:
     def _capacity(self) -> int:
         """Room until the next repack of whichever sentence needs most."""
         steps_left = self.repack_every - self.steps % self.repack_every
-        needed = int((self.used + steps_left * self.beam_size).max(initial=1))
-        return -(-needed // ALIGNMENT) * ALIGNMENT
+        return round_up(int((self.used + steps_left * self.beam_size).max(initial=1)))

@@ -66,7 +66,7 @@ def load_translators(settings: Settings) -> list[Translator]:
     translators: dict[str, Translator] = {}
     for folder in folders:
         try:
-            translator = Translator(folder, threads=settings.threads)
+            translator = Translator(folder, threads=settings.threads, limits=settings.batch_limits)
         except BundleError:
             raise
         except Exception as error:  # whatever a damaged file makes a library raise
@@ -115,8 +115,7 @@ class Registry:
             scheduler = Scheduler(
                 translator,
                 max_queue=self._settings.max_queue,
-                max_batch_rows=self._settings.max_batch_rows,
-                max_batch_tokens=self._settings.max_batch_tokens,
+                limits=self._settings.batch_limits,
             )
             self._models[manifest.name] = Model(manifest, defaults, scheduler)
             logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)

@@ -1,8 +1,8 @@
 """One running batch a model: requests wait in a bounded queue and are decoded together.
 
 Knows nothing of HTTP. A batch takes the oldest waiting request and whatever waits beside it with
-the same beam size, within a padded-token budget. A finished, cancelled or overdue sentence leaves
-at once. Rows do not yet join a batch that is running.
+the same beam size, within the limits of rows, padded tokens and cache memory. A finished, cancelled
+or overdue sentence leaves at once. Rows do not yet join a batch that is running.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Sequence
 from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
-from serving.batches import MAX_BATCH_ROWS, MAX_BATCH_TOKENS
+from serving.batches import BatchLimits, BatchRoom, demand
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -108,12 +108,10 @@ class Scheduler:
         translator: Translator,
         *,
         max_queue: int = 512,
-        max_batch_rows: int = MAX_BATCH_ROWS,
-        max_batch_tokens: int = MAX_BATCH_TOKENS,
+        limits: BatchLimits | None = None,
     ) -> None:
         self._translator = translator
-        self._max_queue = max_queue
-        self._max_batch_rows, self._max_batch_tokens = max_batch_rows, max_batch_tokens
+        self._max_queue, self._limits = max_queue, limits or BatchLimits()
         self._waiting: deque[Ticket] = deque()
         self._changed = threading.Condition()
         self._closing = False
@@ -189,20 +187,11 @@ class Scheduler:
         self._drop_ended()
         batch: list[Ticket] = []
         left: deque[Ticket] = deque()
-        longest = 0
+        stepper = self._translator.stepper
+        room = BatchRoom(stepper, self._limits)
         for ticket in self._waiting:
-            assert ticket.sentence is not None
-            grown = max(longest, len(ticket.sentence.source))
-            fits = not batch or (
-                len(batch) < self._max_batch_rows
-                and grown * (len(batch) + 1) <= self._max_batch_tokens
-                and ticket.sentence.options.beam_size == _beam_size(batch[0])
-            )
-            if fits:
-                batch.append(ticket)
-                longest = grown
-            else:
-                left.append(ticket)
+            fits = room.admit(demand(_sentence(ticket), stepper))
+            (batch if fits else left).append(ticket)
         self._waiting = left
         return batch
 
@@ -251,7 +240,3 @@ class Scheduler:
 def _sentence(ticket: Ticket) -> Sentence:
     assert ticket.sentence is not None
     return ticket.sentence
-
-
-def _beam_size(ticket: Ticket) -> int:
-    return _sentence(ticket).options.beam_size

@@ -68,8 +68,14 @@ class Stepper(Protocol):
 
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
     and gives the log-probability of each label. `repack` drops rows and cache slots. Nothing is
-    ever reordered.
+    ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
+    included.
     """
+
+    @property
+    def repack_every(self) -> int: ...
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Any: ...
 
@@ -99,7 +105,7 @@ class BeamSearch:
             [s.options.max_steps(len(s.source)) for s in sentences], dtype=np.int64
         )
         prefix_lengths = self._prefill()
-        self._tree = PrefixTree(prefix_lengths, self._beam_size)
+        self._tree = PrefixTree(prefix_lengths, self._beam_size, stepper.repack_every)
         self._positions = np.repeat(prefix_lengths[:, None], self._beam_size, axis=1)
         last = [[BOS_ID, *s.target_prefix][-1] for s in sentences]
         self._tokens = np.repeat(np.array(last, dtype=np.int64)[:, None], self._beam_size, axis=1)

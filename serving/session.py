@@ -1,7 +1,8 @@
 """ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
 
 Shape letters: B sentences, S source positions, P prefix tokens, Q queries, C cache slots, D model,
-V vocabulary, N candidates, T cache tensors (keys and values of each decoder layer).
+V vocabulary, N candidates, T cache tensors (keys and values of each decoder layer), R cache rows (a
+sentence has one, with a joint model S).
 """
 
 from __future__ import annotations
@@ -16,12 +17,13 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from serving.bundle import Graph, Manifest
-from serving.cache import ALIGNMENT, Repack
+from serving.cache import REPACK_EVERY, Repack, round_up
 from serving.errors import BundleError
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
-PREFILL_CHUNK = 64
+PREFILL_CHUNK = {"cross": 64, "joint": 8}
+"""Tokens given to the step graph at once; with a joint model each costs S states."""
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -33,7 +35,7 @@ class OnnxState:
 
     sources: list[Floats]
     source_mask_BS: Floats
-    caches_TBCD: Floats
+    caches_TRCD: Floats
     spare: Floats
     """Flat memory for the next layout of the caches."""
     bindings: dict[tuple[int, bool, bool], _Binding] = field(default_factory=dict)
@@ -50,7 +52,11 @@ class OnnxStepper:
         not exact.
         """
         assert manifest.encoder is not None
-        self._sizes, self._step_graph = manifest.sizes, manifest.step
+        self._sizes, self._step_graph, self._kind = (
+            manifest.sizes,
+            manifest.step,
+            manifest.decoder_kind,
+        )
         self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
         if manifest.probe_file is not None:
             _probe_int8(_load(folder, manifest.probe_file, 1), folder)
@@ -58,9 +64,20 @@ class OnnxStepper:
         self._encoder_names = _names(manifest.encoder)
         self._step = _load(folder, manifest.step.file, threads)
 
+    @property
+    def repack_every(self) -> int:
+        """Steps of a sentence between repacks."""
+        return REPACK_EVERY[self._kind]
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes of caches of that size, with the spare copy that a repack writes to."""
+        height = round_up(source_length) if self._kind == "joint" else 1
+        size = np.dtype(np.float32).itemsize * self._sizes.model_dim
+        return 2 * self._num_caches * rows * height * slots * size
+
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources padded on the right to a multiple of 8."""
-        length = _round_up(max(map(len, sources)))
+        length = round_up(max(map(len, sources)))
         ids_BS = np.full((len(sources), length), PAD_ID, dtype=np.int64)
         mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
         for row, source in enumerate(sources):
@@ -70,17 +87,19 @@ class OnnxStepper:
         tensors = self._encoder.run(
             names["source"], {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
         )
-        empty = np.zeros((self._num_caches, len(sources), 0, self._sizes.model_dim), np.float32)
+        rows = ids_BS.size if self._kind == "joint" else len(sources)
+        empty = np.zeros((self._num_caches, rows, 0, self._sizes.model_dim), np.float32)
         return OnnxState(tensors, mask_BS, empty, np.zeros(0, np.float32))
 
     def prefill(self, state: OnnxState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
         """Fill the caches with given tokens, in chunks; returns the labels' log-probabilities."""
         rows, length = token_ids_BP.shape
-        padded = _round_up(length)
+        padded = round_up(length)
         self._resize(state, padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
-        for start in range(0, padded, PREFILL_CHUNK):
-            size = min(PREFILL_CHUNK, padded - start)
+        chunk = PREFILL_CHUNK[self._kind]
+        for start in range(0, padded, chunk):
+            size = min(chunk, padded - start)
             binding = self._binding(state, size, want_logits=False, want_attention=False)
             real = slice(start, min(start + size, length))
             count = real.stop - real.start
@@ -122,15 +141,15 @@ class OnnxStepper:
             outputs["candidate_token"],
             outputs["candidate_parent"],
             logits,
-            self._attention(outputs["alignment_query"], state) if want_attention else None,
+            self._attention(outputs, state) if want_attention else None,
         )
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
+        self._relayout(state, repack)
         if len(repack.rows) < len(state.source_mask_BS):
             state.sources = [tensor[repack.rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[repack.rows]
-        self._relayout(state, repack.rows, repack.slots_BC)
 
     def free(self, state: OnnxState) -> None:
         """Forget bindings, which hold pointers into the state."""
@@ -138,28 +157,31 @@ class OnnxStepper:
 
     def _resize(self, state: OnnxState, capacity: int) -> None:
         """Grow or shrink the caches to `capacity` slots; new slots are zero."""
-        tensors, rows, old, dim = state.caches_TBCD.shape
+        tensors, rows, old, dim = state.caches_TRCD.shape
         if old == capacity:
             return
         caches = np.zeros((tensors, rows, capacity, dim), dtype=np.float32)
         kept = min(old, capacity)
-        caches[:, :, :kept] = state.caches_TBCD[:, :, :kept]
-        state.caches_TBCD = caches
+        caches[:, :, :kept] = state.caches_TRCD[:, :, :kept]
+        state.caches_TRCD = caches
         state.bindings.clear()
 
-    def _relayout(self, state: OnnxState, rows: Ints, slots_BC: Ints) -> None:
+    def _relayout(self, state: OnnxState, repack: Repack) -> None:
         """Gather rows and slots into the spare memory and swap."""
-        tensors, _, old_capacity, dim = state.caches_TBCD.shape
-        shape = (tensors, *slots_BC.shape, dim)
+        tensors, cache_rows, old_capacity, dim = state.caches_TRCD.shape
+        height = cache_rows // len(state.source_mask_BS)  # rows a sentence
+        rows_R = (repack.rows[:, None] * height + np.arange(height)).ravel()
+        slots_RC = np.repeat(repack.slots_BC, height, axis=0)
+        shape = (tensors, *slots_RC.shape, dim)
         size = int(np.prod(shape))
         if state.spare.size < size:
             state.spare = np.zeros(size, dtype=np.float32)
         caches = state.spare[:size].reshape(shape)
-        flat = (rows[:, None] * old_capacity + slots_BC).ravel()
-        for old, new in zip(state.caches_TBCD, caches, strict=True):
+        flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
+        for old, new in zip(state.caches_TRCD, caches, strict=True):
             np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
-        state.spare = _flat_memory(state.caches_TBCD)
-        state.caches_TBCD = caches
+        state.spare = _flat_memory(state.caches_TRCD)
+        state.caches_TRCD = caches
         state.bindings.clear()
 
     def _binding(
@@ -174,13 +196,13 @@ class OnnxStepper:
         self, state: OnnxState, queries: int, want_logits: bool, want_attention: bool
     ) -> _Binding:
         io = self._step.io_binding()
-        _, rows, capacity, _ = state.caches_TBCD.shape
-        sizes = {"B": rows, "Q": queries, "C": capacity, "N": 2 * queries}
-        sizes |= {"S": state.source_mask_BS.shape[1], "M": rows * queries}
+        rows, length = state.source_mask_BS.shape
+        sizes = {"B": rows, "Q": queries, "C": state.caches_TRCD.shape[2], "N": 2 * queries}
+        sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
         given: dict[str, Iterator[Floats]] = {
             "source": iter(state.sources),
             "source_mask": iter([state.source_mask_BS]),
-            "self": iter(state.caches_TBCD),
+            "self": iter(state.caches_TRCD),
         }
         inputs: dict[str, NDArray[Any]] = {}
         for tensor in self._step_graph.inputs:
@@ -189,8 +211,9 @@ class OnnxStepper:
             else:
                 array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
             io.bind_input(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        given = {"self": iter(state.caches_TBCD)}
-        optional = {"logits": want_logits, "alignment_query": want_attention}
+        given = {"self": iter(state.caches_TRCD)}
+        optional = {"logits": want_logits}
+        optional |= {"alignment": want_attention, "alignment_query": want_attention}
         outputs: dict[str, NDArray[Any]] = {}
         for tensor in self._step_graph.outputs:
             if not optional.get(tensor.role, True):
@@ -200,11 +223,18 @@ class OnnxStepper:
             else:
                 array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
             io.bind_output(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        return _Binding(io, inputs, outputs, (state.caches_TBCD, *state.sources))
+        return _Binding(io, inputs, outputs, (state.caches_TRCD, *state.sources))
 
-    def _attention(self, query_BQD: Floats, state: OnnxState) -> Floats:
-        """Probabilities of the last source attention, mean over heads, [B,Q,S]."""
-        heads = self._sizes.num_heads
+    def _attention(self, outputs: dict[str, NDArray[Any]], state: OnnxState) -> Floats:
+        """Weights of the source positions, [B,Q,S].
+
+        A joint model gives them itself: Reduction's, mean over features. Else they are those of the
+        last source attention, mean over heads.
+        """
+        if "alignment" in outputs:
+            alignment: Floats = outputs["alignment"]
+            return alignment
+        query_BQD, heads = outputs["alignment_query"], self._sizes.num_heads
 
         def split(x: Floats) -> Floats:
             return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
@@ -237,10 +267,6 @@ def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> N
 def _flat_memory(array: Floats) -> Floats:
     """The whole allocation that a contiguous view was cut from."""
     return array.reshape(-1) if array.base is None else array.base.reshape(-1)
-
-
-def _round_up(length: int) -> int:
-    return -(-length // ALIGNMENT) * ALIGNMENT
 
 
 def _names(graph: Graph) -> dict[str, list[str]]:

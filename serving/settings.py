@@ -10,13 +10,15 @@ from typing import Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
 
-from serving.batches import MAX_BATCH_ROWS, MAX_BATCH_TOKENS
+from serving.batches import BatchLimits
 from serving.errors import SettingsError
 from serving.threads import default_threads
 
 PREFIX = "MACARON_"
 ROOT = Path(__file__).resolve().parents[1]
 """The repository, or the source folder of a built Bento."""
+
+_BATCH = BatchLimits()
 
 
 class Settings(BaseModel):
@@ -46,10 +48,12 @@ class Settings(BaseModel):
 
     max_queue: int = Field(512, ge=1)
     """Texts that may wait for a model."""
-    max_batch_rows: int = Field(MAX_BATCH_ROWS, ge=1)
+    max_batch_rows: int = Field(_BATCH.max_rows, ge=1)
     """Texts decoded together."""
-    max_batch_tokens: int = Field(MAX_BATCH_TOKENS, ge=1)
+    max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
     """Texts x longest source, in tokens, decoded together."""
+    max_cache_bytes: int = Field(_BATCH.max_cache_bytes, ge=2**20)
+    """Bytes of the cache of one batch of a model; a text that alone may need more is refused."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
@@ -72,6 +76,15 @@ class Settings(BaseModel):
                     f"{variable(high)} = {getattr(self, high)}"
                 )
         return self
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """What one batch may hold."""
+        return BatchLimits(
+            max_rows=self.max_batch_rows,
+            max_tokens=self.max_batch_tokens,
+            max_cache_bytes=self.max_cache_bytes,
+        )
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:

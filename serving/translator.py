@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.batches import decode_in_batches, fill_batches
+from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
 from serving.bundle import Manifest, read_manifest
+from serving.cache import round_up
 from serving.errors import (
     BundleError,
     DecodingError,
@@ -76,16 +77,24 @@ class Translator:
     'Good morning.'
     """
 
-    def __init__(self, bundle: str | Path, *, threads: int | None = None, workers: int = 1) -> None:
+    def __init__(
+        self,
+        bundle: str | Path,
+        *,
+        threads: int | None = None,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+    ) -> None:
         """Load and check a bundle; raises BundleError where it cannot be used.
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
-        at once: one worker is best for single sentences, one for each thread for many.
+        at once: one worker is best for single sentences, one for each thread for many. All workers
+        together keep to the memory of `limits`.
         """
         for name, value in (("threads", threads), ("workers", workers)):
             if value is not None and value < 1:
                 raise InvalidOptionError(f"{name} must be >= 1, got {value}")
-        self._workers = workers
+        self._workers, self._limits = workers, limits or BatchLimits()
         folder = Path(bundle)
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "translate":
@@ -130,7 +139,9 @@ class Translator:
                 waiting[index] = sentence
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[int, Sentence] = {}
-            for index, finished in decode_in_batches(self.stepper, waiting, self._workers):
+            for index, finished in decode_in_batches(
+                self.stepper, waiting, self._workers, self._limits
+            ):
                 outcome = self.complete(waiting[index], finished)
                 if isinstance(outcome, Sentence):
                     again[index] = outcome
@@ -151,8 +162,12 @@ class Translator:
         for index, (source, target) in enumerate(pairs):
             encoded[index] = (self._encode_source(source), self._encode_target(target, "target"))
         results: dict[int, Score] = {}
-        lengths = {index: (1, max(map(len, pair)) + 1) for index, pair in encoded.items()}
-        for batch in fill_batches(lengths):
+        demands = {}
+        for index, (source_ids, target_ids) in encoded.items():
+            length = len(target_ids) + 1
+            demands[index] = Demand(1, max(len(source_ids), length), round_up(length))
+            self._check_memory(demands[index])
+        for batch in fill_batches(demands, self.stepper, self._limits):
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
@@ -165,7 +180,11 @@ class Translator:
         """
         prefix = self._encode_target(target_prefix, "target_prefix")
         source = self._encode_source(text)
-        return Sentence(source, options, prefix) if len(source) > 1 else None
+        if len(source) == 1:
+            return None
+        sentence = Sentence(source, options, prefix)
+        self._check_memory(demand(sentence, self.stepper))
+        return sentence
 
     def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
         """The translation, or the sentence to decode again where the loop guard found a loop.
@@ -196,6 +215,18 @@ class Translator:
                 "split it into sentences"
             )
         return source
+
+    def _check_memory(self, demand: Demand) -> None:
+        """Raise TooLongError for a row that could outgrow the cache alone."""
+        limit = self._limits.max_cache_bytes // self._workers
+        needed = self.stepper.cache_bytes(1, demand.source_length, demand.slots)
+        if needed > limit:
+            raise TooLongError(
+                f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
+                f"{demand.source_length} ids, beam_size {demand.beam_size}, up to {demand.slots} "
+                f"slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, or lower "
+                "beam_size or max_length"
+            )
 
     def _encode_target(self, text: str, name: str) -> list[int]:
         """Piece ids."""

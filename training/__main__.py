@@ -1,4 +1,4 @@
-"""`python -m training tokenizer | train | evaluate | average`; `--help` imports no torch."""
+"""`python -m training tokenizer | train | evaluate | average | scale`; --help imports no torch."""
 
 from __future__ import annotations
 
@@ -65,12 +65,31 @@ def _parser() -> argparse.ArgumentParser:
     evaluate.add_argument("--output", type=Path, help="write the translations there")
     evaluate.add_argument("--force", action="store_true", help="replace an existing --output")
     evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    evaluate.add_argument(
+        "--analysis",
+        metavar="NAME,...",
+        help="also any of length (scores by source length), position (matched words by place in "
+        "the sentence), frequency (F1 of words by their count in the training text)",
+    )
     _add_threads(evaluate)
 
     average = verbs.add_parser("average", help="average the last checkpoints of a run")
     average.add_argument("run", type=Path)
     average.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
     average.add_argument("--force", action="store_true", help="replace an existing average")
+
+    scale = verbs.add_parser(
+        "scale",
+        help="depth and width of a joint model for a larger budget, as one JSON",
+        description="Li et al. 2020, equations 8 to 11: from the validation losses of a base "
+        "model, of one with a layer more, and of one whose ffn_dim is larger by model_dim.",
+    )
+    scale.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="base, deeper, wider")
+    scale.add_argument("--depth", type=_positive, help="instead of runs: joint layers of the base")
+    scale.add_argument("--width", type=float, help="ffn_dim / model_dim of the base")
+    for name in ("base", "deeper", "wider"):
+        scale.add_argument(f"--{name}-loss", type=float, metavar="NATS", help="lowest, validation")
+    scale.add_argument("--beta", type=float, default=2.0, help="parameters to grow by (default 2)")
     return parser
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -19,6 +19,8 @@ from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
 from training.subwords import SubwordSampler
 
 IdPair = tuple[list[int], list[int]]
+Cost = Callable[[int, int], int]
+"""What a row counts in the token budget, from the longest source and target of its batch."""
 
 
 @dataclass(frozen=True)
@@ -59,10 +61,16 @@ class BatchedCorpus:
         *,
         token_budget: int,
         max_pieces: int,
+        cost: Cost = max,
         subword_alpha: float = 0.0,
         seed: int = 1,
     ) -> None:
-        self._token_budget, self._max_pieces, self._seed = token_budget, max_pieces, seed
+        self._cost, self._token_budget, self._max_pieces, self._seed = (
+            cost,
+            token_budget,
+            max_pieces,
+            seed,
+        )
         self._sampler = SubwordSampler(tokenizer, subword_alpha) if subword_alpha else None
         self.dropped: Counter[str] = Counter()
         self._texts: list[tuple[str, str]] = []
@@ -89,10 +97,12 @@ class BatchedCorpus:
         """The batches of an epoch, as lists of id pairs."""
         pairs = self._sample(epoch) if self._sampler else self._ids
         generator = np.random.default_rng((self._seed, epoch))
-        lengths = np.array([max(len(s) + 1, len(t) + 1) for s, t in pairs])
-        # Noise keeps batches from holding the same neighbours in every epoch.
-        order = np.argsort(lengths * generator.uniform(0.9, 1.1, len(pairs)), kind="stable")
-        batches = cut_by_budget([int(i) for i in order], lengths, self._token_budget)
+        sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+        # By both lengths, so that next to nothing is padding; ties at random, so that batches do
+        # not hold the same neighbours in every epoch.
+        sources, targets = np.array(sizes).reshape(-1, 2).T
+        order = np.lexsort((generator.random(len(pairs)), targets, sources))
+        batches = cut_by_budget(order.tolist(), sizes, self._token_budget, self._cost)
         generator.shuffle(batches)
         return [[pairs[i] for i in batch] for batch in batches]
 
@@ -113,17 +123,21 @@ class BatchedCorpus:
 
 
 def cut_by_budget(
-    order: list[int], lengths: Sequence[int] | np.ndarray, token_budget: int
+    order: list[int], sizes: Sequence[tuple[int, int]], token_budget: int, cost: Cost = max
 ) -> list[list[int]]:
-    """Consecutive runs of `order` with rows x longest within the budget, one row at least."""
+    """Consecutive runs of `order` with rows x cost within the budget, one row at least.
+
+    `sizes` are the lengths of source and target; a run's cost follows from its longest of each.
+    """
     batches: list[list[int]] = []
     current: list[int] = []
-    longest = 0
+    longest = 0, 0
     for index in order:
-        grown = max(longest, int(lengths[index]))
-        if current and grown * (len(current) + 1) > token_budget:
+        source, target = sizes[index]
+        grown = max(longest[0], source), max(longest[1], target)
+        if current and cost(*grown) * (len(current) + 1) > token_budget:
             batches.append(current)
-            current, grown = [], int(lengths[index])
+            current, grown = [], (source, target)
         current.append(index)
         longest = grown
     if current:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from dataclasses import asdict
 from pathlib import Path
 
 import torch
@@ -15,6 +16,8 @@ from training.data import prepare
 from training.errors import ConfigError
 from training.evaluation import evaluate as evaluate_checkpoint
 from training.run import TOKENIZER_FILE, claim_run, read_run_recipe
+from training.scaling import Probe, read_probe
+from training.scaling import scale as choose_size
 from training.trainer import train as train_run
 
 logger = logging.getLogger(__name__)
@@ -48,6 +51,7 @@ def evaluate(options: argparse.Namespace) -> int:
         output=options.output,
         force=options.force,
         device=options.device,
+        analyses=() if options.analysis is None else options.analysis.split(","),
     )
     print(json.dumps(scores))
     return 0
@@ -66,6 +70,29 @@ def average(options: argparse.Namespace) -> int:
     save_weights(out, weights, {"averaged": names, "recipe": recipe_to_dict(recipe)})
     print(out)
     return 0
+
+
+def scale(options: argparse.Namespace) -> int:
+    """Choose depth and width for a larger budget; prints one JSON object."""
+    probe = _probe(options)
+    size = choose_size(probe, options.beta)
+    print(json.dumps({"probe": asdict(probe), "beta": options.beta, **asdict(size)}))
+    return 0
+
+
+def _probe(options: argparse.Namespace) -> Probe:
+    names = ("depth", "width", "base_loss", "deeper_loss", "wider_loss")
+    values = {name: getattr(options, name) for name in names}
+    given = [name for name, value in values.items() if value is not None]
+    if len(options.runs) == 3 and not given:
+        return read_probe(*options.runs)
+    if not options.runs and len(given) == len(names):
+        return Probe(**values)
+    flags = " ".join(f"--{name.replace('_', '-')}" for name in names)
+    raise ConfigError(
+        f"scale needs three runs (BASE DEEPER WIDER) or all of {flags}, got {len(options.runs)} "
+        f"runs and {len(given)} of these options"
+    )
 
 
 def _recipe_and_run(options: argparse.Namespace) -> tuple[Recipe, Path]:

@@ -19,7 +19,7 @@ from typing import Any
 import yaml
 
 from training.errors import ConfigError
-from training.models.config import PRESETS, TransformerConfig
+from training.models.config import ARCHITECTURES, PRESETS, ModelConfig
 
 _NO_LIMIT = float("inf")
 
@@ -62,7 +62,8 @@ class DataConfig:
     max_length_ratio: float = 3.0
     """A greater ratio of characters between the sides drops the pair (short pairs are let by)."""
     token_budget: int = 4096
-    """Rows x max(source, target) of one batch, padding included."""
+    """Rows x max(source, target) of one batch, joint models: rows x source x target; padding
+    included."""
     subword_alpha: float = 0.0
     """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier.
 
@@ -141,6 +142,8 @@ class LoopConfig:
     bleu_beam_size: int = 1
     bf16: bool = True
     """Autocast to bfloat16; the weights and the optimiser stay in fp32."""
+    activation_checkpointing: bool = False
+    """Keep only the inputs of layers for the gradient: less memory, about a third more time."""
     device: str = "cpu"
     seed: int = 1
 
@@ -163,7 +166,7 @@ class Recipe:
     """One published run."""
 
     name: str
-    model: TransformerConfig
+    model: ModelConfig
     data: DataConfig
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
@@ -220,7 +223,9 @@ def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
                 f"(there are {sorted(PRESETS)})"
             )
         model = dataclasses.asdict(PRESETS[preset]) | model
-    tree["model"] = model
+    architecture = model.get("architecture", "transformer")
+    _check_choice("model.architecture", architecture, tuple(ARCHITECTURES))
+    tree["model"] = _build(ARCHITECTURES[architecture], model, "model")
     recipe: Recipe = _build(Recipe, tree, "")
     return recipe
 
@@ -273,6 +278,8 @@ def _apply_override(tree: dict[str, Any], override: str) -> None:
 
 def _build(kind: Any, value: Any, where: str) -> Any:
     """Plain data to the annotated type, with errors that name the key."""
+    if dataclasses.is_dataclass(value):
+        return value  # built already
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, dict):
             raise ConfigError(f"{where or 'recipe'} must be a mapping, got {value!r}")

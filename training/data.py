@@ -65,6 +65,7 @@ def prepare(recipe: Recipe, run: Path) -> RunData:
         tokenizer,
         token_budget=recipe.data.token_budget,
         max_pieces=recipe.data.max_pieces,
+        cost=recipe.model.batch_cost,
         subword_alpha=recipe.data.subword_alpha,
         seed=recipe.loop.seed,
     )

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from collections.abc import Collection, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidOptionError
 from serving.options import SearchOptions
+from training.analysis import (
+    ANALYSES,
+    count_words,
+    f1_by_frequency,
+    matches_by_position,
+    quality_by_length,
+)
 from training.checkpoint import write_atomically
+from training.config import Recipe
 from training.corpus import read_pairs
-from training.errors import ConfigError
+from training.data import read_corpus
+from training.errors import ConfigError, TrainingError
 from training.quality import measure_quality
 from training.run import load_trained
 from training.translation import translate
-
-_TOKEN_BUDGET = 8192  # beams x source tokens of a batch: a few hundred short sentences
 
 
 def evaluate(
@@ -28,13 +37,20 @@ def evaluate(
     output: Path | None = None,
     force: bool = False,
     device: str = "cpu",
+    analyses: Collection[str] = (),
 ) -> dict[str, Any]:
     """Translate `source` with a run's or checkpoint's model and score it against `reference`.
 
-    Returns the scores with their signatures, sentence count and seconds of decoding. `output`
-    receives the translations in input order. Raises a TrainingError where a file cannot be used,
-    and, before any work, where `output` exists and `force` is not given.
+    Returns the scores with their signatures, sentence count, seconds of decoding and, where
+    `analyses` names any of `ANALYSES`, those under "analysis". `output` receives the translations
+    in input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
+    unknown analysis and where `output` exists and `force` is not given.
     """
+    unknown = [name for name in analyses if name not in ANALYSES]
+    if unknown:
+        raise ConfigError(
+            f"--analysis must be names of {list(ANALYSES)} with commas between, got {unknown[0]!r}"
+        )
     if output is not None and output.exists() and not force:
         raise ConfigError(f"{output} exists already; give --force to replace it")
     try:
@@ -43,24 +59,52 @@ def evaluate(
         raise ConfigError(str(error)) from error
     pairs = read_pairs(source, reference)
     trained = load_trained(path, device)
+    # Read before the long work: its files may be gone.
+    counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
     start = time.perf_counter()
     translations = translate(
         trained.model,
         trained.tokenizer,
         [text for text, _ in pairs],
         options,
-        token_budget=_TOKEN_BUDGET,
         progress=True,
     )
     seconds = time.perf_counter() - start
     if output is not None:
         lines = [" ".join(text.splitlines()) for text in translations]  # bytes may spell a line end
         write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
-    quality = measure_quality(translations, [text for _, text in pairs])
-    return {
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    quality = measure_quality(translations, references)
+    analysis: dict[str, Sequence[Any]] = {}
+    if "length" in analyses:
+        analysis["length"] = quality_by_length(sources, references, translations)
+    if "position" in analyses:
+        analysis["position"] = matches_by_position(references, translations)
+    if "frequency" in analyses:
+        analysis["frequency"] = f1_by_frequency(references, translations, counts)
+    scores = {
         "checkpoint": str(trained.checkpoint),
         "sentences": len(pairs),
         "beam_size": beam_size,
         **asdict(quality),
         "seconds": round(seconds, 3),
     }
+    if analysis:
+        scores["analysis"] = {
+            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
+        }
+    return scores
+
+
+def training_counts(recipe: Recipe) -> Counter[str]:
+    """How often each word occurs in the target text that a recipe trains on.
+
+    Raises ConfigError where that text cannot be read.
+    """
+    try:
+        pairs, _, _ = read_corpus(recipe)
+    except TrainingError as error:
+        raise ConfigError(
+            f"the analysis by frequency counts words in the run's training text: {error}"
+        ) from error
+    return count_words(target for _, target in pairs)

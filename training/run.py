@@ -28,7 +28,7 @@ from training.checkpoint import (
 )
 from training.config import Recipe, recipe_from_dict, recipe_to_dict
 from training.errors import CheckpointError, ConfigError
-from training.models import Transformer, build_model
+from training.models import Model, build_model
 
 CONFIG_FILE = "config.yaml"
 REPORT_FILE = "corpus_report.json"
@@ -42,7 +42,7 @@ class Trained:
 
     checkpoint: Path
     recipe: Recipe
-    model: Transformer
+    model: Model
     tokenizer: Tokenizer
 
 

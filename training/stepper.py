@@ -13,10 +13,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.cache import Repack
+from serving.cache import REPACK_EVERY, Repack
 from serving.search import StepInputs, StepOutputs
 from training.batching import pad
-from training.models import Transformer
+from training.models import Model
 from training.models.decoding import EncoderGraph, StepGraph
 
 
@@ -32,10 +32,20 @@ class TorchState:
 class TorchStepper:
     """Runs the modules that are exported, eagerly."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         self._model = model.eval()
         self._encoder, self._step = EncoderGraph(model), StepGraph(model)
         self._device = next(model.parameters()).device
+
+    @property
+    def repack_every(self) -> int:
+        """As often as the bundle does."""
+        return REPACK_EVERY[self._model.decoder_kind]
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes of caches of that size, with the copy that a repack makes."""
+        height = source_length if self._model.decoder_kind == "joint" else 1
+        return 2 * 4 * self._model.num_caches * rows * height * slots * self._model.config.model_dim
 
     @torch.no_grad()
     def encode(self, sources: Sequence[Sequence[int]]) -> TorchState:
@@ -46,8 +56,10 @@ class TorchStepper:
         mask_BS = torch.zeros(ids_BS.shape, device=self._device)
         mask_BS = mask_BS.masked_fill(padded_BS, -torch.inf)
         tensors = self._encoder(ids_BS, mask_BS)
-        empty = torch.zeros(len(sources), 0, tensors[0].shape[2], device=self._device)
-        return TorchState(tensors, mask_BS, [empty] * len(tensors))
+        sizes = {"B": len(sources), "BS": ids_BS.numel(), "C": 0}
+        shape = [axis if isinstance(axis, int) else sizes[axis] for axis in self._model.cache_axes]
+        empty = torch.zeros(shape, device=self._device)
+        return TorchState(tensors, mask_BS, [empty] * self._model.num_caches)
 
     @torch.no_grad()
     def prefill(
@@ -74,7 +86,7 @@ class TorchStepper:
         self, state: TorchState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
     ) -> StepOutputs:
         """One step of all beams."""
-        scores, tokens, parents, _, logits, query, _ = self._call(
+        scores, tokens, parents, _, logits, alignment, _ = self._call(
             state,
             inputs.token_ids_BK,
             torch.from_numpy(inputs.positions_BK),
@@ -85,7 +97,9 @@ class TorchStepper:
         )
         attention = None
         if want_attention:
-            attention = self._attention(query, state).float().cpu().numpy()
+            if self._model.alignment_role == "alignment_query":
+                alignment = self._attention(alignment, state)
+            attention = alignment.float().cpu().numpy()
         return StepOutputs(
             scores.cpu().numpy(),
             tokens.cpu().numpy(),
@@ -98,10 +112,15 @@ class TorchStepper:
         """Keep the given rows and slots."""
         rows = torch.from_numpy(repack.rows).to(self._device)
         slots = torch.from_numpy(repack.slots_BC).to(self._device)
+        # A joint model has a row of the cache for each source position of a sentence.
+        height = state.caches[0].shape[0] // len(state.source_mask_BS)
+        places = torch.arange(height, device=self._device)
+        cache_rows = (rows[:, None] * height + places).flatten()
+        slots = slots.repeat_interleave(height, 0)
         if len(rows) < len(state.source_mask_BS):
             state.sources = [tensor[rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[rows]
-        state.caches = [cache[rows[:, None], slots] for cache in state.caches]
+        state.caches = [cache[cache_rows[:, None], slots] for cache in state.caches]
 
     def free(self, state: TorchState) -> None:
         """Nothing to give back: tensors go with the state."""

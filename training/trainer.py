@@ -25,7 +25,7 @@ from training.data import RunData, prepare
 from training.errors import CheckpointError, CorpusError, DivergedError
 from training.loss import label_smoothed_loss
 from training.metrics import MetricsLog
-from training.models import build_model, find_block
+from training.models import build_model, check_model
 from training.optim import build_optimizer, learning_rate
 from training.run import claim_run, find_device
 from training.validation import validate
@@ -44,7 +44,7 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
     where a gradient is not finite, ConfigError or CorpusError where the recipe cannot be followed.
     """
     find_device(recipe.loop.device)  # what is wrong with the recipe should show before the work
-    find_block(recipe.model.block)
+    check_model(recipe.model)
     claim_run(recipe, run)
     torch.manual_seed(recipe.loop.seed)
     return Trainer(recipe, run, prepare(recipe, run)).run(stop_after)
@@ -57,6 +57,7 @@ class Trainer:
         self.recipe, self.folder, self.data = recipe, folder, data
         self.device = find_device(recipe.loop.device)
         self.model = build_model(recipe.model).to(self.device)
+        self.model.checkpointing = recipe.loop.activation_checkpointing
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
         self.best_loss, self.stale = float("inf"), 0

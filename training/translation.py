@@ -11,32 +11,34 @@ from serving.search import Sentence, decode
 from serving.tokenizer import EOS_ID, Tokenizer
 from training.batching import cut_by_budget
 from training.errors import DivergedError
-from training.models import Transformer
+from training.models import Model
 from training.stepper import TorchStepper
 
 
 def translate(
-    model: Transformer,
+    model: Model,
     tokenizer: Tokenizer,
     texts: list[str],
     options: SearchOptions,
     *,
-    token_budget: int,
+    token_budget: int | None = None,
     progress: bool = False,
 ) -> list[str]:
     """The best translation of each text, in input order; a blank text stays blank.
 
-    Texts of like length share a batch of up to `token_budget` beams x source tokens. The model is
-    left in evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
+    Texts of like length share a batch of up to `token_budget` beams x source tokens (joint models:
+    x squares of source tokens); the model's architecture has a default. The model is left in
+    evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
     DivergedError where the model's scores are not finite.
     """
     stepper = TorchStepper(model)
     sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(texts)]
-    lengths = [len(source) * options.beam_size for source in sources]
-    order = sorted((i for i, text in enumerate(texts) if text.strip()), key=lengths.__getitem__)
+    sizes = [(len(source), len(source)) for source in sources]
+    order = sorted((i for i, text in enumerate(texts) if text.strip()), key=sizes.__getitem__)
+    budget = (token_budget or model.config.decoding_budget) // options.beam_size
     translations = [""] * len(texts)
     bar = tqdm(total=len(order), disable=not (progress and sys.stderr.isatty()))
-    for batch in cut_by_budget(order, lengths, token_budget):
+    for batch in cut_by_budget(order, sizes, budget, model.config.batch_cost):
         for result in decode(stepper, [Sentence(sources[i], options) for i in batch]):
             index = batch[result.index]
             if result.error is not None:

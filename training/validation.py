@@ -13,12 +13,12 @@ from training.config import Recipe
 from training.corpus import Pair
 from training.data import RunData
 from training.loss import label_smoothed_loss
-from training.models import Transformer
+from training.models import Model
 from training.quality import Quality, measure_quality
 from training.translation import translate
 
 
-def validate(model: Transformer, data: RunData, recipe: Recipe) -> dict[str, float | str]:
+def validate(model: Model, data: RunData, recipe: Recipe) -> dict[str, float | str]:
     """Figures on the validation pairs; the model is left in evaluation mode.
 
     Loss per label (nats, without smoothing) and perplexity on all of them; unless
@@ -39,18 +39,16 @@ def validate(model: Transformer, data: RunData, recipe: Recipe) -> dict[str, flo
 
 
 @torch.no_grad()
-def validation_loss(
-    model: Transformer, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe
-) -> float:
+def validation_loss(model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe) -> float:
     """Mean negative log-likelihood of a label, in nats."""
     model.eval()
     device = next(model.parameters()).device
     sides = [tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1)]
     id_pairs = list(zip(*sides, strict=True))
-    lengths = [max(len(source), len(target)) + 1 for source, target in id_pairs]
-    order = sorted(range(len(id_pairs)), key=lengths.__getitem__)
+    sizes = [(len(source) + 1, len(target) + 1) for source, target in id_pairs]
+    order = sorted(range(len(id_pairs)), key=lambda i: (max(sizes[i]), sizes[i]))
     total, count = 0.0, 0
-    for rows in cut_by_budget(order, lengths, recipe.data.token_budget):
+    for rows in cut_by_budget(order, sizes, recipe.data.token_budget, recipe.model.batch_cost):
         batch = collate([id_pairs[i] for i in rows]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.loop.bf16):
             logits = model(batch.source_BS, batch.target_BT)
@@ -60,17 +58,11 @@ def validation_loss(
 
 
 def validation_quality(
-    model: Transformer, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe
+    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe
 ) -> Quality:
     """BLEU and chrF on `loop.bleu_sentences` pairs, spread evenly over all of them."""
     count = min(recipe.loop.bleu_sentences, len(pairs))
     chosen = [pairs[i * len(pairs) // count] for i in range(count)]
     options = SearchOptions(beam_size=recipe.loop.bleu_beam_size)
-    translations = translate(
-        model,
-        tokenizer,
-        [source for source, _ in chosen],
-        options,
-        token_budget=recipe.data.token_budget,
-    )
+    translations = translate(model, tokenizer, [source for source, _ in chosen], options)
     return measure_quality(translations, [target for _, target in chosen])

@@ -3,6 +3,7 @@
 import dataclasses
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,15 @@ from export.__main__ import main
 from export.bundle import TextPair, export_bundle
 from export.errors import ParityError
 from export.graphs import write_graphs
-from export.parity import DevSet, PairedStepper, Parity, check, measure, search_all
+from export.parity import (
+    DevSet,
+    PairedStepper,
+    Parity,
+    check,
+    measure,
+    search_all,
+    total_log_probs,
+)
 from export.quality import BleuChange, bleu_change
 from export.quantize import quantized_twin
 from serving.bundle import read_manifest
@@ -21,25 +30,27 @@ from serving.search import Sentence, decode
 from serving.session import OnnxStepper
 from serving.tokenizer import EOS_ID
 from tests.conftest import TinyModel
-from training.models import Transformer, TransformerConfig, build_model
+from training.models import JointConfig, Model, TransformerConfig, build_model
 from training.run import load_trained
 from training.stepper import TorchStepper
 
+SIZES: dict[str, Any] = {"model_dim": 32, "num_heads": 2, "ffn_dim": 48, "vocab_size": 90}
+SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
+MODELS = {
+    "standard": TransformerConfig(**(SIZES | {"norm": "post"})),
+    "macaron": TransformerConfig(**(SIZES | {"block": "macaron", "vocab_size": 128})),
+    "standard pre": TransformerConfig(**(SIZES | {"vocab_size": 70})),
+    "joint fast": JointConfig(**SIZES),
+    "joint base": JointConfig(
+        **(SIZES | {"num_encoder_layers": 0, "tie_embeddings": False, "embedding_scale": "sum"})
+    ),
+}
 
-def random_model(block: str, norm: str = "pre", vocab_size: int = 90) -> Transformer:
+
+def random_model(name: str) -> Model:
     """A model whose every parameter is random: fresh ones have zero biases, which hide mistakes."""
     torch.manual_seed(3)
-    config = TransformerConfig(
-        block=block,
-        norm=norm,
-        model_dim=32,
-        num_heads=2,
-        ffn_dim=48,
-        num_encoder_layers=2,
-        num_decoder_layers=2,
-        vocab_size=vocab_size,
-    )
-    model = build_model(config)
+    model = build_model(MODELS[name])
     with torch.no_grad():
         for name, parameter in model.named_parameters():
             if name != "embedding.weight":
@@ -47,29 +58,26 @@ def random_model(block: str, norm: str = "pre", vocab_size: int = 90) -> Transfo
     return model.eval()
 
 
-def random_sentences(count: int, vocab_size: int = 90) -> list[Sentence]:
+def random_sentences(
+    count: int, vocab_size: int = 90, options: SearchOptions | None = None
+) -> list[Sentence]:
     generator = np.random.default_rng(5)
-    options = SearchOptions(beam_size=4, max_length=20, loop_guard=False)
+    options = options or SearchOptions(beam_size=4, max_length=20, loop_guard=False)
     return [
         Sentence([*generator.integers(4, vocab_size, generator.integers(1, 19)), EOS_ID], options)
         for _ in range(count)
     ]
 
 
-@pytest.mark.parametrize(
-    ("block", "norm", "vocab_size"),
-    [("standard", "post", 90), ("macaron", "pre", 128), ("standard", "pre", 70)],
-)
+@pytest.mark.parametrize("name", MODELS)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_every_step_equals_the_modules(
-    tmp_path: Path, block: str, norm: str, vocab_size: int, precision: str
-) -> None:
-    model = random_model(block, norm, vocab_size)
+def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str) -> None:
+    model = random_model(name)
     manifest = write_graphs(model, tmp_path, name="random", precision=precision)
     reference = quantized_twin(model) if precision == "int8" else model
     bundle = OnnxStepper(tmp_path, manifest, 1)
     paired = PairedStepper(TorchStepper(reference), bundle)
-    sentences = random_sentences(12, vocab_size)
+    sentences = random_sentences(12, model.config.vocab_size)
     search_all(paired, sentences)
     assert paired.count > 1000
     assert paired.total / paired.count < (1e-5 if precision == "fp32" else 5e-3)
@@ -86,6 +94,59 @@ def test_a_sentence_is_equal_to_the_bit_in_any_batch(tiny_model: TinyModel, prec
     for order in (np.arange(17), np.arange(17)[::-1], np.random.default_rng(0).permutation(17)):
         together = decode(stepper, [sentences[i] for i in order])
         assert [alone[i] for i in order] == [finished.hypotheses for finished in together]
+
+
+@pytest.mark.parametrize("name", ["joint fast", "joint base"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_joint_sentence_is_equal_to_the_bit_in_any_batch_and_under_any_padding(
+    tmp_path: Path, name: str, precision: str, beam_size: int
+) -> None:
+    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
+    stepper = OnnxStepper(tmp_path, manifest, 2)
+    options = SearchOptions(
+        beam_size=beam_size,
+        num_hypotheses=beam_size,
+        max_length=14,
+        coverage_penalty=0.2,
+        loop_guard=False,
+    )
+    sentences = random_sentences(11, options=options)
+    # A source of 70 ids gives every other one 56 and more positions of padding.
+    padding = Sentence([*[5] * 70, EOS_ID], options)
+    alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+    assert alone == [f.hypotheses for f in decode(stepper, sentences)]
+    assert alone == [f.hypotheses for f in decode(stepper, [*sentences, padding])[:-1]]
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast", "joint base"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_prefixes_scores_and_attention_equal_the_modules(
+    tmp_path: Path, name: str, precision: str
+) -> None:
+    model = random_model(name)
+    manifest = write_graphs(model, tmp_path, name="random", precision=precision)
+    bundle = OnnxStepper(tmp_path, manifest, 1)
+    reference = TorchStepper(quantized_twin(model) if precision == "int8" else model)
+    options = SearchOptions(
+        beam_size=3, num_hypotheses=3, max_length=9, coverage_penalty=0.3, loop_guard=False
+    )
+    sentences = [
+        dataclasses.replace(sentence, target_prefix=[7, 30, 12, 9, 41][: i % 6])
+        for i, sentence in enumerate(random_sentences(9, options=options))
+    ]
+    tolerance = 1e-4 if precision == "fp32" else 0.05  # a rounded level may flip
+    for wanted, found in zip(decode(reference, sentences), decode(bundle, sentences), strict=True):
+        assert [h.tokens for h in wanted.hypotheses] == [h.tokens for h in found.hypotheses]
+        for one, other in zip(wanted.hypotheses, found.hypotheses, strict=True):
+            np.testing.assert_allclose(one.token_scores, other.token_scores, atol=tolerance)
+            assert abs(one.score - other.score) < tolerance
+    targets = [sentence.source[::-1] * 3 for sentence in sentences]  # over several prefill chunks
+    np.testing.assert_allclose(
+        total_log_probs(reference, sentences, targets),
+        total_log_probs(bundle, sentences, targets),
+        rtol=1e-5 if precision == "fp32" else 1e-2,
+    )
 
 
 def test_manifest_tells_what_was_measured(tiny_model: TinyModel) -> None:
@@ -107,12 +168,12 @@ def test_manifest_tells_what_was_measured(tiny_model: TinyModel) -> None:
 def test_a_damaged_graph_fails_parity_and_leaves_nothing(
     tiny_model: TinyModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(model: Transformer, folder: Path, **arguments: str) -> object:
+    def damaged(model: Model, folder: Path, **arguments: str) -> object:
         with torch.no_grad():
-            model.decoder_norm.weight.mul_(1.5)
+            model.decoder_norm.weight.mul_(1.5)  # type: ignore[operator, union-attr]
         manifest = write_graphs(model, folder, **arguments)  # type: ignore[arg-type]
         with torch.no_grad():
-            model.decoder_norm.weight.div_(1.5)
+            model.decoder_norm.weight.div_(1.5)  # type: ignore[operator, union-attr]
         return manifest
 
     monkeypatch.setattr("export.bundle.write_graphs", damaged)

@@ -164,6 +164,8 @@ def test_evaluate_takes_a_checkpoint_folder(
         ("", ["--beam-size", "0"], "beam_size must be"),
         ("", ["--beam-size", "10000"], "beam_size must be"),
         ("", ["--device", "abacus"], "device 'abacus'"),
+        ("", ["--analysis", "length,size"], "['length', 'position', 'frequency'] with commas"),
+        ("", ["--analysis", ""], "with commas between, got ''"),
     ],
 )
 def test_evaluate_refuses_in_one_line(
@@ -188,3 +190,80 @@ def test_evaluate_needs_aligned_text(
     source = str(toy.run / "validation.source")
     assert main(["evaluate", str(toy.run), source, str(tmp_path / "short")]) == 1
     assert "short:2: line missing" in capsys.readouterr().err
+
+
+def test_evaluate_analyses_what_is_asked_for(
+    toy: ToyRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
+    arguments = ["evaluate", str(toy.run), *text, "--beam-size", "1", "--threads", "1"]
+    asked = "frequency,length,position"
+    scores = json.loads(output_of(capsys, [*arguments, "--analysis", asked]))
+    analysis = scores["analysis"]
+    assert set(analysis) == {"length", "position", "frequency"}
+    assert sum(bucket["sentences"] for bucket in analysis["length"]) == scores["sentences"]
+    words = sum(bucket["words"] for bucket in analysis["position"])
+    assert words == sum(bucket["reference_words"] for bucket in analysis["frequency"])
+    # 280 pairs train the toy, most with a full stop, and every noun is seen.
+    assert analysis["frequency"][-1]["frequency"] == "101-1000"
+    assert "0" not in {bucket["frequency"] for bucket in analysis["frequency"]}
+    scores = json.loads(output_of(capsys, [*arguments, "--analysis", "length"]))
+    assert set(scores["analysis"]) == {"length"}
+
+
+def test_frequencies_need_the_training_text(
+    toy: ToyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(toy.run, run)
+    text = [str(toy.run / f"validation.{side}") for side in ("source", "target")]
+    for place, message in (
+        ("${MACARON_DATA}", "the environment variable MACARON_DATA is not set"),
+        (str(tmp_path / "moved"), "cannot be read"),
+    ):
+        for config in (run / "config.yaml", run / "best" / "state.json"):
+            config.write_text(
+                (toy.run / config.relative_to(run))
+                .read_text()
+                .replace(str(toy.recipe.parent / "toy."), f"{place}/toy.")
+            )
+        monkeypatch.delenv("MACARON_DATA", raising=False)
+        arguments = ["evaluate", str(run), *text, "--analysis", "position,frequency"]
+        assert main(arguments) == 1
+        error = capsys.readouterr().err
+        assert "counts words in the run's training text" in error
+        assert message in error
+
+
+def test_scale_prints_the_papers_choice(capsys: pytest.CaptureFixture[str]) -> None:
+    losses = ["--base-loss", "4", "--deeper-loss", "3.98937", "--wider-loss", "3.98931"]
+    found = json.loads(output_of(capsys, ["scale", "--depth", "5", "--width", "4", *losses]))
+    assert (found["alpha"], found["depth"], found["width"]) == (212, 7, 6)
+    assert found["beta"] == 2
+    assert found["probe"]["depth"] == 5
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ([], "got 0 runs and 0 of these options"),
+        (["a", "b"], "scale needs three runs (BASE DEEPER WIDER) or all of --depth --width "),
+        (["a", "b", "c", "--depth", "5"], "got 3 runs and 1 of these options"),
+        (["a", "b", "c"], "a: neither a run"),
+    ],
+)
+def test_scale_refuses_in_one_line(
+    arguments: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scale", *arguments]) == 1
+    captured = capsys.readouterr()
+    assert captured.out == ""
+    assert message in captured.err
+    assert captured.err.count("\n") == 1
+
+
+def test_scale_refuses_a_run_of_another_architecture(
+    toy: ToyRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["scale", *[str(toy.run)] * 3]) == 1
+    assert "model.architecture must be 'joint'" in capsys.readouterr().err

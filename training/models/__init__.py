@@ -5,16 +5,41 @@ from __future__ import annotations
 import importlib
 
 from training.errors import ConfigError
+from training.models.base import Model
 from training.models.blocks import BLOCKS, Block
-from training.models.config import PRESETS, TransformerConfig
+from training.models.config import PRESETS, JointConfig, ModelConfig, TransformerConfig
+from training.models.joint import JointModel
 from training.models.transformer import Transformer
 
-__all__ = ["PRESETS", "Transformer", "TransformerConfig", "build_model", "find_block"]
+__all__ = [
+    "PRESETS",
+    "JointConfig",
+    "JointModel",
+    "Model",
+    "ModelConfig",
+    "Transformer",
+    "TransformerConfig",
+    "build_model",
+    "check_model",
+    "find_block",
+]
 
 
-def build_model(config: TransformerConfig) -> Transformer:
-    """A freshly initialised model of the configured architecture."""
+def build_model(config: ModelConfig) -> Model:
+    """A freshly initialised model of the configured architecture.
+
+    Raises ConfigError where it names a block that cannot be found.
+    """
+    if isinstance(config, JointConfig):
+        return JointModel(config)
+    assert isinstance(config, TransformerConfig)
     return Transformer(config, find_block(config.block))
+
+
+def check_model(config: ModelConfig) -> None:
+    """Raise ConfigError where `build_model` would, without the work."""
+    if isinstance(config, TransformerConfig):
+        find_block(config.block)
 
 
 def find_block(name: str) -> Block:

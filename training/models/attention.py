@@ -25,19 +25,25 @@ class KeyValue:
     values: Tensor
 
 
-@dataclass
-class AttentionContext:
-    """What the attentions of one decoder layer see in one call.
+@dataclass(kw_only=True)
+class CacheContext:
+    """What causal self-attention sees in one call.
 
-    Training leaves `cache` and `write_index` empty and attends causally. Decoding passes the
-    cache and `visible` [B,1,Q,C] (0 or -inf); after the call `cache` holds the appended cache.
+    Training leaves all of it empty and attends causally. Decoding passes the cache, `visible`
+    [B,1,Q,C] (0 or -inf) and `write_index` [B]; after the call `cache` holds the appended cache.
     """
 
-    source: KeyValue
-    source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
     visible: Tensor | None = None
     cache: KeyValue | None = None
     write_index: Tensor | None = None
+
+
+@dataclass(kw_only=True)
+class AttentionContext(CacheContext):
+    """What the attentions of one decoder layer of a Transformer see in one call."""
+
+    source: KeyValue
+    source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
     source_query: Tensor | None = None  # [B,Q,D], left by the source attention for alignments
 
 
@@ -67,10 +73,12 @@ def attention(
     mask: Tensor | None,
     causal: bool = False,
     dropout: float = 0.0,
+    rows_sharing_dropout: int = 1,
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
-    `mask` is additive, broadcastable to [B,1,Q,C]. Returns [B,Q,D].
+    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
+    drop the same probabilities. Returns [B,Q,D].
     """
     if torch.compiler.is_exporting():
         result: Tensor = torch.onnx.ops.symbolic(
@@ -87,7 +95,7 @@ def attention(
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
     query, key, value = heads(query_BQD), heads(key_BCD), heads(value_BCD)
-    if query.is_cuda:
+    if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,
             key,
@@ -105,7 +113,11 @@ def attention(
     if causal:
         length = scores.shape[-1]
         scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
-    probabilities = nn.functional.dropout(scores.softmax(-1).to(value.dtype), dropout)
+    probabilities = scores.softmax(-1).to(value.dtype)
+    if dropout:
+        kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
+        kept = nn.functional.dropout(kept, dropout)
+        probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)
     return (probabilities @ value).transpose(1, 2).flatten(2)
 
 
@@ -119,25 +131,44 @@ class SelfAttention(nn.Module):
         self.out_proj = nn.Linear(model_dim, model_dim)
         init_linear(self.in_proj, self.out_proj)
 
-    def forward(self, x_BQD: Tensor, mask: Tensor | None = None) -> Tensor:
-        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S]."""
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
-        return self._attend(query, KeyValue(key, value), mask, causal=False)
+    def forward(
+        self, x_BQD: Tensor, mask: Tensor | None = None, rows_sharing_dropout: int = 1
+    ) -> Tensor:
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S].
 
-    def decode(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
+        Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
+        """
+        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        return self._attend(
+            query, KeyValue(key, value), mask, rows_sharing_dropout=rows_sharing_dropout
+        )
+
+    def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """Causal attention of a decoder; appends to `context.cache` where there is one."""
         query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
         if context.cache is None:
-            return self._attend(query, KeyValue(key, value), None, causal=True)
+            return self._attend(
+                query,
+                KeyValue(key, value),
+                None,
+                causal=True,
+                rows_sharing_dropout=rows_sharing_dropout,
+            )
         assert context.write_index is not None
         context.cache = KeyValue(
             tensor_scatter(context.cache.keys, key, context.write_index),
             tensor_scatter(context.cache.values, value, context.write_index),
         )
-        return self._attend(query, context.cache, context.visible, causal=False)
+        return self._attend(query, context.cache, context.visible)
 
     def _attend(
-        self, query: Tensor, key_value: KeyValue, mask: Tensor | None, *, causal: bool
+        self,
+        query: Tensor,
+        key_value: KeyValue,
+        mask: Tensor | None,
+        *,
+        causal: bool = False,
+        rows_sharing_dropout: int = 1,
     ) -> Tensor:
         return self.out_proj(
             attention(
@@ -148,6 +179,7 @@ class SelfAttention(nn.Module):
                 mask=mask,
                 causal=causal,
                 dropout=self.dropout if self.training else 0.0,
+                rows_sharing_dropout=rows_sharing_dropout,
             )
         )
 

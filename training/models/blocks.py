@@ -11,7 +11,7 @@ from typing import NamedTuple
 from torch import Tensor, nn
 
 from training.models.attention import AttentionContext, KeyValue, SelfAttention, SourceAttention
-from training.models.config import TransformerConfig
+from training.models.config import ModelConfig, TransformerConfig
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 
@@ -19,10 +19,13 @@ from training.models.feed_forward import FeedForward
 class Residual(nn.Module):
     """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x)))."""
 
-    def __init__(self, config: TransformerConfig, scale: float = 1.0) -> None:
+    def __init__(
+        self, config: ModelConfig, scale: float = 1.0, shared_axes: tuple[int, ...] = ()
+    ) -> None:
+        """Dropout shares its noise along `shared_axes` of x."""
         super().__init__()
         self.norm = nn.LayerNorm(config.model_dim, eps=1e-5)
-        self.dropout = Dropout(config.dropout)
+        self.dropout = Dropout(config.dropout, shared_axes)
         self.pre_norm, self.scale = config.norm == "pre", scale
 
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
@@ -35,7 +38,7 @@ class Residual(nn.Module):
 class EncoderLayer(nn.Module):
     """Self-attention, feed-forward (Vaswani et al. 2017, section 3.1)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.self_attention = self_attention(config)
         self.ffn = feed_forward(config)
@@ -114,19 +117,20 @@ BLOCKS: dict[str, Block] = {
 }
 
 
-def self_attention(config: TransformerConfig) -> SelfAttention:
+def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
     return SelfAttention(config.model_dim, config.num_heads, config.attention_dropout)
 
 
-def source_attention(config: TransformerConfig) -> SourceAttention:
+def source_attention(config: ModelConfig) -> SourceAttention:
     """Source attention of the configured sizes."""
     return SourceAttention(config.model_dim, config.num_heads, config.attention_dropout)
 
 
-def feed_forward(config: TransformerConfig) -> FeedForward:
-    """Feed-forward of the configured sizes."""
-    return FeedForward(config.model_dim, config.ffn_dim, config.activation_dropout)
+def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
+    """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
+    dropout = Dropout(config.activation_dropout, shared_axes)
+    return FeedForward(config.model_dim, config.ffn_dim, dropout)
 
 
 __all__ = [

@@ -7,24 +7,29 @@ have equal parameter counts up to one norm and one bias a layer (Lu et al. 2019,
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import ClassVar
 
 from training.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class TransformerConfig:
-    """Sizes of an encoder-decoder Transformer."""
+class ModelConfig:
+    """What the configurations of all architectures have in common."""
 
-    block: str = "standard"
-    """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    least_encoder_layers: ClassVar[int] = 1
+    decoding_budget: ClassVar[int] = 8192
+    """Beams x `batch_cost` of a batch that is decoded: a few hundred short sentences."""
+
+    architecture: str
+    """Key of `ARCHITECTURES`."""
     model_dim: int = 256
     num_heads: int = 4
     ffn_dim: int = 1024
-    """Inner size of one feed-forward; a Macaron layer has two."""
+    """Inner size of one feed-forward; layers of Macaron and joint models have two."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
-    """Rows of the one embedding that source, target and output share."""
+    """Pieces of the vocabulary that source and target share."""
     norm: str = "pre"
     """`pre`: normalise each sublayer's input, and once at the end; `post`: after each residual."""
     dropout: float = 0.1
@@ -35,15 +40,14 @@ class TransformerConfig:
     """Inside the feed-forward, after ReLU."""
 
     def __post_init__(self) -> None:
-        for name in (
-            "num_heads",
-            "ffn_dim",
-            "num_encoder_layers",
-            "num_decoder_layers",
-            "vocab_size",
-        ):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if ARCHITECTURES.get(self.architecture) is not type(self):
+            raise ConfigError(
+                f"architecture must be one of {sorted(ARCHITECTURES)}, got {self.architecture!r}"
+            )
+        least = dict.fromkeys(("num_heads", "ffn_dim", "num_decoder_layers", "vocab_size"), 1)
+        for name, low in (least | {"num_encoder_layers": self.least_encoder_layers}).items():
+            if getattr(self, name) < low:
+                raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
         # Sinusoids need two frequencies at least.
         if self.model_dim < 4 or self.model_dim % (2 * self.num_heads):
             raise ConfigError(
@@ -59,7 +63,75 @@ class TransformerConfig:
     @property
     def family(self) -> str:
         """The manifest's family."""
+        raise NotImplementedError
+
+    def batch_cost(self, source_length: int, target_length: int) -> int:
+        """What one row of a padded batch counts in the token budget: its longer side."""
+        return max(source_length, target_length)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TransformerConfig(ModelConfig):
+    """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
+
+    architecture: str = "transformer"
+    block: str = "standard"
+    """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+
+    @property
+    def family(self) -> str:
+        """The manifest's family."""
         return "macaron" if self.block == "macaron" else "transformer"
+
+
+@dataclass(frozen=True, kw_only=True)
+class JointConfig(ModelConfig):
+    """Sizes of a joint-representation model (Li et al. 2020, "Neural Machine Translation with Joint
+    Representation"): Reformer-base without encoder layers, Reformer-fast with them.
+
+    `num_encoder_layers` is the depth of the PreNet, `num_decoder_layers` that of the joint layers.
+    The defaults follow the authors' code where it and the paper disagree.
+    """
+
+    least_encoder_layers: ClassVar[int] = 0
+    decoding_budget: ClassVar[int] = 131072
+
+    architecture: str = "joint"
+    tie_embeddings: bool = True
+    """One embedding for source, target and output; the authors have three."""
+    embedding_scale: str = "token"
+    """What sqrt(model_dim) multiplies: `token` (the code), or `sum` of token and position (the
+    paper)."""
+    joint_dropout: str = "shared"
+    """`shared`: noise of the joint layers is shared along source or target or both (dropout 1d and
+    2d, section 3.4 of the paper); `ordinary`: each element has its own."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        for name, allowed in (
+            ("norm", ("pre",)),
+            ("embedding_scale", ("token", "sum")),
+            ("joint_dropout", ("shared", "ordinary")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} of a joint model must be one of {allowed}, got {getattr(self, name)!r}"
+                )
+
+    @property
+    def family(self) -> str:
+        """The manifest's family."""
+        return "joint"
+
+    def batch_cost(self, source_length: int, target_length: int) -> int:
+        """Cells of one row: a joint model keeps a state for each pair of positions."""
+        return source_length * target_length
+
+
+ARCHITECTURES: dict[str, type[ModelConfig]] = {
+    "transformer": TransformerConfig,
+    "joint": JointConfig,
+}
 
 
 def _macaron(baseline: TransformerConfig) -> TransformerConfig:
@@ -84,7 +156,53 @@ _BASE = replace(
 )
 _BIG = replace(_BASE, model_dim=1024, num_heads=16, ffn_dim=4096, dropout=0.3)
 
-PRESETS: dict[str, TransformerConfig] = {
+# As the authors ran them on IWSLT14 German-English and NIST Chinese-English.
+_JOINT_BASE = JointConfig(
+    model_dim=256,
+    num_heads=4,
+    ffn_dim=1024,
+    num_encoder_layers=0,
+    num_decoder_layers=7,
+    vocab_size=10000,
+    tie_embeddings=False,
+    dropout=0.3,
+)
+_JOINT_FAST = replace(_JOINT_BASE, num_encoder_layers=5, num_decoder_layers=5)
+_JOINT_BASE_NIST = replace(
+    _JOINT_BASE,
+    model_dim=512,
+    num_heads=8,
+    ffn_dim=2048,
+    vocab_size=32000,
+    dropout=0.1,
+    attention_dropout=0.1,
+    activation_dropout=0.1,
+)
+_JOINT_FAST_NIST = replace(_JOINT_BASE_NIST, num_encoder_layers=5, num_decoder_layers=5)
+_JOINT: dict[str, ModelConfig] = {
+    "joint_base_iwslt": _JOINT_BASE,
+    "joint_fast_iwslt": _JOINT_FAST,
+    "joint_fast_iwslt_scaled": replace(
+        _JOINT_FAST, ffn_dim=1536, num_encoder_layers=7, num_decoder_layers=7
+    ),
+    "joint_base_nist": _JOINT_BASE_NIST,
+    "joint_fast_nist": _JOINT_FAST_NIST,
+    "joint_fast_nist_scaled": replace(
+        _JOINT_FAST_NIST, ffn_dim=3072, num_encoder_layers=7, num_decoder_layers=7, dropout=0.2
+    ),
+    "joint_fast_small": JointConfig(
+        model_dim=192, ffn_dim=768, num_encoder_layers=4, num_decoder_layers=4
+    ),
+    # As many parameters as transformer_tiny, to within a hundredth.
+    "joint_fast_tiny": JointConfig(
+        model_dim=128, ffn_dim=336, num_encoder_layers=3, num_decoder_layers=3, vocab_size=4000
+    ),
+    "joint_base_tiny": JointConfig(
+        model_dim=128, ffn_dim=416, num_encoder_layers=0, num_decoder_layers=4, vocab_size=4000
+    ),
+}
+
+PRESETS: dict[str, ModelConfig] = {
     f"{family}_{size}": convert(baseline)
     for family, convert in (("transformer", lambda c: c), ("macaron", _macaron))
     for size, baseline in (
@@ -94,5 +212,6 @@ PRESETS: dict[str, TransformerConfig] = {
         ("base", _BASE),
         ("big", _BIG),
     )
-}
-"""`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; the others: small machines."""
+} | _JOINT
+"""`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
+of the joint representation's; the others: small machines."""

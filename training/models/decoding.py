@@ -1,7 +1,7 @@
 """The two modules that decoding calls: eager for validation, exported for serving.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-G groups, N candidates, L decoder layers.
+G groups, N candidates.
 """
 
 from __future__ import annotations
@@ -9,29 +9,26 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import OPSET, AttentionContext, KeyValue
-from training.models.transformer import Transformer
+from training.models.attention import OPSET
+from training.models.base import Model
 
 
 class EncoderGraph(nn.Module):
-    """Source ids to the keys and values of each decoder layer's source attention."""
+    """Source ids to the source tensors of the step graph."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
 
     def forward(self, source_ids_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
-        """Ids and additive mask (0 or -inf) to [key, value] * L, each [B,S,D]."""
-        mask_B1SS = source_mask_BS[:, None, None, :].expand(-1, -1, source_ids_BS.shape[1], -1)
-        memory_BSD = self.model.encode(source_ids_BS, mask_B1SS)
-        layers = self.model.project_source(memory_BSD)
-        return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
+        """Ids and additive mask (0 or -inf) to tensors [B,S,D]."""
+        return self.model.encode_source(source_ids_BS, source_mask_BS)
 
 
 class StepGraph(nn.Module):
     """One decoding step: the N = 2Q best continuations, label log-probabilities and new caches."""
 
-    def __init__(self, model: Transformer) -> None:
+    def __init__(self, model: Model) -> None:
         super().__init__()
         self.model = model
 
@@ -48,31 +45,21 @@ class StepGraph(nn.Module):
         sources: list[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
-        the last source attention's queries [B,Q,D] and the caches [key, value] * L, [B,C,D]."""
-        queries = token_ids_BQ.shape[1]
-        source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, queries, -1)
-        contexts = [
-            AttentionContext(
-                source=KeyValue(sources[layer], sources[layer + 1]),
-                source_mask=source_mask,
-                visible=visible_B1QC,
-                cache=KeyValue(caches[layer], caches[layer + 1]),
-                write_index=write_index_B,
-            )
-            for layer in range(0, len(caches), 2)
-        ]
-        x_BQD = self.model.decode(token_ids_BQ, positions_BQ, contexts)
-        logits_BQV = self.model.output_logits(x_BQD)
+        the alignment (see `Model.alignment_role`) and the caches."""
+        step = self.model.decode_step(
+            token_ids_BQ,
+            positions_BQ,
+            write_index_B,
+            visible_B1QC,
+            source_mask_BS,
+            caches,
+            sources,
+        )
+        logits_BQV = self.model.output_logits(step.x_BQD)
         log_probs_BQV = logits_BQV.log_softmax(-1)
         labels_BQ = log_probs_BQV.gather(2, label_ids_BQ.unsqueeze(-1)).squeeze(-1)
         best = best_candidates(log_probs_BQV, scores_BQ)
-        query_BQD = contexts[-1].source_query
-        assert query_BQD is not None
-        new_caches = []
-        for context in contexts:
-            assert context.cache is not None
-            new_caches += [context.cache.keys, context.cache.values]
-        return (*best, labels_BQ, logits_BQV, query_BQD, new_caches)
+        return (*best, labels_BQ, logits_BQV, step.alignment, step.caches)
 
 
 def best_candidates(log_probs_BQV: Tensor, scores_BQ: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -14,16 +16,20 @@ class Dropout(nn.Module):
     (docs/decisions.md).
     """
 
-    def __init__(self, probability: float) -> None:
+    def __init__(self, probability: float, shared_axes: tuple[int, ...] = ()) -> None:
+        """`shared_axes` are those along which all elements share their noise."""
         super().__init__()
+        self.shared_axes = shared_axes
         self.threshold = min(255, max(1, round(probability * 256))) if probability else 0
 
     def forward(self, x: Tensor) -> Tensor:
         """The input with elements zeroed and the rest scaled up; the input itself in evaluation."""
         if not self.training or self.threshold == 0:
             return x
-        words = torch.empty((x.numel() + 7) // 8, dtype=torch.int64, device=x.device)
+        shape = [1 if axis in self.shared_axes else size for axis, size in enumerate(x.shape)]
+        count = math.prod(shape)
+        words = torch.empty((count + 7) // 8, dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None)
-        bytes_ = words.view(torch.uint8)[: x.numel()].view(x.shape)
+        bytes_ = words.view(torch.uint8)[:count].view(shape)
         factor = 256 / (256 - self.threshold)
         return x * ((bytes_ >= self.threshold).to(x.dtype) * factor)

@@ -30,8 +30,12 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
 class TokenEmbedding(nn.Module):
     """Embedding times sqrt(model_dim) plus sinusoids; N(0, model_dim^-0.5), pad row zero."""
 
-    def __init__(self, vocab_size: int, model_dim: int, dropout: float) -> None:
+    def __init__(
+        self, vocab_size: int, model_dim: int, dropout: float, *, scale_positions: bool = False
+    ) -> None:
+        """With `scale_positions` the factor applies to the sinusoids as well."""
         super().__init__()
+        self.scale_positions = scale_positions
         self.weight = nn.Parameter(torch.randn(vocab_size, model_dim) * model_dim**-0.5)
         self.dropout = Dropout(dropout)
         with torch.no_grad():
@@ -41,4 +45,7 @@ class TokenEmbedding(nn.Module):
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
         dim = self.weight.shape[1]
         x_BTD = nn.functional.embedding(token_ids_BT, self.weight) * math.sqrt(dim)
-        return self.dropout(x_BTD + sinusoid(positions_BT, dim))
+        positions_BTD = sinusoid(positions_BT, dim)
+        if self.scale_positions:
+            positions_BTD = positions_BTD * math.sqrt(dim)
+        return self.dropout(x_BTD + positions_BTD)

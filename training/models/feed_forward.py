@@ -11,13 +11,13 @@ from training.models.dropout import Dropout
 class FeedForward(nn.Module):
     """Linear, ReLU, Linear (Vaswani et al. 2017, equation 2)."""
 
-    def __init__(self, model_dim: int, ffn_dim: int, dropout: float) -> None:
+    def __init__(self, model_dim: int, ffn_dim: int, dropout: Dropout) -> None:
         super().__init__()
         self.up_proj = nn.Linear(model_dim, ffn_dim)
         self.down_proj = nn.Linear(ffn_dim, model_dim)
-        self.dropout = Dropout(dropout)
+        self.dropout = dropout
         init_linear(self.up_proj, self.down_proj)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """[B,T,D] to [B,T,D]."""
+        """[...,D] to [...,D]."""
         return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))

@@ -9,22 +9,22 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from serving.tokenizer import PAD_ID
 from training.models.attention import AttentionContext, KeyValue
+from training.models.base import DecodingStep, Model, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
 from training.models.embedding import TokenEmbedding
 
 
-class Transformer(nn.Module):
-    """Encoder-decoder with one embedding for source, target and output.
+class Transformer(Model):
+    """Encoder-decoder with one embedding for source, target and output."""
 
-    `forward` trains; `encode`, `project_source` and `decode` are what decoding and export call.
-    """
+    decoder_kind = "cross"
+    alignment_role = "alignment_query"
 
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
-        self.config = config
+        self.config: TransformerConfig = config
         self.embedding = TokenEmbedding(config.vocab_size, config.model_dim, config.dropout)
         self.encoder = nn.ModuleList(
             block.encoder_layer(config) for _ in range(config.num_encoder_layers)
@@ -36,12 +36,65 @@ class Transformer(nn.Module):
         self.encoder_norm = nn.LayerNorm(config.model_dim) if final_norm else nn.Identity()
         self.decoder_norm = nn.LayerNorm(config.model_dim) if final_norm else nn.Identity()
 
+    @property
+    def cache_axes(self) -> tuple[str | int, ...]:
+        """Axes of each cache."""
+        return ("B", "C", self.config.model_dim)
+
+    @property
+    def num_caches(self) -> int:
+        """Keys and values of each self-attention."""
+        return 2 * self.config.num_decoder_layers
+
+    @property
+    def num_sources(self) -> int:
+        """Keys and values of each source attention."""
+        return 2 * self.config.num_decoder_layers
+
+    def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
+        """Source ids and mask to [key, value] * L, each [B,S,D]."""
+        mask_B1SS = source_mask_BS[:, None, None, :].expand(-1, -1, source_BS.shape[1], -1)
+        layers = self.project_source(self.encode(source_BS, mask_B1SS))
+        return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
+
+    def decode_step(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        source_mask_BS: Tensor,
+        caches: list[Tensor],
+        sources: list[Tensor],
+    ) -> DecodingStep:
+        """States [B,Q,D] of new tokens, the last source attention's queries [B,Q,D] and the
+        appended caches, each [B,C,D]."""
+        source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
+        contexts = [
+            AttentionContext(
+                source=KeyValue(sources[layer], sources[layer + 1]),
+                source_mask=source_mask,
+                visible=visible_B1QC,
+                cache=KeyValue(caches[layer], caches[layer + 1]),
+                write_index=write_index_B,
+            )
+            for layer in range(0, len(caches), 2)
+        ]
+        x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
+        query_BQD = contexts[-1].source_query
+        assert query_BQD is not None
+        new_caches = []
+        for context in contexts:
+            assert context.cache is not None
+            new_caches += [context.cache.keys, context.cache.values]
+        return DecodingStep(x_BQD, query_BQD, new_caches)
+
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
         x_BSD = self.embedding(source_BS, positions_1S)
         for layer in self.encoder:
-            x_BSD = layer(x_BSD, source_mask)
+            x_BSD = self.run_layer(layer, x_BSD, source_mask)
         return self.encoder_norm(x_BSD)
 
     def project_source(self, memory_BSD: Tensor) -> list[KeyValue]:
@@ -54,15 +107,16 @@ class Transformer(nn.Module):
         """Decoder states [B,Q,D] of new tokens; each layer's context receives its new cache."""
         x_BQD = self.embedding(token_ids_BQ, positions_BQ)
         for layer, context in zip(self.decoder, contexts, strict=True):
-            x_BQD = layer(x_BQD, context)
+            x_BQD = self.run_layer(layer, x_BQD, context)
         return self.decoder_norm(x_BQD)
 
-    def output_logits(self, x_BQD: Tensor) -> Tensor:
-        """Logits [B,Q,V] with the embedding as output matrix."""
-        return nn.functional.linear(x_BQD, self.embedding.weight)
+    @property
+    def output_weight(self) -> Tensor:
+        """The embedding [V,D]."""
+        return self.embedding.weight
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V]: ids padded on the right, `target` starts with bos."""
+        """Training logits [B,T,V]."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
         contexts = [
@@ -71,12 +125,3 @@ class Transformer(nn.Module):
         ]
         positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
         return self.output_logits(self.decode(target_BT, positions_1T, contexts))
-
-
-def padding_mask(ids_BS: Tensor) -> Tensor | None:
-    """Additive mask [B,1,1,S], -inf at padding; None where nothing is padded."""
-    padded_BS = ids_BS == PAD_ID
-    if not bool(padded_BS.any()):
-        return None
-    mask_BS = torch.zeros(ids_BS.shape, device=ids_BS.device).masked_fill(padded_BS, -torch.inf)
-    return mask_BS[:, None, None, :]

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
 from serving.app import create_app
+from serving.batches import BatchLimits
 from serving.bundle import Graph, Languages, Manifest, Sizes, TokenizerFiles
 from serving.registry import Registry
 from serving.search import StepInputs, StepOutputs
@@ -87,7 +88,7 @@ class EchoTranslator(Translator):
         priority: int = 0,
         search: dict[str, object] | None = None,
     ) -> None:
-        self._workers = 1
+        self._workers, self._limits = 1, BatchLimits()
         graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
         self.manifest = Manifest(
             format_version=1,

@@ -94,10 +94,14 @@ class FakeState:
 class FakeStepper:
     """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
-    def __init__(self, model: FakeModel) -> None:
-        self.model = model
+    def __init__(self, model: FakeModel, repack_every: int = 8) -> None:
+        self.model, self.repack_every = model, repack_every
         self.states: list[FakeState] = []
         self.calls = 0
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """As if a slot took a byte for each source position."""
+        return rows * source_length * slots
 
     def encode(self, sources: Sequence[Sequence[int]]) -> FakeState:
         """An empty cache for each source."""

@@ -1,4 +1,4 @@
-"""Batches by length, and several workers at once."""
+"""Batches by length, within the limits, and several workers at once."""
 
 from __future__ import annotations
 
@@ -7,36 +7,72 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.batches import (
-    MAX_BATCH_ROWS,
-    MAX_BATCH_TOKENS,
-    batch_by_length,
-    decode_in_batches,
-)
+from serving.batches import BatchLimits, decode_in_batches, demand, fill_batches
 from serving.options import SearchOptions
-from serving.search import Sentence
+from serving.search import BeamSearch, Sentence
 from serving.tokenizer import EOS_ID
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)
 
 
+def batches_of(sentences: dict[int, Sentence], limits: BatchLimits) -> list[list[int]]:
+    stepper = FakeStepper(FakeModel())
+    demands = {key: demand(sentence, stepper) for key, sentence in sentences.items()}
+    return fill_batches(demands, stepper, limits)
+
+
 @property_test
 @given(
     st.lists(st.tuples(st.integers(1, 900), st.sampled_from([1, 5])), max_size=120),
+    st.integers(1, 40),
+    st.integers(1, 2000),
+    st.integers(1, 3_000_000),
 )
-def test_batches_hold_every_sentence_once_within_the_limits(shapes: list[tuple[int, int]]) -> None:
+def test_batches_hold_every_sentence_once_within_the_limits(
+    shapes: list[tuple[int, int]], max_rows: int, max_tokens: int, max_cache_bytes: int
+) -> None:
     sentences = {
         index: Sentence(np.zeros(length).tolist(), SearchOptions(beam_size=beam_size))
         for index, (length, beam_size) in enumerate(shapes)
     }
-    batches = batch_by_length(sentences)
+    limits = BatchLimits(max_rows=max_rows, max_tokens=max_tokens, max_cache_bytes=max_cache_bytes)
+    batches = batches_of(sentences, limits)
     assert sorted(index for batch in batches for index in batch) == list(range(len(shapes)))
+    stepper = FakeStepper(FakeModel())
     for batch in batches:
         assert len({shapes[index][1] for index in batch}) == 1
-        assert len(batch) <= MAX_BATCH_ROWS
         longest = max(shapes[index][0] for index in batch)
-        assert len(batch) == 1 or len(batch) * longest <= MAX_BATCH_TOKENS
+        slots = max(demand(sentences[index], stepper).slots for index in batch)
+        assert len(batch) == 1 or (
+            len(batch) <= max_rows
+            and len(batch) * longest <= max_tokens
+            and len(batch) * longest * slots <= max_cache_bytes  # FakeStepper's bytes
+        )
+
+
+@property_test
+@given(
+    st.lists(st.integers(1, 6), min_size=1, max_size=6),
+    st.integers(1, 5),
+    st.integers(0, 5),
+    st.sampled_from([1, 2, 8]),
+    st.integers(0, 1000),
+)
+def test_no_sentence_ever_outgrows_its_demand(
+    lengths: list[int], beam_size: int, prefix: int, repack_every: int, seed: int
+) -> None:
+    stepper = FakeStepper(FakeModel(seed=seed, eos_bias=-3.0), repack_every)
+    options = SearchOptions(beam_size=beam_size, max_length=17)
+    sentences = [
+        Sentence([*[4] * length, EOS_ID], options, [5] * (prefix % (length + 1)))
+        for length in lengths
+    ]
+    search = BeamSearch(stepper, sentences)
+    highest = max(demand(sentence, stepper).slots for sentence in sentences)
+    while search.live:
+        search.step()
+        assert stepper.states[0].cache_BC2.shape[1] <= highest
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 90])
@@ -54,5 +90,16 @@ def test_workers_change_no_result(count: int) -> None:
 
 
 def test_few_sentences_are_spread_over_the_workers() -> None:
-    sentences = {i: Sentence([4, EOS_ID]) for i in range(8)}
-    assert [len(batch) for batch in batch_by_length(sentences, 4)] == [4, 4]
+    stepper = FakeStepper(FakeModel())
+    sentences = {i: Sentence([4, EOS_ID], SearchOptions(beam_size=2)) for i in range(8)}
+    list(decode_in_batches(stepper, sentences, workers=2))
+    assert [len(state.sources) for state in stepper.states] == [4, 4]
+
+
+def test_workers_share_the_cache_budget() -> None:
+    sentences = {i: Sentence([4, EOS_ID], SearchOptions(beam_size=2)) for i in range(8)}
+    stepper = FakeStepper(FakeModel())
+    row = stepper.cache_bytes(1, 2, demand(sentences[0], stepper).slots)
+    limits = BatchLimits(max_cache_bytes=4 * row)
+    list(decode_in_batches(stepper, sentences, 2, limits))
+    assert [len(state.sources) for state in stepper.states] == [2, 2, 2, 2]

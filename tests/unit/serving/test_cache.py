@@ -106,7 +106,7 @@ def test_equals_a_reordered_cache(
 
 def test_a_layout_does_not_depend_on_batch_mates() -> None:
     rng = np.random.default_rng(0)
-    alone, together = PrefixTree(np.array([3]), 4), PrefixTree(np.array([0, 3, 20]), 4)
+    alone, together = PrefixTree(np.array([3]), 4, 8), PrefixTree(np.array([0, 3, 20]), 4, 8)
     for _ in range(40):
         assert together.write()[1] == alone.write()[0]
         assert (together.visible[1, :, : alone.capacity] == alone.visible[0]).all()
@@ -119,7 +119,7 @@ def test_a_layout_does_not_depend_on_batch_mates() -> None:
 
 
 def test_slots_of_dead_queries_are_reused() -> None:
-    tree = PrefixTree(np.array([0]), beam_size=5)
+    tree = PrefixTree(np.array([0]), beam_size=5, repack_every=8)
     tree.write()
     tree.advance(np.zeros((1, 5), dtype=np.int64), np.array([1]))
     assert tree.write().tolist() == [1]
@@ -129,7 +129,7 @@ def test_slots_of_dead_queries_are_reused() -> None:
 
 
 def test_capacity_shrinks_when_beams_share_their_history() -> None:
-    tree = PrefixTree(np.array([0]), beam_size=8)
+    tree = PrefixTree(np.array([0]), beam_size=8, repack_every=8)
     capacities = []
     for _ in range(64):
         tree.write()
@@ -141,7 +141,7 @@ def test_capacity_shrinks_when_beams_share_their_history() -> None:
 
 
 def test_nothing_to_do_is_no_repack() -> None:
-    tree = PrefixTree(np.array([0, 0]), beam_size=2)
+    tree = PrefixTree(np.array([0, 0]), beam_size=2, repack_every=8)
     tree.write()
     tree.advance(np.zeros((2, 2), dtype=np.int64), np.array([1, 1]))
     assert tree.repack(np.arange(2)) is None
@@ -149,3 +149,14 @@ def test_nothing_to_do_is_no_repack() -> None:
     assert repack is not None
     assert repack.rows.tolist() == [1]
     assert tree.steps.tolist() == [1]
+
+
+def test_one_beam_is_not_copied_while_there_is_room() -> None:
+    tree = PrefixTree(np.array([0]), 1, 2)
+    copies = 0
+    for _ in range(32):
+        tree.write()
+        tree.advance(np.zeros((1, 1), dtype=np.int64), np.array([1]))
+        copies += tree.repack(np.arange(1)) is not None
+    assert tree.used.tolist() == [32]
+    assert copies == 32 // ALIGNMENT

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from serving.batches import BatchLimits
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -120,7 +121,7 @@ def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickT
 
 
 def test_the_padded_token_budget_bounds_a_batch(translator: TickTranslator) -> None:
-    scheduler = Scheduler(translator, max_batch_rows=3, max_batch_tokens=20)
+    scheduler = Scheduler(translator, limits=BatchLimits(max_rows=3, max_tokens=20))
     begin(scheduler, "x")
     tickets = scheduler.submit_all([request(t) for t in ("a", "b", "c", "d", "abcdefgh", "ef")])
     translator.stepper.run_freely()
@@ -131,7 +132,7 @@ def test_the_padded_token_budget_bounds_a_batch(translator: TickTranslator) -> N
 
 
 def test_a_text_over_the_budget_runs_alone(translator: TickTranslator) -> None:
-    scheduler = Scheduler(translator, max_batch_tokens=4)
+    scheduler = Scheduler(translator, limits=BatchLimits(max_tokens=4))
     translator.stepper.run_freely()
     assert text_of(scheduler.submit(request("longer than that"))) == "longer than that"
     scheduler.close(PATIENT)

@@ -23,7 +23,7 @@ from training.config import (
     recipe_to_dict,
 )
 from training.errors import ConfigError
-from training.models import PRESETS, TransformerConfig, find_block
+from training.models import PRESETS, JointConfig, TransformerConfig, check_model
 
 SMALL: dict[str, Any] = {
     "name": "test",
@@ -47,16 +47,21 @@ def recipe_file(tmp_path: Path) -> str:
 def test_every_recipe_parses_and_names_a_buildable_model(path: Path) -> None:
     recipe = load_recipe(path.stem, [])
     assert recipe.name == path.stem
-    assert recipe.data.attribution
-    find_block(recipe.model.block)
+    # What never becomes a bundle needs no words about its text's origin.
+    assert recipe.data.attribution or path.stem.startswith("multi30k-")
+    check_model(recipe.model)
 
 
 def test_there_are_recipes() -> None:
-    assert {path.stem for path in RECIPES.glob("*.yaml")} >= {"macaron-de-en", "transformer-de-en"}
+    found = {path.stem for path in RECIPES.glob("*.yaml")}
+    assert found >= {"macaron-de-en", "transformer-de-en", "joint-fast-de-en"}
 
 
-def test_a_recipe_survives_being_written_and_read(recipe_file: str) -> None:
-    recipe = load_recipe(recipe_file, ["data.validation={source: v.de, target: v.en}"])
+@pytest.mark.parametrize("preset", ["macaron_tiny", "joint_base_iwslt"])
+def test_a_recipe_survives_being_written_and_read(recipe_file: str, preset: str) -> None:
+    recipe = load_recipe(
+        recipe_file, [f"model.preset={preset}", "data.validation={source: v.de, target: v.en}"]
+    )
     written = yaml.safe_load(yaml.safe_dump(_lists(recipe_to_dict(recipe))))
     assert recipe_from_dict(written) == recipe
 
@@ -72,6 +77,20 @@ def test_a_preset_is_resolved_and_overridden_field_by_field(recipe_file: str) ->
     assert recipe.model == dataclasses.replace(PRESETS["macaron_big"], num_heads=8)
 
 
+def test_the_architecture_chooses_the_models_keys(recipe_file: str) -> None:
+    overrides = ["model.preset=joint_fast_tiny", "model.joint_dropout=ordinary"]
+    joint = dataclasses.replace(PRESETS["joint_fast_tiny"], joint_dropout="ordinary")  # type: ignore[call-arg]
+    assert load_recipe(recipe_file, overrides).model == joint
+    without_preset = SMALL | {"model": {"architecture": "joint", "num_encoder_layers": 0}}
+    assert recipe_from_dict(without_preset).model == JointConfig(num_encoder_layers=0)
+
+
+def test_a_model_of_a_checkpoint_from_before_architectures_is_a_transformer() -> None:
+    written = dataclasses.asdict(PRESETS["macaron_tiny"])
+    del written["architecture"]
+    assert recipe_from_dict(SMALL | {"model": written}).model == PRESETS["macaron_tiny"]
+
+
 @pytest.mark.parametrize(
     ("override", "attribute", "value"),
     [
@@ -79,6 +98,7 @@ def test_a_preset_is_resolved_and_overridden_field_by_field(recipe_file: str) ->
         ("optim.peak_lr=2", "optim.peak_lr", 2.0),
         ("optim.betas=[0.8, 0.9]", "optim.betas", (0.8, 0.9)),
         ("loop.bf16=false", "loop.bf16", False),
+        ("loop.activation_checkpointing=true", "loop.activation_checkpointing", True),
         ("tokenizer.file=x.model", "tokenizer.file", "x.model"),
         ("tokenizer.file=null", "tokenizer.file", None),
         ("name=a=b", "name", "a=b"),
@@ -101,6 +121,11 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("model.preset=macaron_smal", r"'macaron_smal'; did you mean 'macaron_small'\?"),
         ("model.preset=[1]", "unknown preset"),
         ("model=macaron_small", "model must be a mapping"),
+        ("model.architecture=jiont", r"model.architecture .*'jiont'; did you mean 'joint'\?"),
+        ("model.architecture=[joint]", r"model.architecture .*\['joint'\]"),
+        ("model.architecture=joint", "unknown key 'model.block'"),  # of the preset's Transformer
+        ("model.joint_dropout=shared", "unknown key 'model.joint_dropout'"),
+        ("model.num_encoder_layers=0", "num_encoder_layers must be >= 1, got 0"),
         ("optim.schedule=cosin", r"'cosin'; did you mean 'cosine'\?"),
         ("tokenizer.model_type=bp", r"did you mean 'bpe'\?"),
         ("loop.max_steps=many", "loop.max_steps must be of type int, got 'many'"),
@@ -187,6 +212,8 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
         "block", "model_dim", "num_heads", "ffn_dim", "num_encoder_layers", "num_decoder_layers",
         "vocab_size", "norm", "dropout", "attention_dropout", "activation_dropout",
     }  # fmt: skip
+    assert _fields(JointConfig) >= {"tie_embeddings", "embedding_scale", "joint_dropout"}
+    assert all("architecture" in _fields(kind) for kind in (TransformerConfig, JointConfig))
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
         "attribution", "max_pieces", "max_length_ratio", "token_budget", "subword_alpha",
@@ -200,7 +227,8 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     }  # fmt: skip
     assert _fields(LoopConfig) >= {
         "max_steps", "log_every", "validate_every", "checkpoint_every", "keep_checkpoints",
-        "patience", "bleu_sentences", "bleu_beam_size", "bf16", "device", "seed",
+        "patience", "bleu_sentences", "bleu_beam_size", "bf16", "activation_checkpointing",
+        "device", "seed",
     }  # fmt: skip
 
 

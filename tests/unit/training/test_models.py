@@ -14,7 +14,7 @@ from tests.unit.training.tiny import TINY, tiny_model
 from training.batching import collate
 from training.errors import ConfigError
 from training.loss import label_smoothed_loss
-from training.models import PRESETS, TransformerConfig, build_model, find_block
+from training.models import PRESETS, ModelConfig, build_model, find_block
 from training.models.attention import SelfAttention, attention
 from training.models.blocks import (
     DecoderLayer,
@@ -124,7 +124,7 @@ def test_a_target_position_sees_no_later_one() -> None:
     torch.testing.assert_close(model(source, torch.tensor([changed]))[:, :3], before)
 
 
-def _parameters(config: TransformerConfig) -> int:
+def _parameters(config: ModelConfig) -> int:
     with torch.device("meta"):
         return sum(p.numel() for p in build_model(config).parameters())
 

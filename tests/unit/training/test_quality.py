@@ -6,11 +6,11 @@ import pytest
 import torch
 
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import Finished, Sentence, decode
 from serving.tokenizer import EOS_ID, Tokenizer
 from tests.toy.corpus import toy_pairs
 from training.errors import DivergedError
-from training.models import Transformer, TransformerConfig, build_model
+from training.models import JointConfig, Model, ModelConfig, TransformerConfig, build_model
 from training.quality import measure_quality
 from training.stepper import TorchStepper
 from training.tokenizer import train_tokenizer
@@ -26,10 +26,10 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
     return Tokenizer(path)
 
 
-@pytest.fixture
-def model() -> Transformer:
+@pytest.fixture(params=[TransformerConfig, JointConfig])
+def model(request: pytest.FixtureRequest) -> Model:
     torch.manual_seed(1)
-    config = TransformerConfig(
+    config: ModelConfig = request.param(
         model_dim=16, num_heads=2, ffn_dim=16, num_encoder_layers=1, num_decoder_layers=1,
         vocab_size=VOCAB_SIZE,
     )  # fmt: skip
@@ -64,7 +64,7 @@ def test_empty_output_scores_zero() -> None:
 
 
 def test_translations_come_in_input_order_whatever_the_batches(
-    model: Transformer, tokenizer: Tokenizer
+    model: Model, tokenizer: Tokenizer
 ) -> None:
     texts = [source for source, _ in toy_pairs(7, seed=2)] + ["Hund", "", " \t"]
     options = SearchOptions(beam_size=2, max_length=9)
@@ -74,18 +74,39 @@ def test_translations_come_in_input_order_whatever_the_batches(
         (result,) = decode(TorchStepper(model), [sentence])
         expected.append(tokenizer.decode(list(result.hypotheses[0].tokens)))
     assert len(set(expected)) > 1
-    for token_budget in (1, 60, 10_000):
+    for token_budget in (1, 60, 10_000, None):
         found = translate(model, tokenizer, texts, options, token_budget=token_budget)
         assert found == [*expected, "", ""]
 
 
-def test_nothing_to_translate(model: Transformer, tokenizer: Tokenizer) -> None:
+def test_batches_keep_beams_times_cost_within_the_budget(
+    model: Model, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    batches: list[list[Sentence]] = []
+
+    def recorded(stepper: TorchStepper, sentences: list[Sentence]) -> list[Finished]:
+        batches.append(sentences)
+        return decode(stepper, sentences)
+
+    monkeypatch.setattr("training.translation.decode", recorded)
+    texts = [source for source, _ in toy_pairs(12, seed=2)]
+    budget, options = 5000, SearchOptions(beam_size=2, max_length=2)
+    translate(model, tokenizer, texts, options, token_budget=budget)
+    for batch in batches:
+        longest = max(len(sentence.source) for sentence in batch)
+        assert 2 * len(batch) * model.config.batch_cost(longest, longest) <= budget
+    # Twelve sources of 20 to 30 pieces: one batch of 360 pieces, or several of up to 2500 squares.
+    assert (len(batches) == 1) == isinstance(model.config, TransformerConfig)
+    assert len(batches) < len(texts)
+
+
+def test_nothing_to_translate(model: Model, tokenizer: Tokenizer) -> None:
     assert translate(model, tokenizer, [], SearchOptions(), token_budget=10) == []
     assert translate(model, tokenizer, ["", ""], SearchOptions(), token_budget=10) == ["", ""]
 
 
-def test_scores_that_are_not_finite_name_the_text(model: Transformer, tokenizer: Tokenizer) -> None:
+def test_scores_that_are_not_finite_name_the_text(model: Model, tokenizer: Tokenizer) -> None:
     with torch.no_grad():
-        model.embedding.weight.fill_(torch.nan)
+        next(model.parameters()).fill_(torch.nan)  # the embedding
     with pytest.raises(DivergedError, match=r"text 2: .*non-finite"):
         translate(model, tokenizer, ["", "Hund"], SearchOptions(), token_budget=10)

@@ -1,0 +1,117 @@
+"""The joint representation (Li et al. 2020), written with plain loops over pairs of positions.
+
+As in `reference_blocks`: float64, one sentence, no padding, caches or batches. Shape letters:
+T target positions, S source positions, D model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from tests.unit.training.reference_blocks import (
+    Array,
+    ReferenceLayer,
+    Weights,
+    feed_forward,
+    layer_norm,
+    part,
+    self_attention,
+    sinusoid,
+    weights_of,
+)
+from training.models import JointConfig, TransformerConfig
+
+
+class ReferenceJointLayer:
+    """Section 3.2: four pre-norm sublayers; each method is one of them without its residual."""
+
+    def __init__(self, weights: Weights, config: JointConfig) -> None:
+        self.weights, self.heads = weights, config.num_heads
+
+    def target_attention(self, x_TSD: Array) -> Array:
+        """Along the target, for every source position by itself."""
+        weights, out = part(self.weights, "target_attention"), np.zeros_like(x_TSD)
+        for s in range(x_TSD.shape[1]):
+            out[:, s] = self_attention(x_TSD[:, s], weights, self.heads, causal=True)
+        return out
+
+    def source_attention(self, x_TSD: Array) -> Array:
+        """Along the source, for every target position by itself."""
+        weights, out = part(self.weights, "source_attention"), np.zeros_like(x_TSD)
+        for t in range(x_TSD.shape[0]):
+            out[t] = self_attention(x_TSD[t], weights, self.heads, causal=False)
+        return out
+
+    def first_ffn(self, x_TSD: Array) -> Array:
+        weights = part(self.weights, "first_ffn")
+        return np.stack([feed_forward(x_SD, weights) for x_SD in x_TSD])
+
+    def ffn(self, x_TSD: Array) -> Array:
+        weights = part(self.weights, "ffn")
+        return np.stack([feed_forward(x_SD, weights) for x_SD in x_TSD])
+
+    def sublayer(self, x_TSD: Array, name: str) -> Array:
+        norm = part(self.weights, f"{name}_residual.norm")
+        function: Callable[[Array], Array] = getattr(self, name)
+        return x_TSD + function(np.stack([layer_norm(x_SD, norm) for x_SD in x_TSD]))
+
+    def __call__(self, x_TSD: Array) -> Array:
+        for name in ("target_attention", "first_ffn", "source_attention", "ffn"):
+            x_TSD = self.sublayer(x_TSD, name)
+        return x_TSD
+
+
+def reduction(x_TSD: Array, weights: Weights) -> tuple[Array, Array]:
+    """Equation 6, feature by feature: [T,D] and its weights [T,S,D]."""
+    targets, sources, dim = x_TSD.shape
+    out, shares = np.zeros((targets, dim)), np.zeros_like(x_TSD)
+    w_ED = weights["scores.weight"]
+    for t in range(targets):
+        x_SD = layer_norm(x_TSD[t], part(weights, "norm"))
+        for e in range(dim):
+            powers = [math.exp(float(w_ED[e] @ x_SD[s])) for s in range(sources)]
+            for s in range(sources):
+                shares[t, s, e] = powers[s] / sum(powers)
+                out[t, e] += shares[t, s, e] * x_SD[s, e]
+    return out, shares
+
+
+def embed(ids: list[int], table: Array, scale: str) -> Array:
+    """`scale` is what sqrt(D) multiplies: the `token`, or its `sum` with the position."""
+    root = math.sqrt(table.shape[1])
+    rows = []
+    for p, id_ in enumerate(ids):
+        position = sinusoid(p, table.shape[1])
+        rows.append(
+            table[id_] * root + position if scale == "token" else (table[id_] + position) * root
+        )
+    return np.stack(rows)
+
+
+def decode(source: list[int], target: list[int], model: Any) -> tuple[Array, Array]:
+    """Logits [T,V] of one sentence pair and Reduction's weights [T,S,D]."""
+    weights, config = weights_of(model), model.config
+    target_table = weights["embedding.weight"]
+    source_table = output = target_table
+    if not config.tie_embeddings:
+        source_table, output = weights["source_embedding.weight"], weights["output"]
+    source_SD = embed(source, source_table, config.embedding_scale)
+    # The PreNet is a Transformer's encoder.
+    prenet = TransformerConfig(model_dim=config.model_dim, num_heads=config.num_heads)
+    for layer in range(config.num_encoder_layers):
+        source_SD = ReferenceLayer(part(weights, f"encoder.{layer}"), prenet)(source_SD, None)
+    if config.num_encoder_layers:
+        source_SD = layer_norm(source_SD, part(weights, "encoder_norm"))
+    target_TD = embed(target, target_table, config.embedding_scale)
+    x_TSD = np.zeros((len(target), len(source), config.model_dim))
+    for t, target_D in enumerate(target_TD):
+        for s, source_D in enumerate(source_SD):
+            x_TSD[t, s] = source_D + target_D
+    for layer in range(config.num_decoder_layers):
+        x_TSD = ReferenceJointLayer(part(weights, f"layers.{layer}"), config)(x_TSD)
+    y_TD, shares = reduction(x_TSD, part(weights, "reduction"))
+    return layer_norm(y_TD, part(weights, "decoder_norm")) @ output.T, shares

@@ -1,0 +1,108 @@
+"""What decoding, export and training ask of a model, whatever its architecture.
+
+Shape letters: B sentences, S source positions, T target positions, Q queries, C cache slots,
+D model, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import Any, ClassVar, Literal, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
+
+from serving.tokenizer import PAD_ID
+from training.models.config import ModelConfig
+
+
+class DecodingStep(NamedTuple):
+    """What new tokens have become."""
+
+    x_BQD: Tensor
+    """Decoder states, for `output_logits`."""
+    alignment: Tensor
+    """As `alignment_role` says."""
+    caches: list[Tensor]
+    """The appended caches."""
+
+
+class Model(nn.Module, ABC):
+    """`forward` trains; `encode_source`, `decode_step` and `output_logits` are what decoding calls
+    eagerly and export writes out.
+
+    Masks are additive, 0 or -inf.
+    """
+
+    decoder_kind: ClassVar[Literal["cross", "joint"]]
+    """The manifest's: `cross` or `joint`."""
+    alignment_role: ClassVar[Literal["alignment", "alignment_query"]]
+    """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of a source attention
+    whose keys are the last but one source tensor."""
+
+    config: ModelConfig
+    checkpointing: bool = False
+    """Training keeps the inputs of layers only and computes the rest again for the gradient."""
+
+    @property
+    @abstractmethod
+    def cache_axes(self) -> tuple[str | int, ...]:
+        """Axes of each cache, in the letters of a bundle's manifest."""
+
+    @property
+    @abstractmethod
+    def num_caches(self) -> int:
+        """Cache tensors, keys before values."""
+
+    @property
+    @abstractmethod
+    def num_sources(self) -> int:
+        """Source tensors, each [B,S,D]."""
+
+    @abstractmethod
+    def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
+        """Source ids to the source tensors of `decode_step`."""
+
+    @abstractmethod
+    def decode_step(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        source_mask_BS: Tensor,
+        caches: list[Tensor],
+        sources: list[Tensor],
+    ) -> DecodingStep:
+        """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Tensor:
+        """The output matrix [V,D]."""
+
+    def output_logits(self, x_BQD: Tensor) -> Tensor:
+        """Logits [B,Q,V]."""
+        return nn.functional.linear(x_BQD, self.output_weight)
+
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
+        if self.checkpointing and self.training:
+            result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
+        else:
+            result = layer(*inputs)
+        return result
+
+    @abstractmethod
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Training logits [B,T,V]: ids padded on the right, `target` starts with bos."""
+
+
+def padding_mask(ids_BS: Tensor) -> Tensor | None:
+    """Additive mask [B,1,1,S], -inf at padding; None where nothing is padded."""
+    padded_BS = ids_BS == PAD_ID
+    if not bool(padded_BS.any()):
+        return None
+    mask_BS = torch.zeros(ids_BS.shape, device=ids_BS.device).masked_fill(padded_BS, -torch.inf)
+    return mask_BS[:, None, None, :]

@@ -1,0 +1,224 @@
+"""Translation with a joint representation: one state for each pair of source and target positions.
+
+Li et al. 2020, "Neural Machine Translation with Joint Representation" (Reformer-base and
+Reformer-fast there; not the LSH Reformer). Shape letters: B sentences, S source positions,
+T target positions, Q queries, C cache slots, D model, V vocabulary, L joint layers.
+
+A state is kept as [B,S,Q,D] for attention along the target and as [B,Q,S,D] for attention along
+the source: attention folds the axis that it does not aggregate into the batch.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from training.models.attention import CacheContext, KeyValue
+from training.models.base import DecodingStep, Model, padding_mask
+from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
+from training.models.config import JointConfig
+from training.models.embedding import TokenEmbedding
+
+_SOURCE, _TARGET = (1,), (2,)  # axes of [B,S,Q,D] that dropout 1d shares
+_TARGET_FIRST = (1,)  # the target's axis of [B,Q,S,D]
+_BOTH = (1, 2)
+
+
+class JointLayer(nn.Module):
+    """Target attention, feed-forward, source attention, feed-forward (section 3.2, figure 3)."""
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        shares = config.joint_dropout == "shared"
+        self.shares_dropout = shares
+        self.target_attention = self_attention(config)
+        self.first_ffn = feed_forward(config, _BOTH if shares else ())
+        self.source_attention = self_attention(config)
+        self.ffn = feed_forward(config, _BOTH if shares else ())
+        self.target_attention_residual = Residual(config, shared_axes=_SOURCE if shares else ())
+        self.first_ffn_residual = Residual(config, shared_axes=_BOTH if shares else ())
+        self.source_attention_residual = Residual(
+            config, shared_axes=_TARGET_FIRST if shares else ()
+        )
+        self.ffn_residual = Residual(config, shared_axes=_BOTH if shares else ())
+
+    def forward(self, x_BSQD: Tensor, context: CacheContext, source_mask: Tensor | None) -> Tensor:
+        """[B,S,Q,D] to [B,Q,S,D].
+
+        The rows of `context` are those of [B*S,Q,D]; `source_mask` is [B*Q,1,1 or S,S], 0 or -inf.
+        """
+        sources, queries = x_BSQD.shape[1], x_BSQD.shape[2]
+
+        def attend_target(x_BSQD: Tensor) -> Tensor:
+            sharing = sources if self.shares_dropout else 1
+            out = self.target_attention.decode(x_BSQD.flatten(0, 1), context, sharing)
+            return out.reshape(-1, sources, *out.shape[1:])
+
+        def attend_source(x_BQSD: Tensor) -> Tensor:
+            sharing = queries if self.shares_dropout else 1
+            out = self.source_attention(x_BQSD.flatten(0, 1), source_mask, sharing)
+            return out.reshape(-1, queries, *out.shape[1:])
+
+        x_BSQD = self.target_attention_residual(x_BSQD, attend_target)
+        x_BSQD = self.first_ffn_residual(x_BSQD, self.first_ffn)
+        x_BQSD = x_BSQD.transpose(1, 2).contiguous()
+        x_BQSD = self.source_attention_residual(x_BQSD, attend_source)
+        return self.ffn_residual(x_BQSD, self.ffn)
+
+
+class Reduction(nn.Module):
+    """Joint states to one state a target position: a softmax along the source, feature by feature.
+
+    y[t] = sum_s softmax_s(LN(x) W)[t,s] * LN(x)[t,s] (equation 6); the softmax runs in fp32.
+    """
+
+    def __init__(self, model_dim: int) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(model_dim)
+        self.scores = nn.Linear(model_dim, model_dim, bias=False)
+        nn.init.normal_(self.scores.weight, std=model_dim**-0.5)
+
+    def forward(self, x_BQSD: Tensor, source_mask_BS: Tensor | None) -> tuple[Tensor, Tensor]:
+        """[B,Q,S,D] to [B,Q,D], and the weights [B,Q,S,D]; the mask is 0 or -inf."""
+        sentences, queries, sources, dim = x_BQSD.shape
+        x_BQSD = self.norm(x_BQSD)
+        scores_BQSD = self.scores(x_BQSD).float()
+        if source_mask_BS is not None:
+            scores_BQSD = scores_BQSD + source_mask_BS[:, None, :, None]
+        # In two axes and along the last: ONNX Runtime sums along a middle axis in an order that
+        # depends on the number of queries, and pushes transposes through all but a reshape.
+        weights = scores_BQSD.transpose(2, 3).reshape(-1, sources).softmax(-1)
+        values = x_BQSD.transpose(2, 3).reshape(-1, sources)
+        reduced_BQD = (weights * values).sum(-1).reshape(sentences, queries, dim)
+        weights_BQDS = weights.reshape(sentences, queries, dim, sources)
+        return reduced_BQD, weights_BQDS.transpose(2, 3)
+
+
+class JointModel(Model):
+    """PreNet (an ordinary encoder, or nothing), joint layers, Reduction."""
+
+    decoder_kind = "joint"
+    alignment_role = "alignment"
+
+    def __init__(self, config: JointConfig) -> None:
+        super().__init__()
+        self.config: JointConfig = config
+        self.embedding = _embedding(config)
+        self.source_embedding = None if config.tie_embeddings else _embedding(config)
+        self.output = None
+        if not config.tie_embeddings:
+            shape = (config.vocab_size, config.model_dim)
+            self.output = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
+        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        self.encoder_norm = (
+            nn.LayerNorm(config.model_dim) if config.num_encoder_layers else nn.Identity()
+        )
+        self.layers = nn.ModuleList(JointLayer(config) for _ in range(config.num_decoder_layers))
+        self.reduction = Reduction(config.model_dim)
+        self.decoder_norm = nn.LayerNorm(config.model_dim)
+
+    @property
+    def cache_axes(self) -> tuple[str | int, ...]:
+        """Axes of each cache: target attention runs in a row for each source position."""
+        return ("BS", "C", self.config.model_dim)
+
+    @property
+    def num_caches(self) -> int:
+        """Keys and values of each target attention."""
+        return 2 * self.config.num_decoder_layers
+
+    @property
+    def num_sources(self) -> int:
+        """The PreNet's output alone."""
+        return 1
+
+    def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
+        """Source ids and mask (0 or -inf) to the PreNet's output [B,S,D]."""
+        mask = source_mask_BS[:, None, None, :].expand(-1, -1, source_BS.shape[1], -1)
+        return [self._prenet(source_BS, mask)]
+
+    def decode_step(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        source_mask_BS: Tensor,
+        caches: list[Tensor],
+        sources: list[Tensor],
+    ) -> DecodingStep:
+        """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
+        appended caches, each [B*S,C,D]."""
+        (source_BSD,) = sources
+        length, queries = source_BSD.shape[1], token_ids_BQ.shape[1]
+        visible = visible_B1QC[:, None].expand(-1, length, -1, -1, -1).flatten(0, 1)
+        write_index = write_index_B[:, None].expand(-1, length).flatten()
+        mask = source_mask_BS[:, None, None, None, :].expand(-1, queries, -1, length, -1)
+        contexts = [
+            CacheContext(
+                visible=visible,
+                cache=KeyValue(caches[layer], caches[layer + 1]),
+                write_index=write_index,
+            )
+            for layer in range(0, len(caches), 2)
+        ]
+        target_BQD = self.embedding(token_ids_BQ, positions_BQ)
+        x_BQSD = self._joint(source_BSD, target_BQD, contexts, mask.flatten(0, 1))
+        x_BQD, weights_BQSD = self.reduction(x_BQSD, source_mask_BS)
+        new_caches = []
+        for context in contexts:
+            assert context.cache is not None
+            new_caches += [context.cache.keys, context.cache.values]
+        alignment = weights_BQSD.reshape(-1, self.config.model_dim).mean(-1)
+        alignment_BQS = alignment.reshape(-1, queries, length)
+        return DecodingStep(self.decoder_norm(x_BQD), alignment_BQS, new_caches)
+
+    @property
+    def output_weight(self) -> Tensor:
+        """Of its own, or the embedding."""
+        return self.embedding.weight if self.output is None else self.output
+
+    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Training logits [B,T,V]; a state is kept for every cell of S x T."""
+        mask_B11S = padding_mask(source_BS)
+        mask_BS = source_mask = None
+        if mask_B11S is not None:
+            mask_BS = mask_B11S[:, 0, 0]
+            source_mask = mask_B11S.repeat_interleave(target_BT.shape[1], 0)
+        source_BSD = self._prenet(source_BS, mask_B11S)
+        positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
+        target_BTD = self.embedding(target_BT, positions_1T)
+        contexts = [CacheContext() for _ in self.layers]
+        x_BTSD = self._joint(source_BSD, target_BTD, contexts, source_mask)
+        return self.output_logits(self.decoder_norm(self.reduction(x_BTSD, mask_BS)[0]))
+
+    def _prenet(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
+        positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
+        x_BSD = (self.source_embedding or self.embedding)(source_BS, positions_1S)
+        for layer in self.encoder:
+            x_BSD = self.run_layer(layer, x_BSD, mask)
+        return self.encoder_norm(x_BSD)
+
+    def _joint(
+        self,
+        source_BSD: Tensor,
+        target_BQD: Tensor,
+        contexts: list[CacheContext],
+        source_mask: Tensor | None,
+    ) -> Tensor:
+        """Joint states [B,Q,S,D] of every pair of positions."""
+        x = source_BSD[:, :, None] + target_BQD[:, None]
+        for number, (layer, context) in enumerate(zip(self.layers, contexts, strict=True)):
+            if number:
+                x = x.transpose(1, 2).contiguous()
+            x = self.run_layer(layer, x, context, source_mask)
+        return x
+
+
+def _embedding(config: JointConfig) -> TokenEmbedding:
+    return TokenEmbedding(
+        config.vocab_size,
+        config.model_dim,
+        config.dropout,
+        scale_positions=config.embedding_scale == "sum",
+    )
