@@ -84,7 +84,7 @@ def _subject(options: argparse.Namespace) -> Subject:
             raise BenchError("--source and --reference need --checkpoint RUN")
         shape = options.shape or "demo"
         if shape not in SHAPES:
-            raise BenchError(f"--shape must be demo or base, got {shape!r}")
+            raise BenchError(f"--shape must be one of {', '.join(SHAPES)}, got {shape!r}")
         seed = _DEFAULT_SEED if options.random_weights is None else options.random_weights
         return random_subject(shape, seed)
     if options.shape is not None or options.random_weights is not None:

@@ -1,4 +1,7 @@
-"""The run of `python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots."""
+"""The run of `python -m bench engine`: interleaved repetitions, then agreement, BLEU and slots.
+
+After the repetitions of each scenario the int8 products of our int8 engine are timed alone.
+"""
 
 from __future__ import annotations
 
@@ -15,8 +18,7 @@ from bench.materials import Subject, job_for, write_materials
 from bench.scenarios import (
     LEAST_IDENTICAL,
     OUR_FP32,
-    PEER_FP32,
-    SYSTEMS,
+    OUR_INT8,
     Scenario,
     Setting,
     System,
@@ -25,7 +27,7 @@ from bench.scenarios import (
     spread_rows,
 )
 from bench.systems import Output
-from bench.worker import Timing, Worker
+from bench.worker import SlotCount, Timing, Worker
 
 TIE = 1e-3
 """Different outputs whose scores are this close count as a tie."""
@@ -79,8 +81,9 @@ class Measured:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Our fp32 outputs beside those of CTranslate2's float32, on the same weights."""
+    """Our fp32 outputs beside those of the rival, on the same weights."""
 
+    rival: System
     beam_size: int
     sentences: int
     identical: int
@@ -95,6 +98,26 @@ class Agreement:
         return self.sentences - self.identical - self.ties
 
 
+@dataclass(frozen=True)
+class Roofline:
+    """The int8 products of one scenario alone, beside the whole calls of our int8 engine."""
+
+    whole: Measured
+    """At its fastest thread setting, which the products have as well."""
+    ms_per_sentence: list[float]
+    """Of the products, in each repetition."""
+
+    @property
+    def median(self) -> float:
+        """Milliseconds a sentence."""
+        return statistics.median(self.ms_per_sentence)
+
+    @property
+    def share(self) -> float:
+        """Of the whole calls' time; 1 is the speed of the processor's int8 products."""
+        return self.median / self.whole.median
+
+
 @dataclass
 class Result:
     """All that one run found."""
@@ -103,13 +126,19 @@ class Result:
     agreements: list[Agreement] = field(default_factory=list)
     translations: dict[tuple[System, int], list[str]] = field(default_factory=dict)
     """Texts by system and beam size; empty for a random model."""
-    slots: dict[int, list[float]] = field(default_factory=dict)
-    """For t steps: the most cache slots each sentence had used, over beams times t."""
+    rooflines: list[Roofline] = field(default_factory=list)
+    """One a scenario; empty for real sentences, whose batches shrink."""
+    slots: dict[int, list[SlotCount]] = field(default_factory=dict)
+    """By number of steps."""
 
     def best(self, system: System, scenario: Scenario) -> Measured:
         """The fastest thread setting of a system."""
         found = [m for m in self.measured if (m.system, m.scenario) == (system, scenario)]
         return min(found, key=lambda m: m.median)
+
+    def speed_over(self, rival: System, measured: Measured) -> float:
+        """Speed relative to the fastest thread setting of another system."""
+        return self.best(rival, measured.scenario).median / measured.median
 
 
 def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
@@ -120,13 +149,16 @@ def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
         progress("exporting and converting the model")
         write_materials(subject, folder)
         workers: dict[_Key, Worker] = {}
-        for system, setting in _all_settings(plan):
+        for system, setting in _all_settings(subject, plan):
             label = f"{system.name}, {setting} threads"
             progress(f"loading {label}")
             job = job_for(system, setting, subject, folder)
             workers[system, setting] = stack.enter_context(Worker(label, job, subject.sources))
         for scenario in plan.scenarios:
             result.measured += _measure(subject, plan, scenario, workers, progress)
+            if subject.forced:
+                whole = result.best(OUR_INT8, scenario)
+                result.rooflines.append(_time_products(subject, plan, whole, folder, progress))
         _compare(subject, plan, workers, result, progress)
         progress("counting cache slots")
         rows = spread_rows(SLOT_SENTENCES, len(subject.sources))
@@ -141,19 +173,23 @@ def failures(result: Result, *, forced: bool) -> list[str]:
     for agreement in result.agreements:
         share = agreement.identical / agreement.sentences
         if not forced and share < LEAST_IDENTICAL:
+            rival = agreement.rival
             found.append(
                 f"beam {agreement.beam_size}: {share:.2%} of the sentences come out as "
-                f"CTranslate2's float32, at least {LEAST_IDENTICAL:.0%} must"
+                f"{rival.engine}'s {rival.precision}, at least {LEAST_IDENTICAL:.0%} must"
             )
     return found
 
 
-def compare(beam_size: int, ours: Sequence[Output], theirs: Sequence[Output]) -> Agreement:
+def compare(
+    rival: System, beam_size: int, ours: Sequence[Output], theirs: Sequence[Output]
+) -> Agreement:
     """Count identical outputs and ties."""
     pairs = list(zip(ours, theirs, strict=True))
     same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
     differing = [(a, b) for a, b in pairs if a.tokens != b.tokens]
     return Agreement(
+        rival=rival,
         beam_size=beam_size,
         sentences=len(pairs),
         identical=len(same),
@@ -162,9 +198,9 @@ def compare(beam_size: int, ours: Sequence[Output], theirs: Sequence[Output]) ->
     )
 
 
-def _all_settings(plan: Plan) -> list[_Key]:
+def _all_settings(subject: Subject, plan: Plan) -> list[_Key]:
     found: dict[_Key, None] = {}
-    for system in SYSTEMS:
+    for system in subject.comparison.systems:
         for scenario in plan.scenarios:
             for setting in settings(system.kind, scenario.batch, plan.cores):
                 found[system, setting] = None
@@ -179,11 +215,10 @@ def _measure(
     progress: Progress,
 ) -> list[Measured]:
     """All repetitions of one scenario, system after system within each repetition."""
-    count = sentences_per_repetition(scenario.batch, forced=subject.forced)
-    rows = spread_rows(count, len(subject.sources))
+    rows = _rows(subject, scenario)
     found = [
         Measured(system, setting, scenario, [])
-        for system in SYSTEMS
+        for system in subject.comparison.systems
         for setting in settings(system.kind, scenario.batch, plan.cores)
     ]
     for repetition in range(plan.repetitions + 1):
@@ -198,6 +233,24 @@ def _measure(
             if not warm_up:
                 measured.timings.append(timing)
     return found
+
+
+def _rows(subject: Subject, scenario: Scenario) -> list[int]:
+    """The sentences of one repetition."""
+    count = sentences_per_repetition(scenario.batch, forced=subject.forced)
+    return spread_rows(count, len(subject.sources))
+
+
+def _time_products(
+    subject: Subject, plan: Plan, whole: Measured, folder: Path, progress: Progress
+) -> Roofline:
+    """In a process of their own, so that the engine's memory stays its own as well."""
+    progress(f"{whole.scenario}: int8 products alone")
+    rows = _rows(subject, whole.scenario)
+    job = job_for(OUR_INT8, whole.setting, subject, folder)
+    with Worker("int8 products", job, subject.sources) as worker:
+        seconds = worker.products(whole.scenario, subject.max_length, rows, plan.repetitions)
+    return Roofline(whole, [1000 * each / len(rows) for each in seconds])
 
 
 def _check_length(subject: Subject, system: System, timing: Timing) -> None:
@@ -217,7 +270,8 @@ def _compare(
     progress: Progress,
 ) -> None:
     """Decode everything once more, with scores, at the largest batch and each beam size."""
-    systems = (OUR_FP32, PEER_FP32) if subject.forced else SYSTEMS
+    rival = subject.comparison.rival
+    systems = (OUR_FP32, rival) if subject.forced else subject.comparison.systems
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)
@@ -229,4 +283,5 @@ def _compare(
             if not subject.forced:
                 texts = [output.text for output in outputs[system]]
                 result.translations[system, beam_size] = texts
-        result.agreements.append(compare(beam_size, outputs[OUR_FP32], outputs[PEER_FP32]))
+        agreement = compare(rival, beam_size, outputs[OUR_FP32], outputs[rival])
+        result.agreements.append(agreement)

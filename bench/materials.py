@@ -8,13 +8,21 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.models import random_model, random_sources, save_model
 from bench.peers import check_convertible, convert_to_ctranslate2
-from bench.scenarios import FORCED_LENGTH, MAX_LENGTH, SHAPES, SYSTEMS, Setting, System
+from bench.scenarios import (
+    COMPARISONS,
+    FORCED_LENGTH,
+    MAX_LENGTH,
+    SHAPES,
+    Comparison,
+    Setting,
+    System,
+)
 from bench.systems import ID_MANIFEST, Job, Sources, id_token
 from export.graphs import TOKENIZER_FILE, write_graphs
 from serving.bundle import Languages, write_manifest
 from serving.tokenizer import Tokenizer
 from training.corpus import read_pairs
-from training.models import Transformer
+from training.models import Model, Transformer
 from training.run import load_trained
 
 RANDOM_SENTENCES = 64
@@ -25,13 +33,18 @@ class Subject:
     """The model and the sentences that every system decodes."""
 
     name: str
-    model: Transformer
+    model: Model
     sources: Sources
     references: list[str]
     """Empty for a random model."""
     tokenizer: Tokenizer | None
     """None for a random model, which reads ids."""
     languages: tuple[str, str] = ("", "")
+
+    @property
+    def comparison(self) -> Comparison:
+        """The systems that can run the model, and what it is held to."""
+        return COMPARISONS[self.model.decoder_kind]
 
     @property
     def forced(self) -> bool:
@@ -45,20 +58,21 @@ class Subject:
 
 
 def random_subject(shape: str, seed: int) -> Subject:
-    """A random baseline model of a shape, and random sources."""
+    """A random model of a shape, and random sources."""
     model = random_model(SHAPES[shape], seed)
     sources = random_sources(model.config.vocab_size, RANDOM_SENTENCES, seed)
     return Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
 
 
 def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
-    """A run's baseline model and a parallel text, without pairs whose source is blank.
+    """A run's model and a parallel text, without pairs whose source is blank.
 
-    Raises BenchError for another architecture or a text that is blank throughout, and what reading
-    the run and the text raises.
+    Raises BenchError for a block that the rivals do not have or a text that is blank throughout,
+    and what reading the run and the text raises.
     """
     trained = load_trained(run)
-    check_convertible(trained.model.config.block)
+    if isinstance(trained.model, Transformer):
+        check_convertible(trained.model.config.block)
     pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
     if not pairs:
         raise BenchError(f"{source}: every line is blank")
@@ -75,14 +89,15 @@ def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
 
 def write_materials(subject: Subject, folder: Path) -> None:
     """Write what the jobs of `job_for` load."""
-    vocabulary = _vocabulary(subject)
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
-    for system in SYSTEMS:
+    for system in subject.comparison.systems:
         place = folder / _folder_name(system)
         if system.kind == "eager":
             save_model(subject.model, place)
         elif system.kind == "ctranslate2":
+            assert isinstance(subject.model, Transformer)
+            vocabulary = _vocabulary(subject)
             convert_to_ctranslate2(subject.model, vocabulary, place, system.precision)
         else:
             place.mkdir()

@@ -8,10 +8,12 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor, nn
 
 from serving.tokenizer import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
-from training.models import PRESETS, Transformer, TransformerConfig, build_model
+from training.models import PRESETS, JointModel, Model, build_model
+from training.models.config import ARCHITECTURES
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
 """Pieces of a random source, both included; about those of news sentences."""
@@ -21,16 +23,18 @@ _SPREAD = 3.0
 _LAST_FFN = 300.0
 """Scale of the decoder's last feed-forward, whose rows are also centred, so that neither the input
 token nor what all states share decides the next one. A plain random model with tied embeddings
-repeats its input for ever, and its beams never give way to each other, as a trained model's do."""
+repeats its input for ever, and its beams never give way to each other, as a trained model's do.
+In a joint model the states of all source positions are averaged, which leaves even more of what
+they share, so its mean output over random inputs is taken away as well."""
 _EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
-def random_model(preset: str, seed: int) -> Transformer:
+def random_model(preset: str, seed: int) -> Model:
     """A model of a preset with random weights, norms and biases, which never ends a sentence.
 
     Lengths are then forced by max_length alone. Asking for a minimum length instead would cost
     both engines time that real decoding does not. So one channel of the decoder's last norm is a
-    constant, and only the embedding of eos looks at it: its logit is always -20. These are plain
+    constant, and only the output row of eos looks at it: its logit is always -20. These are plain
     weights, the same on every side.
     """
     torch.manual_seed(seed)
@@ -41,18 +45,31 @@ def random_model(preset: str, seed: int) -> Transformer:
                 parameter.normal_(1.0, 0.1)
             elif name.endswith("bias"):
                 parameter.normal_(0.0, 0.1)
-        last: Any = model.decoder[-1]
+        parts: Any = model
+        last = (parts.layers if isinstance(model, JointModel) else parts.decoder)[-1]
         down_proj = last.ffn.down_proj.weight
         down_proj.sub_(down_proj.mean(1, keepdim=True)).mul_(_LAST_FFN)
-        norm: Any = model.decoder_norm
+        if isinstance(model, JointModel):
+            last.ffn.down_proj.bias.sub_(_mean_output(model, last.ffn))
+        norm = parts.decoder_norm
         norm.weight.mul_(_SPREAD)
         norm.weight[0] = 0.0
         norm.bias[0] = _EOS_CHANNEL
-        embedding = model.embedding.weight
-        embedding[:, 0] = 0.0
-        embedding[EOS_ID, 0] = _EOS_WEIGHT
-        embedding[EOS_ID, 1:] = 0.0
+        output = model.output_weight
+        output[:, 0] = 0.0
+        output[EOS_ID, 0] = _EOS_WEIGHT
+        output[EOS_ID, 1:] = 0.0
     return model.eval()
+
+
+def _mean_output(model: Model, module: nn.Module) -> Tensor:
+    """Mean of a module's output [...,D] over the positions of random sources and targets, [D]."""
+    found: list[Tensor] = []
+    hook = module.register_forward_hook(lambda _module, _inputs, output: found.append(output))
+    source, target = torch.randint(_FIRST_PLAIN_ID, model.config.vocab_size, (2, 4, 20))
+    model.eval()(source, target)
+    hook.remove()
+    return found[0].flatten(0, -2).mean(0)
 
 
 def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
@@ -70,14 +87,24 @@ def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
     ]
 
 
-def save_model(model: Transformer, folder: Path) -> None:
+def save_model(model: Model, folder: Path) -> None:
     """Write configuration and weights."""
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_weights(folder, weights, {"model": asdict(model.config)})
 
 
-def load_model(folder: Path) -> Transformer:
+def load_model(folder: Path) -> Model:
     """Read what `save_model` wrote."""
-    model = build_model(TransformerConfig(**read_state(folder)["model"]))
+    config = read_state(folder)["model"]
+    model = build_model(ARCHITECTURES[config["architecture"]](**config))
     load_weights(folder, model)
     return model.eval()
+
+
+def slot_bytes(model: Model, source_length: int) -> int:
+    """Bytes of one cached target position: fp32 keys and values of every layer that has a cache.
+
+    A joint model keeps them for each of its `source_length` ids.
+    """
+    height = source_length if model.decoder_kind == "joint" else 1
+    return 4 * model.num_caches * height * model.config.model_dim

@@ -14,14 +14,20 @@ from typing import Any
 
 import psutil
 
-from bench.engine import TIE, Measured, Plan, Result
+from bench.engine import TIE, Measured, Plan, Result, Roofline
 from bench.materials import Subject
-from bench.scenarios import PEER_INT8, SLOT_BEAM, SLOT_LIMITS, SYSTEMS, Scenario, System
+from bench.models import slot_bytes
+from bench.scenarios import EAGER, PEER_INT8, SLOT_BEAM, System
 from training.checkpoint import write_atomically
 from training.quality import measure_quality
 
 BUSY_LOAD = 0.5
 """Load average of the last minute above which other work shares the cores."""
+_RATIO = {EAGER: "speed / PyTorch eager", PEER_INT8: "speed / CTranslate2 int8"}
+_CACHE_NOTE = (
+    "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
+    "sentences; reordered by parent, as PyTorch eager does, every beam has a slot for each step."
+)
 _PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
 
 
@@ -50,6 +56,21 @@ class Bleu:
 
     scores: dict[tuple[System, int], float]
     signature: str
+
+
+@dataclass(frozen=True)
+class _CacheUsage:
+    """Cache slots and bytes after some steps."""
+
+    steps: int
+    beam_size: int
+    limit: float
+    shares: list[float]
+    """Slots of each sentence over beams times steps."""
+    cache_bytes: float
+    """Of one sentence, mean over sentences."""
+    reordered_bytes: float
+    """The same for a cache in which each beam has its own slots."""
 
 
 def look_at_machine(processors: int) -> Machine:
@@ -84,8 +105,9 @@ def to_markdown(
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
     subject_line = f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions."
     lines = [*head_lines(command, machine, subject_line), ""]
-    lines += [*_table(plan, result, bleu), "", *_notes(bleu)]
-    lines += ["", *_agreement_lines(result), *_slot_lines(result)]
+    lines += [*_table(plan, subject, result, bleu), "", *_notes(bleu)]
+    lines += ["", *_agreement_lines(result), *_roofline_lines(result)]
+    lines += [*_slot_lines(subject, result), _CACHE_NOTE]
     return "\n".join(lines)
 
 
@@ -132,18 +154,19 @@ def write_record(
         "model": asdict(subject.model.config),
         "forced_length": subject.max_length if subject.forced else None,
         "repetitions": plan.repetitions,
-        "rows": [_record_row(m, result, bleu) for m in result.measured],
+        "rows": [_record_row(m, subject, result, bleu) for m in result.measured],
         "bleu_signature": bleu.signature,
-        "agreement": [asdict(a) | {"other": a.other, "tie": TIE} for a in result.agreements],
-        "slots": [
-            {"steps": step, "beam_size": SLOT_BEAM, "limit": SLOT_LIMITS[step], "shares": shares}
-            for step, shares in result.slots.items()
+        "agreement": [
+            asdict(a) | {"rival": a.rival.name, "other": a.other, "tie": TIE}
+            for a in result.agreements
         ],
+        "int8_products": [_record_roofline(roofline) for roofline in result.rooflines],
+        "slots": [asdict(usage) for usage in _cache_usage(subject, result)],
     }
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
-def _record_row(measured: Measured, result: Result, bleu: Bleu) -> dict[str, Any]:
+def _record_row(measured: Measured, subject: Subject, result: Result, bleu: Bleu) -> dict[str, Any]:
     scenario = measured.scenario
     return {
         "system": measured.system.name,
@@ -155,36 +178,49 @@ def _record_row(measured: Measured, result: Result, bleu: Bleu) -> dict[str, Any
         "tokens_per_second": measured.tokens_per_second,
         "peak_rss_bytes": measured.peak_rss,
         "bleu": bleu.scores.get((measured.system, scenario.beam_size)),
-        "speed_over_ctranslate2_int8": result.best(PEER_INT8, scenario).median / measured.median,
+        "speed_over_pytorch_eager": result.speed_over(EAGER, measured),
+        "speed_over_ctranslate2_int8": result.speed_over(PEER_INT8, measured)
+        if PEER_INT8 in subject.comparison.systems
+        else None,
     }
 
 
-def _table(plan: Plan, result: Result, bleu: Bleu) -> Iterator[str]:
+def _record_roofline(roofline: Roofline) -> dict[str, Any]:
+    return {
+        **asdict(roofline.whole.setting),
+        **asdict(roofline.whole.scenario),
+        "ms_per_sentence": roofline.ms_per_sentence,
+        "share": roofline.share,
+    }
+
+
+def _table(plan: Plan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
+    systems = subject.comparison.systems
+    rivals = [rival for rival in (EAGER, PEER_INT8) if rival in systems]
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]
-    columns += ["tokens/s", "peak RSS, MiB", "speed / CTranslate2 int8"]
+    columns += ["tokens/s", "peak RSS, MiB", *(_RATIO[rival] for rival in rivals)]
     columns += ["BLEU"] if bleu.scores else []
     yield table_line(columns)
-    yield table_line(
-        ["---:", "---:", "---", "---", "---:", "---:", "---:", "---:", "---:"][: len(columns)]
-    )
+    yield table_line(["---:", "---:", "---", "---", *["---:"] * (len(columns) - 4)])
     for scenario in plan.scenarios:
-        for system in SYSTEMS:
-            yield table_line(_cells(scenario, system, result, bleu))
+        for system in systems:
+            best = result.best(system, scenario)
+            yield table_line(_cells(best, rivals, result, bleu))
 
 
-def _cells(scenario: Scenario, system: System, result: Result, bleu: Bleu) -> list[str]:
-    best, times = result.best(system, scenario), result.best(system, scenario).ms_per_sentence
+def _cells(best: Measured, rivals: list[System], result: Result, bleu: Bleu) -> list[str]:
+    scenario, times = best.scenario, best.ms_per_sentence
     cells = [
         str(scenario.batch),
         str(scenario.beam_size),
-        system.name,
+        best.system.name,
         str(best.setting),
         f"{best.median:.1f} ({min(times):.1f}-{max(times):.1f})",
         f"{best.tokens_per_second:.0f}",
         f"{best.peak_rss / 2**20:.0f}",
-        f"{result.best(PEER_INT8, scenario).median / best.median:.2f}",
+        *(f"{result.speed_over(rival, best):.2f}" for rival in rivals),
     ]
-    return cells + ([f"{bleu.scores[system, scenario.beam_size]:.2f}"] if bleu.scores else [])
+    return cells + ([f"{bleu.scores[best.system, scenario.beam_size]:.2f}"] if bleu.scores else [])
 
 
 def _notes(bleu: Bleu) -> Iterator[str]:
@@ -200,21 +236,49 @@ def _notes(bleu: Bleu) -> Iterator[str]:
 def _agreement_lines(result: Result) -> Iterator[str]:
     for a in result.agreements:
         yield (
-            f"Same outputs as CTranslate2 float32, beam {a.beam_size}: {a.identical} of "
+            f"Same outputs as {a.rival.engine} {a.rival.precision}, beam {a.beam_size}: "
+            f"{a.identical} of "
             f"{a.sentences} ({a.identical / a.sentences:.2%}); {a.ties} more are ties within "
             f"{TIE:g} of score, {a.other} differ; largest difference of equal outputs' scores "
             f"{a.score_difference:.1e}.  "
         )
 
 
-def _slot_lines(result: Result) -> Iterator[str]:
-    for step, shares in result.slots.items():
-        mean, limit = statistics.fmean(shares), SLOT_LIMITS[step]
+def _roofline_lines(result: Result) -> Iterator[str]:
+    for roofline in result.rooflines:
+        whole = roofline.whole
+        yield (
+            f"Matrix products of {whole.system.name}, {whole.scenario}, {whole.setting}: alone "
+            f"{roofline.median:.2f} of {whole.median:.2f} ms/sentence, so that the engine reaches "
+            f"{roofline.share:.0%} of their speed.  "
+        )
+
+
+def _slot_lines(subject: Subject, result: Result) -> Iterator[str]:
+    for usage in _cache_usage(subject, result):
+        mean, limit = statistics.fmean(usage.shares), usage.limit
         # No failure: how soon hypotheses of one descent crowd out the others is up to the model.
         verdict = f"limit {limit}" if mean <= limit else f"**over the limit of {limit}**"
         yield (
-            f"Peak cache slots a sentence after {step} steps, beam {SLOT_BEAM}: {mean:.2f} of "
-            f"beams x steps ({verdict}); worst of {len(shares)} sentences {max(shares):.2f}.  "
+            f"Peak cache slots a sentence after {usage.steps} steps, beam {usage.beam_size}: "
+            f"{mean:.2f} of beams x steps ({verdict}); worst of {len(usage.shares)} sentences "
+            f"{max(usage.shares):.2f}; cache, KiB/sentence: {usage.cache_bytes / 1024:.0f}, "
+            f"reordered by parent {usage.reordered_bytes / 1024:.0f}.  "
+        )
+
+
+def _cache_usage(subject: Subject, result: Result) -> Iterator[_CacheUsage]:
+    for steps, counts in result.slots.items():
+        slot_sizes = [slot_bytes(subject.model, count.source_length) for count in counts]
+        yield _CacheUsage(
+            steps=steps,
+            beam_size=SLOT_BEAM,
+            limit=subject.comparison.slot_limits[steps],
+            shares=[count.slots / (SLOT_BEAM * steps) for count in counts],
+            cache_bytes=statistics.fmean(
+                count.slots * size for count, size in zip(counts, slot_sizes, strict=True)
+            ),
+            reordered_bytes=SLOT_BEAM * steps * statistics.fmean(slot_sizes),
         )
 
 

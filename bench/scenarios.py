@@ -4,37 +4,75 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-SHAPES = {"demo": "transformer_small", "base": "transformer_base", "tiny": "transformer_tiny"}
-"""Presets by shape; `tiny` is for tests."""
+SHAPES = {
+    "demo": "transformer_small",
+    "base": "transformer_base",
+    "iwslt": "transformer_iwslt_small",
+    "joint-small": "joint_fast_small",
+    "iwslt-joint-base": "joint_base_iwslt",
+    "iwslt-joint-fast": "joint_fast_iwslt",
+    "tiny": "transformer_tiny",
+    "joint-tiny": "joint_fast_tiny",
+}
+"""Presets by shape; the tiny ones are for tests."""
 FORCED_LENGTH = 25
 """Tokens of every output of a random model."""
 MAX_LENGTH = 256
 """Tokens generated at most for real sentences, eos included; CTranslate2's default."""
 SLOT_STEPS = (25, 50, 100)
-SLOT_LIMITS = {25: 0.7, 50: 0.5, 100: 0.35}
-"""Cache slots that a sentence may have used after t steps, as a share of beams times t."""
 SLOT_BEAM = 5
 LEAST_IDENTICAL = 0.99
-"""Share of real sentences that must come out as CTranslate2's, on the same fp32 weights."""
+"""Share of real sentences that must come out as the rival's, on the same fp32 weights."""
 
 
 @dataclass(frozen=True)
 class System:
     """One engine at one precision."""
 
-    name: str
+    engine: str
     kind: str
     """`eager`, `onnx` or `ctranslate2`."""
-    precision: str = ""
+    precision: str
     """As the engine calls it."""
 
+    @property
+    def name(self) -> str:
+        """As tables have it."""
+        return f"{self.engine}, {self.precision}"
 
-EAGER = System("PyTorch eager, fp32", "eager")
-OUR_FP32 = System("this engine, fp32", "onnx", "fp32")
-OUR_INT8 = System("this engine, int8", "onnx", "int8")
-PEER_FP32 = System("CTranslate2, float32", "ctranslate2", "float32")
-PEER_INT8 = System("CTranslate2, int8", "ctranslate2", "int8")
-SYSTEMS = (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8)
+
+EAGER = System("PyTorch eager", "eager", "fp32")
+OUR_FP32 = System("this engine", "onnx", "fp32")
+OUR_INT8 = System("this engine", "onnx", "int8")
+PEER_FP32 = System("CTranslate2", "ctranslate2", "float32")
+PEER_INT8 = System("CTranslate2", "ctranslate2", "int8")
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What models of one kind are measured beside and held to."""
+
+    systems: tuple[System, ...]
+    rival: System
+    """Its outputs are compared with our fp32's."""
+    slot_limits: dict[int, float]
+    """Cache slots that a sentence may have used after t steps, as a share of beams times t."""
+
+
+COMPARISONS = {
+    "cross": Comparison(
+        systems=(EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8),
+        rival=PEER_FP32,
+        slot_limits={25: 0.7, 50: 0.5, 100: 0.35},
+    ),
+    # CTranslate2 has no such architecture.
+    "joint": Comparison(
+        systems=(EAGER, OUR_FP32, OUR_INT8),
+        rival=EAGER,
+        slot_limits={25: 0.5, 50: 0.35, 100: 0.3},
+    ),
+}
+"""By the model's kind of decoder."""
 
 
 @dataclass(frozen=True)

@@ -93,10 +93,8 @@ class _IdEngine:
     def __init__(self, job: Job) -> None:
         from serving.session import OnnxStepper
 
-        folder = Path(job.folder)
-        manifest = Manifest.model_validate(json.loads((folder / ID_MANIFEST).read_text()))
-        self.stepper = OnnxStepper(folder, manifest, job.threads)
-        self._workers = job.workers
+        self.job, self.manifest = job, _read_id_manifest(job.folder)
+        self.stepper = OnnxStepper(Path(job.folder), self.manifest, job.threads)
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
@@ -107,7 +105,7 @@ class _IdEngine:
 
         options = search.options
         sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}
-        found = dict(decode_in_batches(self.stepper, sentences, self._workers))
+        found = dict(decode_in_batches(self.stepper, sentences, self.job.workers))
         return [found[i] for i in range(len(sources))]
 
     def outputs(self, results: list[Any]) -> list[Output]:
@@ -213,8 +211,8 @@ class _Eager:
     def __init__(self, job: Job) -> None:
         import torch
 
+        from bench.eager import EagerTranslator
         from bench.models import load_model
-        from bench.peers import EagerTranslator
 
         torch.set_num_threads(job.threads)
         self._translator = EagerTranslator(load_model(Path(job.folder)))
@@ -246,6 +244,10 @@ class _Eager:
 
 ID_MANIFEST = "graphs.json"
 """The manifest of graphs without a tokenizer, which is no bundle."""
+
+
+def _read_id_manifest(folder: str) -> Manifest:
+    return Manifest.model_validate(json.loads((Path(folder) / ID_MANIFEST).read_text()))
 
 
 def id_token(token_id: int) -> str:

@@ -37,6 +37,16 @@ class Timing:
     """Bytes that the process has held at most since it started."""
 
 
+@dataclass(frozen=True)
+class SlotCount:
+    """What the cache of one sentence has needed."""
+
+    slots: int
+    """The most that were in use at a time."""
+    source_length: int
+    """Ids, eos included."""
+
+
 class Worker:
     """The parent's end. Use it in a `with` statement: leaving ends the process."""
 
@@ -83,10 +93,30 @@ class Worker:
         answer = self._ask(do="outputs", **asdict(scenario), max_length=max_length)
         return [Output(tuple(tokens), score, text) for tokens, score, text in answer["outputs"]]
 
-    def slots(self, rows: Sequence[int]) -> dict[int, list[float]]:
-        """For each number of steps t, the share of K * t slots that each sentence has used."""
+    def slots(self, rows: Sequence[int]) -> dict[int, list[SlotCount]]:
+        """For each number of steps, what the cache of each sentence had needed by then."""
         answer = self._ask(do="slots", rows=list(rows))
-        return {int(step): shares for step, shares in answer["slots"].items()}
+        return {
+            int(step): [SlotCount(*count) for count in counts]
+            for step, counts in answer["slots"].items()
+        }
+
+    def products(
+        self, scenario: Scenario, max_length: int, rows: Sequence[int], repetitions: int
+    ) -> list[float]:
+        """Seconds of the int8 products of the same calls alone, in each repetition.
+
+        For this engine on ids only, and outputs that all have the longest length.
+        """
+        answer = self._ask(
+            do="products",
+            **asdict(scenario),
+            max_length=max_length,
+            rows=list(rows),
+            repetitions=repetitions,
+        )
+        seconds: list[float] = answer["seconds"]
+        return seconds
 
     def _ask(self, **request: Any) -> dict[str, Any]:
         assert self._process.stdin is not None
@@ -123,12 +153,16 @@ def peak_rss() -> int:
     return int(psutil.Process().memory_info().rss)  # without /proc, what it holds now
 
 
+def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:
+    """The chosen sources in calls of one batch each."""
+    rows, batch = request["rows"], request["batch"]
+    chosen = [sources[row] for row in rows]
+    return [chosen[start : start + batch] for start in range(0, len(rows), batch)]
+
+
 def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     search = Search(request["beam_size"], request["max_length"])
-    calls = [
-        [sources[row] for row in request["rows"][start : start + request["batch"]]]
-        for start in range(0, len(request["rows"]), request["batch"])
-    ]
+    calls = _calls(sources, request)
     seconds, tokens = 0.0, 0
     for call in calls:
         start = time.perf_counter()
@@ -166,16 +200,33 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
         else Sentence(source, options)
         for source in chosen
     ]
-    search = BeamSearch(system.stepper, [sentence for sentence in sentences if sentence])
-    shares: dict[int, list[float]] = {}
+    prepared = [sentence for sentence in sentences if sentence]
+    search = BeamSearch(system.stepper, prepared)
+    counts: dict[int, list[tuple[int, int]]] = {}
     for step in range(1, steps + 1):
         search.step()
         if step in SLOT_STEPS:
-            shares[step] = [peak / (SLOT_BEAM * step) for peak in search.peak_slots.values()]
-    return {"slots": shares}
+            peaks = search.peak_slots.items()
+            counts[step] = [(peak, len(prepared[index].source)) for index, peak in peaks]
+    return {"slots": counts}
 
 
-_VERBS = {"measure": _measure, "outputs": _outputs, "slots": _slots}
+def _products(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
+    from bench.roofline import time_products
+
+    seconds = time_products(
+        Path(system.job.folder),
+        system.manifest,
+        _calls(sources, request),
+        Search(request["beam_size"], request["max_length"]).options,
+        workers=system.job.workers,
+        threads=system.job.threads,
+        repetitions=request["repetitions"],
+    )
+    return {"seconds": seconds}
+
+
+_VERBS = {"measure": _measure, "outputs": _outputs, "slots": _slots, "products": _products}
 
 
 def main() -> None:

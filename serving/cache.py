@@ -33,15 +33,29 @@ def most_slots(prefix_length: int, beam_size: int, steps: int, repack_every: int
     return round_up(prefix_length + beam_size * (steps + repack_every))
 
 
+_HEADROOM = 16
+"""Unused slots beyond which a cache is laid out anew, smaller."""
+
+
 @dataclass(frozen=True)
 class Repack:
     """Rows and slots to keep: row b' of the new cache holds old row `rows[b']`, slots `slots[b']`.
 
-    Slots past a row's own count repeat its slot 0; they stay masked until they are written.
+    Order is kept, so slots only move to the front. The first `used[b']` matter; those after them
+    stay masked until they are written.
     """
 
     rows: NDArray[np.int64]
     slots_BC: NDArray[np.int64]
+    used_B: NDArray[np.int64]
+    in_place: bool
+    """All rows stay, and so does the capacity."""
+
+    def moves(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Row, old slot and new slot of every slot that moves, where `in_place`."""
+        places_C = np.arange(self.slots_BC.shape[1])
+        rows, new = np.nonzero((self.slots_BC != places_C) & (places_C < self.used_B[:, None]))
+        return rows, self.slots_BC[rows, new], new
 
 
 class PrefixTree:
@@ -98,17 +112,20 @@ class PrefixTree:
         visible = self.visible[rows]
         alive_BC = self._in_use(self.capacity)[rows]
         alive_BC &= ~due_B[:, None] | (visible == 0).any(axis=1)
-        used = alive_BC.sum(axis=1)
-        if same_rows and np.array_equal(used, self.used) and self._capacity() <= self.capacity:
-            return None
+        used, capacity = alive_BC.sum(axis=1), self.capacity
+        nothing_dropped = same_rows and np.array_equal(used, self.used)
         self.used, self.steps, self.peak = used, self.steps[rows], self.peak[rows]
+        needed = self._capacity()
+        in_place = same_rows and needed <= capacity <= needed + _HEADROOM
+        if in_place and nothing_dropped:
+            return None
         self._rows_B1 = np.arange(len(rows))[:, None]
-        in_use_BC = self._in_use(self._capacity())
+        in_use_BC = self._in_use(capacity if in_place else needed)
         slots_BC = np.zeros(in_use_BC.shape, dtype=np.int64)
         slots_BC[in_use_BC] = np.nonzero(alive_BC)[1]
         visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
         self.visible = np.where(in_use_BC[:, None, :], visible, np.float32(-np.inf))
-        return Repack(rows, slots_BC)
+        return Repack(rows, slots_BC, used, in_place)
 
     def _in_use(self, capacity: int) -> NDArray[np.bool_]:
         """Whether each of `capacity` slots is in use, [B,C]."""

@@ -7,6 +7,7 @@ sentence has one, with a joint model S).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from serving.bundle import Graph, Manifest
 from serving.cache import REPACK_EVERY, Repack, round_up
 from serving.errors import BundleError
+from serving.memory import BlockPool
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -28,6 +30,8 @@ PREFILL_CHUNK = {"cross": 64, "joint": 8}
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 
+_NO_MEMORY: Floats = np.zeros(0, np.float32)
+
 
 @dataclass
 class OnnxState:
@@ -36,8 +40,9 @@ class OnnxState:
     sources: list[Floats]
     source_mask_BS: Floats
     caches_TRCD: Floats
-    spare: Floats
-    """Flat memory for the next layout of the caches."""
+    """A view of the first of `blocks`."""
+    blocks: list[Floats]
+    """Flat memory: of the caches, and for their next layout."""
     bindings: dict[tuple[int, bool, bool], _Binding] = field(default_factory=dict)
     """By number of queries and by whether logits and alignment queries are wanted."""
 
@@ -60,6 +65,7 @@ class OnnxStepper:
         self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
         if manifest.probe_file is not None:
             _probe_int8(_load(folder, manifest.probe_file, 1), folder)
+        self._memory = BlockPool()
         self._encoder = _load(folder, manifest.encoder.file, threads)
         self._encoder_names = _names(manifest.encoder)
         self._step = _load(folder, manifest.step.file, threads)
@@ -89,7 +95,7 @@ class OnnxStepper:
         )
         rows = ids_BS.size if self._kind == "joint" else len(sources)
         empty = np.zeros((self._num_caches, rows, 0, self._sizes.model_dim), np.float32)
-        return OnnxState(tensors, mask_BS, empty, np.zeros(0, np.float32))
+        return OnnxState(tensors, mask_BS, empty, [_NO_MEMORY, _NO_MEMORY])
 
     def prefill(self, state: OnnxState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
         """Fill the caches with given tokens, in chunks; returns the labels' log-probabilities."""
@@ -146,25 +152,43 @@ class OnnxStepper:
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
+        if repack.in_place:
+            self._move(state, repack)
+            return
         self._relayout(state, repack)
         if len(repack.rows) < len(state.source_mask_BS):
             state.sources = [tensor[repack.rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[repack.rows]
 
     def free(self, state: OnnxState) -> None:
-        """Forget bindings, which hold pointers into the state."""
+        """Forget bindings, which hold pointers into the state, and give its memory back."""
         state.bindings.clear()
+        state.caches_TRCD = state.caches_TRCD[:, :, :0]
+        for block in state.blocks:
+            self._give(block)
+        state.blocks = [_NO_MEMORY, _NO_MEMORY]
 
     def _resize(self, state: OnnxState, capacity: int) -> None:
         """Grow or shrink the caches to `capacity` slots; new slots are zero."""
         tensors, rows, old, dim = state.caches_TRCD.shape
         if old == capacity:
             return
-        caches = np.zeros((tensors, rows, capacity, dim), dtype=np.float32)
+        caches = self._next_layout(state, (tensors, rows, capacity, dim))
         kept = min(old, capacity)
         caches[:, :, :kept] = state.caches_TRCD[:, :, :kept]
-        state.caches_TRCD = caches
-        state.bindings.clear()
+        caches[:, :, kept:] = 0.0
+        self._adopt(state, caches)
+
+    def _move(self, state: OnnxState, repack: Repack) -> None:
+        """Move slots to the front; most are there already, for a step adds to the end."""
+        tensors, cache_rows, capacity, dim = state.caches_TRCD.shape
+        height = cache_rows // len(state.source_mask_BS)  # rows a sentence
+        rows, old, new = repack.moves()
+        first_N1 = (rows * height)[:, None] + np.arange(height)
+        source = (first_N1 * capacity + old[:, None]).ravel()
+        target = (first_N1 * capacity + new[:, None]).ravel()
+        for cache in state.caches_TRCD.reshape(tensors, -1, dim):
+            cache[target] = cache[source]
 
     def _relayout(self, state: OnnxState, repack: Repack) -> None:
         """Gather rows and slots into the spare memory and swap."""
@@ -173,16 +197,29 @@ class OnnxStepper:
         rows_R = (repack.rows[:, None] * height + np.arange(height)).ravel()
         slots_RC = np.repeat(repack.slots_BC, height, axis=0)
         shape = (tensors, *slots_RC.shape, dim)
-        size = int(np.prod(shape))
-        if state.spare.size < size:
-            state.spare = np.zeros(size, dtype=np.float32)
-        caches = state.spare[:size].reshape(shape)
+        caches = self._next_layout(state, shape)
         flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
         for old, new in zip(state.caches_TRCD, caches, strict=True):
             np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
-        state.spare = _flat_memory(state.caches_TRCD)
-        state.caches_TRCD = caches
+        self._adopt(state, caches)
+
+    def _next_layout(self, state: OnnxState, shape: tuple[int, ...]) -> Floats:
+        """Caches of that shape in the second block, whatever they hold."""
+        size = math.prod(shape)
+        if state.blocks[1].size < size:
+            self._give(state.blocks[1])
+            state.blocks[1] = self._memory.take(size)
+        return state.blocks[1][:size].reshape(shape)
+
+    def _adopt(self, state: OnnxState, caches_TRCD: Floats) -> None:
+        """Make the second block the caches."""
+        state.blocks.reverse()
+        state.caches_TRCD = caches_TRCD
         state.bindings.clear()
+
+    def _give(self, block: Floats) -> None:
+        if block.size:
+            self._memory.give(block)
 
     def _binding(
         self, state: OnnxState, queries: int, *, want_logits: bool, want_attention: bool
@@ -262,11 +299,6 @@ class _Binding:
 def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> NDArray[Any]:
     shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
     return np.zeros(shape, dtype=dtype)
-
-
-def _flat_memory(array: Floats) -> Floats:
-    """The whole allocation that a contiguous view was cut from."""
-    return array.reshape(-1) if array.base is None else array.base.reshape(-1)
 
 
 def _names(graph: Graph) -> dict[str, list[str]]:

@@ -5,25 +5,32 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import torch
 
 from bench.__main__ import main
-from bench.scenarios import SYSTEMS
+from bench.scenarios import COMPARISONS
 from tests.conftest import TinyModel
 from tests.toy.recipe import write_toy_recipe
 from training.config import load_recipe
+from training.models import JointConfig, ModelConfig
 from training.trainer import train
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.slow
-def test_random_weights(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("shape", "kind", "beams"), [("tiny", "cross", [1, 2]), ("joint-tiny", "joint", [2])]
+)
+def test_random_weights(shape: str, kind: str, beams: list[int], tmp_path: Path) -> None:
+    systems, rival = COMPARISONS[kind].systems, COMPARISONS[kind].rival
     record_file = tmp_path / "new" / "record.json"
-    options = "--shape tiny --random-weights 3 --repetitions 2 --batch 3 --beam 2,1 --threads 1"
+    options = f"--shape {shape} --random-weights 3 --repetitions 2 --batch 3 --threads 1"
+    options += f" --beam {','.join(map(str, reversed(beams)))}"
     command = [sys.executable, "-m", "bench", "engine", *options.split(), "--json"]
     done = subprocess.run(
         [*command, str(record_file)],
@@ -37,54 +44,83 @@ def test_random_weights(tmp_path: Path) -> None:
     assert "error" not in done.stderr
 
     lines = done.stdout.splitlines()
-    assert lines[0].startswith("`python -m bench engine --shape tiny --random-weights 3 ")
+    assert lines[0].startswith(f"`python -m bench engine --shape {shape} --random-weights 3 ")
     rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     assert len({len(row) for row in rows}) == 1
-    assert len(rows) == 2 + 2 * len(SYSTEMS)
-    assert "Same outputs as CTranslate2 float32, beam 2: " in done.stdout
+    assert len(rows) == 2 + len(beams) * len(systems)
+    assert f"Same outputs as {rival.engine} {rival.precision}, beam 2: " in done.stdout
+    assert "Matrix products of this engine, int8, batch 3, beam 2, 1 x 1: alone " in done.stdout
     assert "Peak cache slots a sentence after 100 steps, beam 5: " in done.stdout
 
     record = json.loads(record_file.read_text())
     assert record["forced_length"] == 25
     assert record["machine"]["busy"] is (record["machine"]["load"] > 0.5)
-    assert len(record["rows"]) == 2 * len(SYSTEMS)
+    assert len(record["rows"]) == len(beams) * len(systems)
     for row in record["rows"]:
         assert len(row["ms_per_sentence"]) == 2
         assert row["best_setting"] is True  # one thread leaves one setting
         assert row["tokens_per_second"] == pytest.approx(25e3 / row["ms_per_sentence_median"])
         assert 10 < row["peak_rss_bytes"] / 2**20 < 2000
         assert row["bleu"] is None
-        is_rival = row["system"] == "CTranslate2, int8"
-        assert (row["speed_over_ctranslate2_int8"] == 1.0) or not is_rival
+        for name, key in (
+            ("CTranslate2, int8", "speed_over_ctranslate2_int8"),
+            ("PyTorch eager, fp32", "speed_over_pytorch_eager"),
+        ):
+            assert row["system"] != name or row[key] == 1.0
     for agreement in record["agreement"]:
         assert agreement["sentences"] == 64
         assert agreement["identical"] + agreement["ties"] >= 63
     assert [entry["steps"] for entry in record["slots"]] == [25, 50, 100]
+    for entry in record["slots"]:
+        assert 0 < entry["cache_bytes"] < entry["reordered_bytes"]
+    assert [entry["beam_size"] for entry in record["int8_products"]] == beams
+    assert all(0 < entry["share"] < 1 for entry in record["int8_products"])
 
 
-@pytest.fixture(scope="module")
-def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run of the baseline on the toy corpus, with its text one folder above."""
-    folder = tmp_path_factory.mktemp("baseline")
+def train_toy(folder: Path, model: ModelConfig | None = None) -> Path:
+    """A run on the toy corpus (of the baseline where no model is given), its text one folder up."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     recipe = load_recipe(str(write_toy_recipe(folder)), ["model.block=standard"])
-    train(recipe, folder / "run")
+    train(replace(recipe, model=model or recipe.model), folder / "run")
     torch.set_num_threads(threads)
     return folder / "run"
 
 
+@pytest.fixture(scope="module")
+def baseline(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return train_toy(tmp_path_factory.mktemp("baseline"))
+
+
+@pytest.fixture(scope="module")
+def joint(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = JointConfig(
+        model_dim=32,
+        num_heads=2,
+        ffn_dim=32,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        vocab_size=380,
+    )
+    return train_toy(tmp_path_factory.mktemp("joint"), config)
+
+
 @pytest.mark.slow
+@pytest.mark.parametrize("kind", ["cross", "joint"])
 def test_a_checkpoint_with_real_sentences(
-    baseline: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    kind: str,
+    request: pytest.FixtureRequest,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
+    run: Path = request.getfixturevalue({"cross": "baseline", "joint": "joint"}[kind])
     for side, name in (("source", "toy.de"), ("reference", "toy.en")):
-        lines = (baseline.parent / name).read_text().splitlines()[:40]
+        lines = (run.parent / name).read_text().splitlines()[:40]
         (tmp_path / side).write_text("\n".join([*lines[:20], "", *lines[20:]]) + "\n")
     text = ["--source", str(tmp_path / "source"), "--reference", str(tmp_path / "reference")]
     options = ["--repetitions", "1", "--threads", "1", "--batch", "8", "--beam", "3"]
     record_file = tmp_path / "record.json"
-    arguments = ["--checkpoint", str(baseline), *text, *options, "--json", str(record_file)]
+    arguments = ["--checkpoint", str(run), *text, *options, "--json", str(record_file)]
     status = main(["engine", *arguments])
     output = capsys.readouterr()
     assert status == 0, output.err
@@ -96,9 +132,10 @@ def test_a_checkpoint_with_real_sentences(
     assert agreement["identical"] == 40
     assert agreement["score_difference"] < 1e-4
     scores = {row["system"]: row["bleu"] for row in record["rows"]}
-    assert scores.keys() == {system.name for system in SYSTEMS}
+    assert scores.keys() == {system.name for system in COMPARISONS[kind].systems}
     assert len({scores[name] for name in scores if "32" in name}) == 1
     assert all(0 <= score <= 100 for score in scores.values())
+    assert record["int8_products"] == []  # batches of real sentences shrink
 
 
 def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
@@ -112,7 +149,7 @@ def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shape", "big"], "--shape must be demo or base, got 'big'"),
+        (["--shape", "big"], "--shape must be one of demo, base, iwslt, joint-small, "),
         (["--batch", "1,x"], "--batch must be numbers in [1, 1024] with commas between"),
         (["--batch", "0"], "--batch must be numbers in [1, 1024]"),
         (["--beam", "65"], "--beam must be numbers in [1, 64] with commas between, got '65'"),

@@ -2,8 +2,8 @@
 
 import pytest
 
-from bench.engine import Agreement, Measured, Result, compare, failures
-from bench.scenarios import OUR_INT8, PEER_INT8, Scenario, Setting
+from bench.engine import Agreement, Measured, Result, Roofline, compare, failures
+from bench.scenarios import EAGER, OUR_INT8, PEER_FP32, PEER_INT8, Scenario, Setting, System
 from bench.systems import Output
 from bench.worker import Timing
 
@@ -14,15 +14,15 @@ def output(text: str, score: float) -> Output:
     return Output(tuple(text), score, text)
 
 
-def measured(setting: Setting, seconds: list[float]) -> Measured:
+def measured(setting: Setting, seconds: list[float], system: System = OUR_INT8) -> Measured:
     timings = [Timing(s, sentences=4, tokens=100, peak_rss=i) for i, s in enumerate(seconds)]
-    return Measured(OUR_INT8, setting, SCENARIO, timings)
+    return Measured(system, setting, SCENARIO, timings)
 
 
 def test_outputs_are_the_same_or_tie_or_differ() -> None:
     ours = [output("abc", -1.0), output("abd", -1.0), output("xy", -0.5), output("", -2.0)]
     theirs = [output("abc", -1.0002), output("abe", -1.0009), output("xz", -0.6), output("", -2.0)]
-    agreement = compare(5, ours, theirs)
+    agreement = compare(EAGER, 5, ours, theirs)
     assert (agreement.identical, agreement.ties, agreement.other) == (2, 1, 1)
     assert agreement.score_difference == pytest.approx(0.0002)
 
@@ -39,8 +39,23 @@ def test_the_fastest_setting_by_its_median_stands_for_a_system() -> None:
         result.best(PEER_INT8, SCENARIO)
 
 
+def test_speed_is_relative_to_the_rival_at_its_best() -> None:
+    ours = measured(Setting(1, 1), [0.2])
+    rivals = [measured(Setting(1, n), [seconds], EAGER) for n, seconds in ((1, 0.9), (2, 0.6))]
+    result = Result(measured=[ours, *rivals])
+    assert result.speed_over(EAGER, ours) == pytest.approx(3.0)
+    assert result.speed_over(EAGER, rivals[0]) == pytest.approx(0.6 / 0.9)
+
+
+def test_the_share_of_the_products_is_of_whole_calls() -> None:
+    whole = measured(Setting(1, 1), [0.4, 0.2, 0.1])  # 50 ms a sentence
+    assert Roofline(whole, [10.0, 30.0, 20.0]).share == pytest.approx(20 / 50)
+
+
 def agreement(identical: int, ties: int = 0) -> Agreement:
-    return Agreement(5, sentences=200, identical=identical, ties=ties, score_difference=0.0)
+    return Agreement(
+        PEER_FP32, 5, sentences=200, identical=identical, ties=ties, score_difference=0.0
+    )
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The rivals hold the same weights and follow the same rules; this proves our own search too."""
+"""CTranslate2 holds the same weights and follows the same rules; this proves our own search too."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bench.errors import BenchError
-from bench.peers import EagerTranslator, convert_to_ctranslate2
+from bench.peers import convert_to_ctranslate2
 from bench.systems import id_token
 from export.graphs import write_graphs
 from serving.options import SearchOptions
@@ -21,7 +21,6 @@ from serving.session import OnnxStepper
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 from training.models import Transformer, TransformerConfig, build_model
-from training.stepper import TorchStepper
 
 MAX_LENGTH = 120
 OPTIONS = SearchOptions(beam_size=4, max_length=MAX_LENGTH, loop_guard=False)
@@ -126,31 +125,6 @@ def test_the_engine_writes_what_ctranslate2_writes(sides: Sides, options: Search
     assert len({len(hypotheses[0].tokens) for hypotheses, _ in pairs}) > 5
 
 
-@pytest.mark.parametrize("beam_size", [1, 2, 5])
-def test_the_reordering_cache_writes_what_the_prefix_tree_writes(beam_size: int) -> None:
-    model, ids = ending_model(), sources(40)
-    options = replace(OPTIONS, beam_size=beam_size)
-    wanted = decode(TorchStepper(model), [Sentence(source, options) for source in ids])
-    found = EagerTranslator(model).translate(ids, beam_size, MAX_LENGTH)
-    bests = [finished.hypotheses[0] for finished in wanted]
-    pairs = [(best, each) for best, each in zip(bests, found, strict=True) if best.finished]
-    assert len(pairs) >= 30  # see above
-    for best, (tokens, score) in pairs:
-        assert score == pytest.approx(best.score, abs=1e-4)
-        assert tokens == best.tokens
-
-
-def test_the_reordering_cache_stops_at_the_longest_length() -> None:
-    model, ids = ending_model(), sources(10)
-    options = replace(OPTIONS, beam_size=3, max_length=4)
-    wanted = decode(TorchStepper(model), [Sentence(source, options) for source in ids])
-    found = EagerTranslator(model).translate(ids, 3, 4)
-    assert max(len(tokens) for tokens, _ in found) == 4
-    for finished, (_, score) in zip(wanted, found, strict=True):
-        best = finished.hypotheses[0]
-        assert score == pytest.approx(best.cumulative / len(best.token_scores), abs=1e-4)
-
-
 def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
     model, vocabulary = ending_model(), [id_token(i) for i in range(VOCAB_SIZE)]
     sizes = {}
@@ -163,5 +137,6 @@ def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
 
 def test_other_blocks_cannot_be_compared(tmp_path: Path) -> None:
     model = build_model(TransformerConfig(block="macaron", model_dim=16, num_heads=2))
+    assert isinstance(model, Transformer)
     with pytest.raises(BenchError, match=r"block must be 'standard'.*got 'macaron'"):
         convert_to_ctranslate2(model, [], tmp_path / "peer", "float32")

@@ -3,6 +3,9 @@
 import pytest
 
 from bench.scenarios import (
+    COMPARISONS,
+    SHAPES,
+    SLOT_STEPS,
     Scenario,
     Setting,
     order_scenarios,
@@ -10,6 +13,7 @@ from bench.scenarios import (
     settings,
     spread_rows,
 )
+from training.models import PRESETS
 
 
 @pytest.mark.parametrize(
@@ -60,3 +64,11 @@ def test_repetitions_hold_whole_batches_twice_at_least(batch: int, forced: bool)
     count = sentences_per_repetition(batch, forced=forced)
     assert count >= 2 * batch
     assert count % batch == 0 or batch < 8
+
+
+def test_shapes_and_limits_are_complete() -> None:
+    assert set(SHAPES.values()) <= set(PRESETS)
+    for comparison in COMPARISONS.values():
+        assert comparison.rival in comparison.systems
+        assert tuple(comparison.slot_limits) == SLOT_STEPS
+        assert len({system.name for system in comparison.systems}) == len(comparison.systems)

@@ -87,8 +87,9 @@ class EchoTranslator(Translator):
         *,
         priority: int = 0,
         search: dict[str, object] | None = None,
+        limits: BatchLimits | None = None,
     ) -> None:
-        self._workers, self._limits = 1, BatchLimits()
+        self._workers, self._limits = 1, limits or BatchLimits()
         graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
         self.manifest = Manifest(
             format_version=1,

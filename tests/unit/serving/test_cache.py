@@ -63,7 +63,15 @@ class TwoCaches:
         if repack is None:
             assert len(rows) == len(self.running)
             return
-        self.cache_BC = self.cache_BC[repack.rows[:, None], repack.slots_BC]
+        laid_out_BC = self.cache_BC[repack.rows[:, None], repack.slots_BC]
+        if repack.in_place:
+            moved_rows, old, new = repack.moves()
+            assert (new < old).all()
+            self.cache_BC[moved_rows, new] = self.cache_BC[moved_rows, old]
+            for row, used in enumerate(repack.used_B):
+                assert (self.cache_BC[row, :used] == laid_out_BC[row, :used]).all()
+        else:
+            self.cache_BC = laid_out_BC
         assert self.cache_BC.shape == (len(rows), self.tree.capacity)
         self.paths = [self.paths[row] for row in rows]
         self.running, self.queries = self.running[rows], self.queries[rows]

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from serving.batches import BatchLimits
+from serving.batches import BatchLimits, demand
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -128,6 +128,19 @@ def test_the_padded_token_budget_bounds_a_batch(translator: TickTranslator) -> N
     # Sources end with eos: 3 rows of 2; then 9 x 2 = 18 cells, where a third row is too much.
     sizes = [ticket.result(PATIENT).timing.batch_size for ticket in tickets]
     assert sizes == [3, 3, 3, 2, 2, 1]
+    scheduler.close(PATIENT)
+
+
+def test_the_cache_budget_bounds_a_batch_and_the_others_wait(translator: TickTranslator) -> None:
+    sentence = translator.prepare("a", request("a").options)
+    assert sentence is not None
+    row = translator.stepper.cache_bytes(1, 2, demand(sentence, translator.stepper).slots)
+    scheduler = Scheduler(translator, limits=BatchLimits(max_cache_bytes=2 * row + 1))
+    begin(scheduler, "x")
+    tickets = scheduler.submit_all([request(t) for t in "abcde"])
+    translator.stepper.run_freely()
+    assert [text_of(ticket) for ticket in tickets] == list("abcde")
+    assert [ticket.result().timing.batch_size for ticket in tickets] == [2, 2, 2, 2, 1]
     scheduler.close(PATIENT)
 
 

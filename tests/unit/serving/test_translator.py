@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.batches import BatchLimits
 from serving.errors import DecodingError, InvalidTextError, TooLongError
 from serving.options import SearchOptions
 from serving.translator import (
@@ -187,3 +188,19 @@ def test_loops_are_found_as_a_pattern_finds_them(head: list[int], length: int, t
     text = "".join(map(str, tokens))
     wanted = any(re.search(rf"(.{{{n}}})\1\1\1$", text) for n in range(1, 9))
     assert ends_in_loop(tokens) == wanted
+
+
+def test_a_text_that_could_outgrow_the_cache_is_refused_before_any_work() -> None:
+    # FakeStepper counts source ids x slots: 9 x (4 beams x (28 + 8) steps) = 1,296.
+    translator = EchoTranslator(limits=BatchLimits(max_cache_bytes=1_300))
+    assert translator.translate("abcdefgh")[0].text == "abcdefgh"
+    calls = translator.stepper.calls
+    with pytest.raises(TooLongError, match=r"source of 10 ids, beam_size 4, up to 152 slots"):
+        translator.translate(["a", "abcdefghi"])
+    with pytest.raises(TooLongError, match=r"source of 9 ids, beam_size 4, up to 152"):
+        translator.translate("abcdefgh", target_prefix="abcdefgh")
+    with pytest.raises(TooLongError, match="max_cache_bytes"):
+        translator.score([("abc", "x" * 90)])
+    assert translator.stepper.calls == calls
+    greedy = SearchOptions(beam_size=1, max_length=20)
+    assert translator.translate("abcdefghi" * 2, greedy)[0].text == "abcdefghi" * 2

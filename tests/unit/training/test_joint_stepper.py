@@ -143,7 +143,7 @@ def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
         stepper.step(state, inputs, want_logits=False, want_attention=False)
     slots = np.zeros((2, 8), dtype=np.int64)
     slots[:, :3] = paths[4], paths[3]
-    stepper.repack(state, Repack(np.array([0, 2]), slots))
+    stepper.repack(state, Repack(np.array([0, 2]), slots, np.array([3, 3]), in_place=False))
     assert [cache.shape for cache in state.caches] == [(2 * 6, 8, 16)] * 4
     found = one_beam_step(stepper, state, [7, 8], 3)
     for place, (row, target) in enumerate(((0, [20, 21, 7]), (2, [24, 9, 8]))):

@@ -1,0 +1,241 @@
+"""What the int8 products of a call take alone: the share of its time that no bookkeeping can save.
+
+Decoding a batch is one run of the encoder graph and one run of the step graph for each token. Here
+these runs hold nothing but their matrix products, with the same weights on as many rows, in the
+same order: before a product comes again, all others have been through the processor's cache.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from serving.batches import decode_in_batches
+from serving.bundle import Graph, Manifest
+from serving.cache import ALIGNMENT
+from serving.options import SearchOptions
+from serving.search import Sentence
+from serving.session import OnnxState, OnnxStepper
+
+PRODUCT = "MatMulIntegerToFloat"
+
+
+@dataclass(frozen=True)
+class BatchSize:
+    """A batch as the engine decodes it."""
+
+    sentences: int
+    source_length: int
+    """Padding included."""
+    beam_size: int
+
+
+@dataclass(frozen=True)
+class _Product:
+    """One product: the names of its values in the graph, and its weight's shape."""
+
+    rows: str
+    scales: str
+    output: str
+    inputs: int
+    outputs: int
+
+
+class ProductList:
+    """The int8 products of one graph, in order; perhaps there are none."""
+
+    def __init__(self, folder: Path, graph: Graph, threads: int) -> None:
+        """Read a graph and load its products with `threads` intra-op threads."""
+        model = onnx.load(folder / graph.file)
+        nodes = [node for node in model.graph.node if node.op_type == PRODUCT]
+        weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
+        self._graph = graph
+        self._products = [
+            _Product(node.input[0], node.input[2], node.output[0], *weights[node.input[1]])
+            for node in nodes
+        ]
+        if nodes:
+            self._alone = _load(_products_alone(model, nodes, self._products), threads)
+            self._whole = _load(_with_rows_as_outputs(model, self._products), threads)
+
+    def count_rows(self, size: BatchSize) -> list[int]:
+        """Rows of each product, found by running the whole graph once."""
+        if not self._products:
+            return []
+        batch, length, queries = size.sentences, size.source_length, size.beam_size
+        sizes = {"B": batch, "S": length, "BS": batch * length, "Q": queries, "C": ALIGNMENT}
+        feeds = {
+            tensor.name: np.zeros(
+                [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes],
+                tensor.dtype,
+            )
+            for tensor in self._graph.inputs
+        }
+        names = _distinct_rows(self._products)
+        arrays = self._whole.run(names, feeds)
+        counts = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+        return [counts[product.rows] for product in self._products]
+
+    def bind(self, size: BatchSize) -> Callable[[], None]:
+        """The products of one run, on buffers of their own: one for each distinct shape."""
+        if not self._products:
+            return lambda: None
+        io, generator = self._alone.io_binding(), np.random.default_rng(0)
+        buffers: dict[tuple[str, int, int], NDArray[Any]] = {}
+
+        def buffer(kind: str, height: int, width: int) -> NDArray[Any]:
+            key = (kind, height, width)
+            if key not in buffers:
+                values = generator.integers(0, 256, (height, width), dtype=np.uint8)
+                buffers[key] = values if kind == "u8" else values.astype(np.float32)
+            return buffers[key]
+
+        inputs: dict[str, NDArray[Any]] = {}
+        for product, rows in zip(self._products, self.count_rows(size), strict=True):
+            inputs[product.rows] = buffer("u8", rows, product.inputs)
+            inputs[product.scales] = buffer("scales", rows, 1)
+            output = buffer("outputs", rows, product.outputs)
+            io.bind_output(product.output, "cpu", 0, output.dtype, output.shape, output.ctypes.data)
+        for name, array in inputs.items():
+            io.bind_input(name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+
+        return partial(_run, self._alone, io, buffers)
+
+
+def time_products(
+    folder: Path,
+    manifest: Manifest,
+    calls: Sequence[Sequence[Sequence[int]]],
+    options: SearchOptions,
+    *,
+    workers: int,
+    threads: int,
+    repetitions: int,
+) -> list[float]:
+    """Seconds that the int8 products of all calls take together, in each repetition.
+
+    A call holds sources of ids. Every sentence must go on until `options.max_length`, so that a
+    batch keeps its size. As many batches run at once as `workers`, as when they are decoded.
+    """
+    assert manifest.encoder is not None
+    assert options.max_length is not None
+    recorder = _Recorder(folder, manifest, threads)
+    sizes = [recorder.decode(call, options, workers) for call in calls]
+    del recorder
+    encoder = ProductList(folder, manifest.encoder, threads)
+    step = ProductList(folder, manifest.step, threads)
+    seconds = [0.0] * repetitions
+    for batches in sizes:
+        runs = [(encoder.bind(size), step.bind(size)) for size in batches]
+        _replay(runs, 1, workers)  # touches the new buffers and wakes the threads
+        for repetition in range(repetitions):
+            start = time.perf_counter()
+            _replay(runs, options.max_length, workers)
+            seconds[repetition] += time.perf_counter() - start
+    return seconds
+
+
+def _run(session: onnxruntime.InferenceSession, io: onnxruntime.IOBinding, held: object) -> None:
+    """Run bound products; `held` are the buffers, of which the binding knows only addresses."""
+    del held
+    session.run_with_iobinding(io)
+
+
+class _Recorder(OnnxStepper):
+    """Notes the size of each batch that is decoded."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        super().__init__(folder, manifest, threads)
+        self._shapes: list[tuple[int, ...]] = []
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
+        """As usual."""
+        state = super().encode(sources)
+        self._shapes.append(state.source_mask_BS.shape)
+        return state
+
+    def decode(
+        self, call: Sequence[Sequence[int]], options: SearchOptions, workers: int
+    ) -> list[BatchSize]:
+        """The batches that one call is decoded in."""
+        self._shapes.clear()
+        sentences = {i: Sentence(source, options) for i, source in enumerate(call)}
+        for _ in decode_in_batches(self, sentences, workers):
+            pass
+        return [BatchSize(rows, length, options.beam_size) for rows, length in self._shapes]
+
+
+def _replay(
+    batches: Sequence[tuple[Callable[[], None], Callable[[], None]]], steps: int, workers: int
+) -> None:
+    """The products of one call."""
+
+    def run(batch: tuple[Callable[[], None], Callable[[], None]]) -> None:
+        encoder, step = batch
+        encoder()
+        for _ in range(steps):
+            step()
+
+    if workers == 1 or len(batches) == 1:
+        for batch in batches:
+            run(batch)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        list(pool.map(run, batches))
+
+
+def _products_alone(
+    model: onnx.ModelProto, nodes: list[onnx.NodeProto], products: list[_Product]
+) -> onnx.ModelProto:
+    """A graph of these nodes only; rows and scales are its inputs."""
+    inputs = {}
+    for product in products:
+        inputs[product.rows] = (TensorProto.UINT8, product.inputs)
+        inputs[product.scales] = (TensorProto.FLOAT, 1)
+    used = {name for node in nodes for name in node.input}
+    graph = helper.make_graph(
+        nodes,
+        "products",
+        [helper.make_tensor_value_info(n, kind, (None, w)) for n, (kind, w) in inputs.items()],
+        [
+            helper.make_tensor_value_info(p.output, TensorProto.FLOAT, (None, p.outputs))
+            for p in products
+        ],
+        [tensor for tensor in model.graph.initializer if tensor.name in used],
+    )
+    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+
+
+def _with_rows_as_outputs(model: onnx.ModelProto, products: list[_Product]) -> onnx.ModelProto:
+    """The whole graph, with the rows of each product among its outputs."""
+    model.graph.output.extend(
+        helper.make_tensor_value_info(name, TensorProto.UINT8, None)
+        for name in _distinct_rows(products)
+    )
+    return model
+
+
+def _distinct_rows(products: list[_Product]) -> list[str]:
+    """Names of the products' rows; several products may share theirs."""
+    return list(dict.fromkeys(product.rows for product in products))
+
+
+def _load(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
+    """As the engine loads its graphs."""
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    providers = ["CPUExecutionProvider"]
+    return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)

@@ -1,0 +1,76 @@
+"""A joint-representation model from the toy corpus to an answer over HTTP, beside a Macaron one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import httpx
+import pytest
+import torch
+
+from export.bundle import export_bundle
+from serving import Translator
+from serving.batches import BatchLimits
+from serving.errors import TooLongError
+from serving.options import SearchOptions
+from tests.conftest import TinyModel
+from tests.system.test_service import running
+from tests.toy.recipe import write_toy_recipe
+from training.config import load_recipe
+from training.quality import measure_quality
+from training.trainer import train
+
+pytestmark = pytest.mark.slow
+
+OVERRIDES = [
+    "model={architecture: joint, model_dim: 64, num_heads: 2, ffn_dim: 128, vocab_size: 300, "
+    "num_encoder_layers: 1, num_decoder_layers: 2, dropout: 0.0}",
+    "data.token_budget=4096",
+    "optim.peak_lr=4e-3",
+    "optim.warmup_steps=50",
+    "optim.schedule=cosine",
+    "optim.label_smoothing=0.0",
+    "loop.bf16=false",
+    "loop.max_steps=400",
+    "loop.validate_every=400",
+    "loop.checkpoint_every=400",
+    "loop.bleu_sentences=0",
+]
+
+
+def lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").removesuffix("\n").split("\n")
+
+
+def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -> None:
+    recipe = write_toy_recipe(tmp_path, pairs=3000, seed=1, task="copy")
+    run, bundles = tmp_path / "run", tmp_path / "bundles"
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(load_recipe(str(recipe), OVERRIDES), run)
+    torch.set_num_threads(threads)
+    for precision in ("fp32", "int8"):
+        manifest = export_bundle(run, bundles / precision, precision=precision, target="cpu")
+        assert (manifest.family, manifest.decoder_kind) == ("joint", "joint")
+        assert manifest.parity["bleu_checkpoint"] > 95.0
+    source, target = (lines(run / f"validation.{s}") for s in ("source", "target"))
+    shutil.copytree(tiny_model.int8, bundles / "tiny-int8")
+    with running(bundles, tmp_path) as server:
+        listed = httpx.get(f"{server.url}/models").json()["models"]
+        models = {model["name"]: model for model in listed}
+        assert models["int8"]["family"] == "joint"
+        answers = server.ask(source, model="int8").json()["translatedText"]
+        by_default = server.ask(source[0]).json()["translatedText"]
+    assert measure_quality(answers, target).bleu > 95.0
+    translator = Translator(bundles / "int8")
+    assert answers == [t.text for t in translator.translate(source)]
+    assert answers == [translator.translate(text)[0].text for text in source]
+    assert by_default == Translator(bundles / "fp32").translate(source[0])[0].text  # the first name
+
+    # The state of S x T is bounded: what could outgrow the limit is refused before any work.
+    translator = Translator(bundles / "int8", limits=BatchLimits(max_cache_bytes=2**20))
+    with pytest.raises(TooLongError, match=r"may need \d+ MiB of cache .* max_cache_bytes"):
+        translator.translate(" ".join(source[:9]))
+    short = SearchOptions(beam_size=1, max_length=20)
+    assert translator.translate(source[0], short)[0].text
