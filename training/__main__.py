@@ -57,10 +57,24 @@ def _parser() -> argparse.ArgumentParser:
     tokenizer.add_argument("overrides", nargs="*", metavar="key=value")
     tokenizer.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
 
-    evaluate = verbs.add_parser("evaluate", help="BLEU and chrF on a test set, as one JSON")
+    evaluate = verbs.add_parser(
+        "evaluate", help="BLEU and chrF on a test set, or perplexity on a text, as one JSON"
+    )
     evaluate.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
-    evaluate.add_argument("source", type=Path)
-    evaluate.add_argument("reference", type=Path)
+    evaluate.add_argument("source", type=Path, help="source text, or the text of a language model")
+    evaluate.add_argument("reference", type=Path, nargs="?", help="of translation models only")
+    evaluate.add_argument(
+        "--protocol",
+        choices=("bptt", "sliding", "rolling"),
+        help="perplexity of a language model: bptt (20 columns cut every 70 tokens, as papers do), "
+        "sliding (each token after half a window at least), rolling (lm-eval's, by document)",
+    )
+    evaluate.add_argument(
+        "--window",
+        type=_positive,
+        metavar="TOKENS",
+        help="read at once (bptt: 70, else as trained)",
+    )
     evaluate.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
     evaluate.add_argument("--output", type=Path, help="write the translations there")
     evaluate.add_argument("--force", action="store_true", help="replace an existing --output")

@@ -12,12 +12,13 @@ import torch
 
 from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
 from training.config import Recipe, load_recipe, recipe_to_dict
-from training.data import prepare
 from training.errors import ConfigError
 from training.evaluation import evaluate as evaluate_checkpoint
-from training.run import TOKENIZER_FILE, claim_run, read_run_recipe
+from training.perplexity import evaluate_text
+from training.run import TOKENIZER_FILE, VOCABULARY_FILE, claim_run, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
+from training.task import prepare_task
 from training.trainer import train as train_run
 
 logger = logging.getLogger(__name__)
@@ -32,17 +33,26 @@ def train(options: argparse.Namespace) -> int:
 
 
 def tokenizer(options: argparse.Namespace) -> int:
-    """Do all that `train` does before the first step; prints the SentencePiece model's path."""
+    """Do all that `train` does before the first step; prints the vocabulary's path."""
     recipe, run = _recipe_and_run(options)
     claim_run(recipe, run)
-    prepare(recipe, run)
-    print(run / TOKENIZER_FILE)
+    prepare_task(recipe, run)
+    print(run / (VOCABULARY_FILE if recipe.tokenizer.kind == "words" else TOKENIZER_FILE))
     return 0
 
 
 def evaluate(options: argparse.Namespace) -> int:
     """Score a checkpoint on a test set; prints one JSON object."""
     _set_threads(options)
+    if options.protocol is not None:
+        return _evaluate_text(options)
+    if options.reference is None:
+        raise ConfigError(
+            "a translation model is evaluated on SOURCE and REFERENCE, got SOURCE only; "
+            "a language model on one text, with --protocol bptt, sliding or rolling"
+        )
+    if options.window is not None:
+        raise ConfigError("--window belongs to --protocol, which is not given")
     scores = evaluate_checkpoint(
         options.checkpoint,
         options.source,
@@ -52,6 +62,22 @@ def evaluate(options: argparse.Namespace) -> int:
         force=options.force,
         device=options.device,
         analyses=() if options.analysis is None else options.analysis.split(","),
+    )
+    print(json.dumps(scores))
+    return 0
+
+
+def _evaluate_text(options: argparse.Namespace) -> int:
+    of_translation = ("reference", "output", "analysis")
+    given = [name for name in of_translation if getattr(options, name) is not None]
+    if given:
+        raise ConfigError(f"--protocol scores one text; {given[0]} belongs to translation models")
+    scores = evaluate_text(
+        options.checkpoint,
+        options.source,
+        protocol=options.protocol,
+        window=options.window,
+        device=options.device,
     )
     print(json.dumps(scores))
     return 0

@@ -7,12 +7,17 @@ import logging
 from dataclasses import dataclass
 from pathlib import Path
 
+import torch
+from torch import Tensor
+
 from serving.tokenizer import Tokenizer
-from training.batching import BatchedCorpus
+from training.batching import Batch, BatchedCorpus, IdPair, collate
 from training.checkpoint import write_atomically
-from training.config import ParallelFiles, Recipe, expand
+from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import Cleaner, CleaningReport, Pair, hold_out, iterate_texts, read_pairs
 from training.errors import ConfigError, CorpusError
+from training.loss import label_smoothed_loss
+from training.models import Model
 from training.run import (
     REPORT_FILE,
     TOKENIZER_FILE,
@@ -21,20 +26,50 @@ from training.run import (
     load_tokenizer,
 )
 from training.tokenizer import train_tokenizer
+from training.validation import validate
 
 logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class RunData:
-    """What a run trains and validates on."""
+    """What a run trains and validates on; a `training.task.Task`."""
 
+    recipe: TranslationRecipe
     tokenizer: Tokenizer
     train: BatchedCorpus
     validation: list[Pair]
 
+    @property
+    def digest(self) -> str:
+        """Tells training texts apart."""
+        return self.train.digest
 
-def read_corpus(recipe: Recipe) -> tuple[list[Pair], list[Pair], CleaningReport]:
+    def epoch(self, epoch: int) -> list[list[IdPair]]:
+        """The batches of an epoch.
+
+        Raises CorpusError where there is none.
+        """
+        batches = self.train.epoch(epoch)
+        if not batches:
+            raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
+        return batches
+
+    def collate(self, pairs: list[IdPair], device: torch.device) -> Batch:
+        """Tensors of one batch."""
+        return collate(pairs).to(device)
+
+    def loss(self, model: Model, batch: Batch, smoothing: float) -> Tensor:
+        """Sum over the labels."""
+        logits = model(batch.source_BS, batch.target_BT)
+        return label_smoothed_loss(logits, batch.labels_BT, smoothing)
+
+    def validate(self, model: Model) -> dict[str, float | str]:
+        """See `training.validation.validate`."""
+        return validate(model, self.tokenizer, self.validation, self.recipe)
+
+
+def read_corpus(recipe: TranslationRecipe) -> tuple[list[Pair], list[Pair], CleaningReport]:
     """Clean training pairs, validation pairs and the report of what was dropped.
 
     Raises CorpusError where a file cannot be used or no pair is left.
@@ -52,7 +87,7 @@ def read_corpus(recipe: Recipe) -> tuple[list[Pair], list[Pair], CleaningReport]
     return train, validation, cleaner.report
 
 
-def prepare(recipe: Recipe, run: Path) -> RunData:
+def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     """Write what training needs into the run folder, and batch the ids.
 
     That is the report of cleaning, the validation text (export compares on it) and, if the run has
@@ -76,10 +111,10 @@ def prepare(recipe: Recipe, run: Path) -> RunData:
     for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
         lines = "".join(f"{pair[side]}\n" for pair in validation)
         write_atomically(run / name, lines.encode())
-    return RunData(tokenizer, train, validation)
+    return RunData(recipe, tokenizer, train, validation)
 
 
-def prepare_tokenizer(recipe: Recipe, run: Path, pairs: list[Pair]) -> Tokenizer:
+def prepare_tokenizer(recipe: TranslationRecipe, run: Path, pairs: list[Pair]) -> Tokenizer:
     """The run's tokenizer: kept from an earlier start, given by the recipe, or trained now.
 
     Raises ConfigError where it cannot be had, or its vocabulary is not of the model's size.

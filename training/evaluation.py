@@ -19,7 +19,7 @@ from training.analysis import (
     quality_by_length,
 )
 from training.checkpoint import write_atomically
-from training.config import Recipe
+from training.config import Recipe, TranslationRecipe
 from training.corpus import read_pairs
 from training.data import read_corpus
 from training.errors import ConfigError, TrainingError
@@ -99,8 +99,12 @@ def evaluate(
 def training_counts(recipe: Recipe) -> Counter[str]:
     """How often each word occurs in the target text that a recipe trains on.
 
-    Raises ConfigError where that text cannot be read.
+    Raises ConfigError where that text cannot be read, or is that of a language model.
     """
+    if not isinstance(recipe, TranslationRecipe):
+        raise ConfigError(
+            f"{recipe.name}: a translation recipe is needed, this is a language model's"
+        )
     try:
         pairs, _, _ = read_corpus(recipe)
     except TrainingError as error:

@@ -15,13 +15,15 @@ from serving.tokenizer import PAD_ID
 _CHUNK = 256
 
 
-def label_smoothed_loss(logits_BTV: Tensor, labels_BT: Tensor, smoothing: float) -> Tensor:
-    """(1 - e) * NLL + e / V * sum_v(-log p_v), summed over labels that are not padding.
+def label_smoothed_loss(
+    logits_BTV: Tensor, labels_BT: Tensor, smoothing: float, *, ignored_id: int | None = PAD_ID
+) -> Tensor:
+    """(1 - e) * NLL + e / V * sum_v(-log p_v), summed over labels other than `ignored_id`.
 
     V counts the whole vocabulary, special ids included (fairseq's form of Szegedy et al. 2016).
     """
     loss: Tensor = _LabelSmoothedLoss.apply(
-        logits_BTV.flatten(0, 1), labels_BT.flatten(), smoothing
+        logits_BTV.flatten(0, 1), labels_BT.flatten(), smoothing, ignored_id
     )
     return loss
 
@@ -34,14 +36,17 @@ class _LabelSmoothedLoss(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, logits_NV: Tensor, labels_N: Tensor, smoothing: float) -> Tensor:
+    def forward(
+        ctx: Any, logits_NV: Tensor, labels_N: Tensor, smoothing: float, ignored_id: int | None
+    ) -> Tensor:
         total = torch.zeros((), dtype=torch.float64, device=logits_NV.device)
         gradient_NV = torch.empty_like(logits_NV)
         vocab_size = logits_NV.shape[1]
         for start in range(0, logits_NV.shape[0], _CHUNK):
             rows = slice(start, start + _CHUNK)
             label = labels_N[rows, None]
-            keep = (label != PAD_ID).float()
+            keep = torch.ones_like(label) if ignored_id is None else label != ignored_id
+            keep, label = keep.float(), label.clamp(min=0)  # an ignored id may be negative
             shifted = logits_NV[rows].float()
             shifted = shifted - shifted.amax(1, keepdim=True)
             label_logit = shifted.gather(1, label)
@@ -57,6 +62,6 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         return total.float()
 
     @staticmethod
-    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None]:
+    def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient_NV,) = ctx.saved_tensors
-        return gradient_NV * upstream[0].to(gradient_NV.dtype), None, None
+        return gradient_NV * upstream[0].to(gradient_NV.dtype), None, None, None

@@ -2,7 +2,8 @@
 
 RUN/config.yaml              the resolved recipe
 RUN/corpus_report.json       what cleaning dropped, and why
-RUN/tokenizer.model          the SentencePiece model
+RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a word list
+RUN/validation.txt           validation text of a language model, a line a document
 RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it
 RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
 RUN/checkpoints/step_*       the last checkpoints
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 import yaml
@@ -26,24 +27,60 @@ from training.checkpoint import (
     read_state,
     write_atomically,
 )
-from training.config import Recipe, recipe_from_dict, recipe_to_dict
-from training.errors import CheckpointError, ConfigError
-from training.models import Model, build_model
+from training.config import (
+    LanguageRecipe,
+    Recipe,
+    TranslationRecipe,
+    recipe_from_dict,
+    recipe_to_dict,
+)
+from training.errors import CheckpointError, ConfigError, CorpusError
+from training.models import LanguageModel, Model, build_model, build_network
+from training.vocabulary import WordVocabulary
 
 CONFIG_FILE = "config.yaml"
 REPORT_FILE = "corpus_report.json"
 TOKENIZER_FILE = "tokenizer.model"
+VOCABULARY_FILE = "vocab.txt"
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
+VALIDATION_TEXT = "validation.txt"
+
+
+class TextTokenizer(Protocol):
+    """What a language model needs of a vocabulary, of pieces or of words."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts, without bos and eos."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids."""
+        ...
 
 
 @dataclass(frozen=True)
 class Trained:
-    """A trained model with its tokenizer."""
+    """A trained translation model with its tokenizer."""
 
     checkpoint: Path
-    recipe: Recipe
+    recipe: TranslationRecipe
     model: Model
     tokenizer: Tokenizer
+
+
+@dataclass(frozen=True)
+class TrainedLanguageModel:
+    """A trained language model with its vocabulary."""
+
+    checkpoint: Path
+    recipe: LanguageRecipe
+    model: LanguageModel
+    tokenizer: TextTokenizer
 
 
 def claim_run(recipe: Recipe, run: Path) -> None:
@@ -82,19 +119,47 @@ def read_run_recipe(folder: Path) -> Recipe:
 
 
 def load_trained(path: Path, device: str = "cpu") -> Trained:
-    """The model of a run folder (see `find_checkpoint`) or of a checkpoint folder inside one.
+    """The translation model of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError where weights or tokenizer are missing or do not fit.
+    Raises CheckpointError where weights or tokenizer are missing or do not fit, ConfigError where
+    it is a language model.
     """
     folder = find_checkpoint(path)
     recipe = read_run_recipe(folder)
     model = build_model(recipe.model)
+    assert isinstance(recipe, TranslationRecipe)
     load_weights(folder, model)
-    near = (folder, folder.parent, folder.parent.parent)
-    file = next((p / TOKENIZER_FILE for p in near if (p / TOKENIZER_FILE).is_file()), None)
+    tokenizer = load_tokenizer(_find_beside(folder, TOKENIZER_FILE))
+    return Trained(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
+
+
+def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel:
+    """The language model of a run folder (see `find_checkpoint`) or of a checkpoint in one.
+
+    Raises CheckpointError where weights or vocabulary are missing or do not fit, ConfigError where
+    it is no language model.
+    """
+    folder = find_checkpoint(path)
+    recipe = read_run_recipe(folder)
+    model = build_network(recipe.model)
+    if not (isinstance(model, LanguageModel) and isinstance(recipe, LanguageRecipe)):
+        raise ConfigError(
+            f"{path}: a language model is needed here: architecture must be 'lm', got "
+            f"{recipe.model.architecture!r}"
+        )
+    load_weights(folder, model)
+    words = recipe.tokenizer.kind == "words"
+    file = _find_beside(folder, VOCABULARY_FILE if words else TOKENIZER_FILE)
+    tokenizer = load_text_tokenizer(file, words=words)
+    return TrainedLanguageModel(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
+
+
+def _find_beside(checkpoint: Path, name: str) -> Path:
+    near = (checkpoint, checkpoint.parent, checkpoint.parent.parent)
+    file = next((p / name for p in near if (p / name).is_file()), None)
     if file is None:
-        raise CheckpointError(f"{folder}: no {TOKENIZER_FILE} there or in the run folder above")
-    return Trained(folder, recipe, model.to(find_device(device)).eval(), load_tokenizer(file))
+        raise CheckpointError(f"{checkpoint}: no {name} there or in the run folder above")
+    return file
 
 
 def load_tokenizer(path: Path) -> Tokenizer:
@@ -106,6 +171,19 @@ def load_tokenizer(path: Path) -> Tokenizer:
         return Tokenizer(path)
     except (OSError, RuntimeError, ValueError) as error:
         raise ConfigError(f"{path}: no usable SentencePiece model: {error}") from error
+
+
+def load_text_tokenizer(path: Path, *, words: bool) -> TextTokenizer:
+    """The word list or SentencePiece model at `path`.
+
+    Raises ConfigError where it cannot be read or has other special ids.
+    """
+    if not words:
+        return load_tokenizer(path)
+    try:
+        return WordVocabulary(path)
+    except CorpusError as error:
+        raise ConfigError(f"no usable word list: {error}") from error
 
 
 def find_device(name: str) -> torch.device:

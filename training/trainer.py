@@ -13,7 +13,6 @@ from typing import Any
 import torch
 from tqdm import tqdm
 
-from training.batching import IdPair, collate
 from training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -21,14 +20,12 @@ from training.checkpoint import (
     save_checkpoint,
 )
 from training.config import Recipe, recipe_to_dict
-from training.data import RunData, prepare
-from training.errors import CheckpointError, CorpusError, DivergedError
-from training.loss import label_smoothed_loss
+from training.errors import CheckpointError, DivergedError
 from training.metrics import MetricsLog
-from training.models import build_model, check_model
+from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.run import claim_run, find_device
-from training.validation import validate
+from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
 
@@ -47,16 +44,16 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
     check_model(recipe.model)
     claim_run(recipe, run)
     torch.manual_seed(recipe.loop.seed)
-    return Trainer(recipe, run, prepare(recipe, run)).run(stop_after)
+    return Trainer(recipe, run, prepare_task(recipe, run)).run(stop_after)
 
 
 class Trainer:
     """State of one run."""
 
-    def __init__(self, recipe: Recipe, folder: Path, data: RunData) -> None:
+    def __init__(self, recipe: Recipe, folder: Path, data: Task) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data
         self.device = find_device(recipe.loop.device)
-        self.model = build_model(recipe.model).to(self.device)
+        self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
@@ -91,20 +88,19 @@ class Trainer:
         log.close()
         return self.saved or self._save()
 
-    def _update(self, batches: list[list[IdPair]]) -> dict[str, float]:
+    def _update(self, batches: list[Any]) -> dict[str, float]:
         """One optimiser update over the given batches; the gradient is a mean over labels."""
         optim = self.recipe.optim
         self.model.train()
         rate = learning_rate(self.step + 1, optim, self.recipe.loop.max_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        collated = [collate(pairs).to(self.device) for pairs in batches]
+        collated = [self.data.collate(batch, self.device) for batch in batches]
         num_labels = sum(batch.num_labels for batch in collated)
         total = 0.0
         for batch in collated:
             with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
-                logits = self.model(batch.source_BS, batch.target_BT)
-                loss = label_smoothed_loss(logits, batch.labels_BT, optim.label_smoothing)
+                loss = self.data.loss(self.model, batch, optim.label_smoothing)
             (loss / num_labels).backward()
             total += float(loss.detach())
         norm = torch.nn.utils.clip_grad_norm_(
@@ -121,13 +117,11 @@ class Trainer:
         self.saved = None
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
-    def _updates(self) -> Iterator[list[list[IdPair]]]:
+    def _updates(self) -> Iterator[list[Any]]:
         """Groups of batches, from the saved position on, without end."""
         accumulation = self.recipe.optim.accumulation
         while True:
-            batches = self.data.train.epoch(self.epoch)
-            if not batches:
-                raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
+            batches = self.data.epoch(self.epoch)
             while self.position < len(batches):
                 group = batches[self.position : self.position + accumulation]
                 self.position += len(group)
@@ -135,7 +129,7 @@ class Trainer:
             self.epoch, self.position = self.epoch + 1, 0
 
     def _validate(self, log: MetricsLog) -> None:
-        values = validate(self.model, self.data, self.recipe)
+        values = self.data.validate(self.model)
         log.log("validation", self.step, values)
         shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
         logger.info("step %d: %s", self.step, shown)
@@ -166,7 +160,7 @@ class Trainer:
             "best_loss": self.best_loss if self.best_loss != float("inf") else None,
             "stale": self.stale,
             "window": self.window.sums,
-            "corpus": self.data.train.digest,
+            "corpus": self.data.digest,
             "machine": self._machine(),
             "recipe": recipe_to_dict(self.recipe),
         }
@@ -178,7 +172,7 @@ class Trainer:
         self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
         self.stale, self.saved = state["stale"], folder
         self.window.sums = state.get("window", self.window.sums)
-        if state.get("corpus", self.data.train.digest) != self.data.train.digest:
+        if state.get("corpus", self.data.digest) != self.data.digest:
             raise CheckpointError(
                 f"{folder}: the training text is no longer the one this run began with; "
                 "restore it, or start another --run folder"

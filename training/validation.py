@@ -9,25 +9,26 @@ import torch
 from serving.options import SearchOptions
 from serving.tokenizer import Tokenizer
 from training.batching import collate, cut_by_budget
-from training.config import Recipe
+from training.config import TranslationRecipe
 from training.corpus import Pair
-from training.data import RunData
 from training.loss import label_smoothed_loss
 from training.models import Model
 from training.quality import Quality, measure_quality
 from training.translation import translate
 
 
-def validate(model: Model, data: RunData, recipe: Recipe) -> dict[str, float | str]:
+def validate(
+    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
+) -> dict[str, float | str]:
     """Figures on the validation pairs; the model is left in evaluation mode.
 
     Loss per label (nats, without smoothing) and perplexity on all of them; unless
     `loop.bleu_sentences` is 0, also BLEU, chrF, their signatures and the length ratio on that many.
     """
-    loss = validation_loss(model, data.tokenizer, data.validation, recipe)
+    loss = validation_loss(model, tokenizer, pairs, recipe)
     values: dict[str, float | str] = {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
     if recipe.loop.bleu_sentences:
-        quality = validation_quality(model, data.tokenizer, data.validation, recipe)
+        quality = validation_quality(model, tokenizer, pairs, recipe)
         values |= {
             "bleu": round(quality.bleu, 2),
             "chrf": round(quality.chrf, 2),
@@ -39,7 +40,9 @@ def validate(model: Model, data: RunData, recipe: Recipe) -> dict[str, float | s
 
 
 @torch.no_grad()
-def validation_loss(model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe) -> float:
+def validation_loss(
+    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
+) -> float:
     """Mean negative log-likelihood of a label, in nats."""
     model.eval()
     device = next(model.parameters()).device
@@ -58,7 +61,7 @@ def validation_loss(model: Model, tokenizer: Tokenizer, pairs: list[Pair], recip
 
 
 def validation_quality(
-    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: Recipe
+    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
 ) -> Quality:
     """BLEU and chrF on `loop.bleu_sentences` pairs, spread evenly over all of them."""
     count = min(recipe.loop.bleu_sentences, len(pairs))

@@ -1,43 +1,70 @@
-"""Models; `build_model` is the only place that chooses an architecture."""
+"""Models; `build_network` is the only place that chooses an architecture."""
 
 from __future__ import annotations
 
 import importlib
 
 from training.errors import ConfigError
-from training.models.base import Model
+from training.models.base import Model, Network
 from training.models.blocks import BLOCKS, Block
-from training.models.config import PRESETS, JointConfig, ModelConfig, TransformerConfig
+from training.models.config import (
+    PRESETS,
+    JointConfig,
+    LanguageModelConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from training.models.joint import JointModel
+from training.models.language_model import LanguageModel
 from training.models.transformer import Transformer
 
 __all__ = [
     "PRESETS",
     "JointConfig",
     "JointModel",
+    "LanguageModel",
+    "LanguageModelConfig",
     "Model",
     "ModelConfig",
+    "Network",
     "Transformer",
     "TransformerConfig",
     "build_model",
+    "build_network",
     "check_model",
     "find_block",
 ]
 
 
 def build_model(config: ModelConfig) -> Model:
+    """A freshly initialised translation model.
+
+    Raises ConfigError for another kind of model, and where a block cannot be found.
+    """
+    model = build_network(config)
+    if not isinstance(model, Model):
+        raise ConfigError(
+            "a translation model is needed here: architecture must be 'transformer' or 'joint', "
+            f"got {config.architecture!r}"
+        )
+    return model
+
+
+def build_network(config: ModelConfig) -> Network:
     """A freshly initialised model of the configured architecture.
 
     Raises ConfigError where it names a block that cannot be found.
     """
     if isinstance(config, JointConfig):
         return JointModel(config)
+    if isinstance(config, LanguageModelConfig):
+        return LanguageModel(config)
     assert isinstance(config, TransformerConfig)
     return Transformer(config, find_block(config.block))
 
 
 def check_model(config: ModelConfig) -> None:
-    """Raise ConfigError where `build_model` would, without the work."""
+    """Raise ConfigError where `build_network` would, without the work."""
     if isinstance(config, TransformerConfig):
         find_block(config.block)
 

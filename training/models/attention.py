@@ -124,11 +124,13 @@ def attention(
 class SelfAttention(nn.Module):
     """Self-attention with one fused input projection, initialised by `init_linear`."""
 
-    def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
+    def __init__(
+        self, model_dim: int, num_heads: int, dropout: float, *, bias: bool = True
+    ) -> None:
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.in_proj = nn.Linear(model_dim, 3 * model_dim)
-        self.out_proj = nn.Linear(model_dim, model_dim)
+        self.in_proj = nn.Linear(model_dim, 3 * model_dim, bias=bias)
+        self.out_proj = nn.Linear(model_dim, model_dim, bias=bias)
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
@@ -218,4 +220,5 @@ def init_linear(*layers: nn.Linear) -> None:
     """Xavier-uniform weights and zero biases, as fairseq does."""
     for layer in layers:
         nn.init.xavier_uniform_(layer.weight)
-        nn.init.zeros_(layer.bias)
+        if layer.bias is not None:
+            nn.init.zeros_(layer.bias)

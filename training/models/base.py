@@ -28,18 +28,11 @@ class DecodingStep(NamedTuple):
     """The appended caches."""
 
 
-class Model(nn.Module, ABC):
-    """`forward` trains; `encode_source`, `decode_step` and `output_logits` are what decoding calls
-    eagerly and export writes out.
+class Network(nn.Module, ABC):
+    """What translation and language models have in common."""
 
-    Masks are additive, 0 or -inf.
-    """
-
-    decoder_kind: ClassVar[Literal["cross", "joint"]]
-    """The manifest's: `cross` or `joint`."""
-    alignment_role: ClassVar[Literal["alignment", "alignment_query"]]
-    """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of a source attention
-    whose keys are the last but one source tensor."""
+    decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
+    """The manifest's."""
 
     config: ModelConfig
     checkpointing: bool = False
@@ -54,6 +47,36 @@ class Model(nn.Module, ABC):
     @abstractmethod
     def num_caches(self) -> int:
         """Cache tensors, keys before values."""
+
+    @property
+    @abstractmethod
+    def output_weight(self) -> Tensor:
+        """The output matrix [V,D]."""
+
+    def output_logits(self, x_BQD: Tensor) -> Tensor:
+        """Logits [B,Q,V]."""
+        return nn.functional.linear(x_BQD, self.output_weight)
+
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
+        if self.checkpointing and self.training:
+            result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
+        else:
+            result = layer(*inputs)
+        return result
+
+
+class Model(Network):
+    """A translation model: `forward` trains; `encode_source`, `decode_step` and `output_logits` are
+    what decoding calls eagerly and export writes out.
+
+    Masks are additive, 0 or -inf.
+    """
+
+    decoder_kind: ClassVar[Literal["cross", "joint"]]
+    alignment_role: ClassVar[Literal["alignment", "alignment_query"]]
+    """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of a source attention
+    whose keys are the last but one source tensor."""
 
     @property
     @abstractmethod
@@ -76,23 +99,6 @@ class Model(nn.Module, ABC):
         sources: list[Tensor],
     ) -> DecodingStep:
         """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows."""
-
-    @property
-    @abstractmethod
-    def output_weight(self) -> Tensor:
-        """The output matrix [V,D]."""
-
-    def output_logits(self, x_BQD: Tensor) -> Tensor:
-        """Logits [B,Q,V]."""
-        return nn.functional.linear(x_BQD, self.output_weight)
-
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
-        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
-        if self.checkpointing and self.training:
-            result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
-        else:
-            result = layer(*inputs)
-        return result
 
     @abstractmethod
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:

@@ -17,14 +17,19 @@ from training.models.feed_forward import FeedForward
 
 
 class Residual(nn.Module):
-    """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x)))."""
+    """Pre-norm: x + scale * dropout(f(norm(x))); post-norm: norm(x + scale * dropout(f(x))).
+
+    Without norm, which language models allow: x + scale * dropout(f(x)).
+    """
 
     def __init__(
         self, config: ModelConfig, scale: float = 1.0, shared_axes: tuple[int, ...] = ()
     ) -> None:
         """Dropout shares its noise along `shared_axes` of x."""
         super().__init__()
-        self.norm = nn.LayerNorm(config.model_dim, eps=1e-5)
+        self.norm = (
+            nn.Identity() if config.norm == "none" else nn.LayerNorm(config.model_dim, eps=1e-5)
+        )
         self.dropout = Dropout(config.dropout, shared_axes)
         self.pre_norm, self.scale = config.norm == "pre", scale
 

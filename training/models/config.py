@@ -17,6 +17,7 @@ class ModelConfig:
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
+    norms: ClassVar[tuple[str, ...]] = ("pre", "post")
     decoding_budget: ClassVar[int] = 8192
     """Beams x `batch_cost` of a batch that is decoded: a few hundred short sentences."""
 
@@ -54,8 +55,8 @@ class ModelConfig:
                 f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
                 f"got {self.model_dim}"
             )
-        if self.norm not in ("pre", "post"):
-            raise ConfigError(f"norm must be 'pre' or 'post', got {self.norm!r}")
+        if self.norm not in self.norms:
+            raise ConfigError(f"norm must be one of {self.norms}, got {self.norm!r}")
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
@@ -94,6 +95,7 @@ class JointConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
+    norms: ClassVar[tuple[str, ...]] = ("pre",)
     decoding_budget: ClassVar[int] = 131072
 
     architecture: str = "joint"
@@ -109,7 +111,6 @@ class JointConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         for name, allowed in (
-            ("norm", ("pre",)),
             ("embedding_scale", ("token", "sum")),
             ("joint_dropout", ("shared", "ordinary")),
         ):
@@ -128,9 +129,78 @@ class JointConfig(ModelConfig):
         return source_length * target_length
 
 
+@dataclass(frozen=True, kw_only=True)
+class LanguageModelConfig(ModelConfig):
+    """Sizes of a decoder-only language model with the attention of Wang et al. 2020, "Transformer
+    on a Diet".
+
+    `norm="post"` is the paper's (with a norm after the embedding, as in the authors' code),
+    `"none"` what their published commands ran, `"pre"` today's custom. `dropout` is their
+    dropout_h.
+    """
+
+    least_encoder_layers: ClassVar[int] = 0
+    norms: ClassVar[tuple[str, ...]] = ("pre", "post", "none")
+
+    architecture: str = "lm"
+    num_encoder_layers: int = 0
+    block: str = "standard"
+    """`standard`, or `macaron`: two half feed-forwards around the attention."""
+    attention: str = "full"
+    """`full`, `dilated`, `dilated_memory` or `cascade`; see `light_attention.layer_offsets`."""
+    kernel_size: int = 3
+    """Positions that each dilation sees, dilated attention."""
+    dilation_base: int = 2
+    """The dilation of layer l, from 0, is dilation_base^l."""
+    first_window: int = 4
+    """Positions that the first layer sees, itself included, cascade attention."""
+    window_multiplier: int = 2
+    """The window of layer l, from 0, is first_window * window_multiplier^l."""
+    positions: str = "sinusoid"
+    """`sinusoid`: as in translation; `gluon`: the authors' code, whose columns do not pair up."""
+    attention_bias: bool = True
+    """Biases in the projections of attention; the authors have none."""
+    output_bias: bool = False
+    """A bias beside the output matrix, which is the embedding; the authors have one."""
+    output_dropout: float = 0.0
+    """On the states that the output matrix multiplies."""
+    dropout_layers: str = "all"
+    """`all`, or `reference`: the last layer drops nothing, as in the authors' code."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_encoder_layers:
+            raise ConfigError(
+                "num_encoder_layers of a language model must be 0, got "
+                f"{self.num_encoder_layers}; its depth is num_decoder_layers"
+            )
+        for name, allowed in (
+            ("block", ("standard", "macaron")),
+            ("attention", ("full", "dilated", "dilated_memory", "cascade")),
+            ("positions", ("sinusoid", "gluon")),
+            ("dropout_layers", ("all", "reference")),
+        ):
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} of a language model must be one of {allowed}, "
+                    f"got {getattr(self, name)!r}"
+                )
+        for name in ("kernel_size", "dilation_base", "first_window", "window_multiplier"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if not 0.0 <= self.output_dropout < 1.0:
+            raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
+
+    @property
+    def family(self) -> str:
+        """The manifest's family."""
+        return "lm"
+
+
 ARCHITECTURES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "joint": JointConfig,
+    "lm": LanguageModelConfig,
 }
 
 
@@ -202,16 +272,53 @@ _JOINT: dict[str, ModelConfig] = {
     ),
 }
 
-PRESETS: dict[str, ModelConfig] = {
-    f"{family}_{size}": convert(baseline)
-    for family, convert in (("transformer", lambda c: c), ("macaron", _macaron))
-    for size, baseline in (
-        ("tiny", _TINY),
-        ("small", _SMALL),
-        ("iwslt_small", _IWSLT_SMALL),
-        ("base", _BASE),
-        ("big", _BIG),
-    )
-} | _JOINT
+# The authors' sizes; their norm, positions and dropout places are overrides of a recipe.
+_LM_WIKITEXT2 = LanguageModelConfig(
+    model_dim=320,
+    num_heads=16,
+    ffn_dim=2000,
+    num_decoder_layers=3,
+    vocab_size=33278,
+    dropout=0.25,
+    attention_dropout=0.25,
+    attention_bias=False,
+    output_bias=True,
+    output_dropout=0.2,
+)
+_LM: dict[str, ModelConfig] = {
+    **{
+        f"lm_wikitext2_{attention}": replace(_LM_WIKITEXT2, attention=attention)
+        for attention in ("full", "dilated", "dilated_memory", "cascade")
+    },
+    # 8.1 M parameters: below 10 MB with weights of one byte. Windows 8, 16, 32, 64.
+    "lm_small": LanguageModelConfig(
+        attention="cascade",
+        first_window=8,
+        model_dim=320,
+        num_heads=8,
+        ffn_dim=1536,
+        num_decoder_layers=4,
+    ),
+    "lm_tiny": LanguageModelConfig(
+        attention="cascade", model_dim=32, num_heads=2, ffn_dim=64, num_decoder_layers=2
+    ),
+}
+
+PRESETS: dict[str, ModelConfig] = (
+    {
+        f"{family}_{size}": convert(baseline)
+        for family, convert in (("transformer", lambda c: c), ("macaron", _macaron))
+        for size, baseline in (
+            ("tiny", _TINY),
+            ("small", _SMALL),
+            ("iwslt_small", _IWSLT_SMALL),
+            ("base", _BASE),
+            ("big", _BIG),
+        )
+    }
+    | _JOINT
+    | _LM
+)
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
-of the joint representation's; the others: small machines."""
+of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
+machines."""

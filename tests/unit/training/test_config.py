@@ -16,6 +16,7 @@ from training.config import (
     OptimConfig,
     ParallelFiles,
     Recipe,
+    TextConfig,
     TokenizerConfig,
     expand,
     load_recipe,
@@ -23,7 +24,13 @@ from training.config import (
     recipe_to_dict,
 )
 from training.errors import ConfigError
-from training.models import PRESETS, JointConfig, TransformerConfig, check_model
+from training.models import (
+    PRESETS,
+    JointConfig,
+    LanguageModelConfig,
+    TransformerConfig,
+    check_model,
+)
 
 SMALL: dict[str, Any] = {
     "name": "test",
@@ -64,6 +71,25 @@ def test_a_recipe_survives_being_written_and_read(recipe_file: str, preset: str)
     )
     written = yaml.safe_load(yaml.safe_dump(_lists(recipe_to_dict(recipe))))
     assert recipe_from_dict(written) == recipe
+
+
+def test_the_recipe_of_a_language_model_survives_being_written_and_read() -> None:
+    recipe = load_recipe("lm-wikitext2-paper-cascade", ["optim.peak_lr=0.25"])
+    assert isinstance(recipe.data, TextConfig)
+    written = yaml.safe_load(yaml.safe_dump(_lists(recipe_to_dict(recipe))))
+    assert recipe_from_dict(written) == recipe
+
+
+def test_the_modern_and_the_paper_recipes_differ_from_full_in_the_mask_only() -> None:
+    for setting, kinds in (
+        ("", ("dilated", "dilated-memory", "cascade")),
+        ("paper-", ("cascade",)),
+    ):
+        full = load_recipe(f"lm-wikitext2-{setting}full", [])
+        for kind in kinds:
+            recipe = load_recipe(f"lm-wikitext2-{setting}{kind}", [])
+            model = dataclasses.replace(full.model, attention=kind.replace("-", "_"))  # type: ignore[call-arg]
+            assert recipe == dataclasses.replace(full, name=recipe.name, model=model)
 
 
 def _lists(value: Any) -> Any:
@@ -213,17 +239,25 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
         "vocab_size", "norm", "dropout", "attention_dropout", "activation_dropout",
     }  # fmt: skip
     assert _fields(JointConfig) >= {"tie_embeddings", "embedding_scale", "joint_dropout"}
+    assert _fields(LanguageModelConfig) >= {
+        "attention", "kernel_size", "dilation_base", "first_window", "window_multiplier",
+        "positions", "attention_bias", "output_bias", "output_dropout", "dropout_layers",
+    }  # fmt: skip
     assert all("architecture" in _fields(kind) for kind in (TransformerConfig, JointConfig))
+    assert _fields(TextConfig) >= {
+        "train", "validation", "attribution", "cleaning", "batching", "batch_size",
+        "segment_length",
+    }  # fmt: skip
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
         "attribution", "max_pieces", "max_length_ratio", "token_budget", "subword_alpha",
     }  # fmt: skip
     assert _fields(TokenizerConfig) >= {
-        "model_type", "character_coverage", "max_sentences", "file",
+        "kind", "model_type", "character_coverage", "max_sentences", "file",
     }  # fmt: skip
     assert _fields(OptimConfig) >= {
         "peak_lr", "schedule", "warmup_steps", "final_lr", "betas", "eps", "weight_decay",
-        "clip_norm", "label_smoothing", "accumulation",
+        "clip_norm", "label_smoothing", "accumulation", "optimizer",
     }  # fmt: skip
     assert _fields(LoopConfig) >= {
         "max_steps", "log_every", "validate_every", "checkpoint_every", "keep_checkpoints",

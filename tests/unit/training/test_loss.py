@@ -75,3 +75,22 @@ def test_bfloat16_logits_get_a_bfloat16_gradient_of_a_float32_loss() -> None:
     loss.backward()
     assert logits.grad is not None
     assert logits.grad.dtype == torch.bfloat16
+
+
+@pytest.mark.parametrize("ignored_id", [None, -1])
+def test_another_id_than_padding_is_ignored(ignored_id: int | None) -> None:
+    torch.manual_seed(0)
+    labels = torch.randint(0, 9, (4, 5))
+    labels[0, :2] = 0
+    if ignored_id is not None:
+        labels[1, 1:] = ignored_id
+    ours = torch.randn(4, 5, 9).requires_grad_()
+    theirs = ours.detach().clone().requires_grad_()
+    loss = label_smoothed_loss(ours, labels, 0.0, ignored_id=ignored_id)
+    expected = nn.functional.cross_entropy(
+        theirs.flatten(0, 1), labels.flatten(), ignore_index=-1, reduction="sum"
+    )
+    torch.testing.assert_close(loss, expected)
+    loss.backward()
+    expected.backward()
+    torch.testing.assert_close(ours.grad, theirs.grad)

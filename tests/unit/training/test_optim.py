@@ -72,3 +72,38 @@ def test_adam_takes_the_configured_moments() -> None:
         corrected = mean / (1 - 0.5**step), variance / (1 - 0.75**step)
         weight -= 0.1 * corrected[0] / (math.sqrt(corrected[1]) + 0.25)
         assert layer.weight.item() == pytest.approx(weight, rel=1e-5)
+
+
+def test_a_constant_rate_stays_at_its_peak() -> None:
+    config = OptimConfig(peak_lr=0.5, schedule="constant", warmup_steps=1)
+    assert [learning_rate(step, config, 100) for step in (1, 2, 99, 500)] == [0.5] * 4
+    assert rates("constant")[:10] == pytest.approx([0.2 * step for step in range(1, 11)])
+
+
+def test_sgd_adds_weight_decay_to_the_gradient() -> None:
+    layer = nn.Linear(1, 1, bias=False)
+    config = OptimConfig(optimizer="sgd", peak_lr=0.5, weight_decay=0.25)
+    optimizer = build_optimizer(layer, config)
+    weight = layer.weight.item()
+    for gradient in (1.0, -3.0):
+        layer.weight.grad = torch.tensor([[gradient]])
+        optimizer.step()
+        weight -= 0.5 * (gradient + 0.25 * weight)
+        assert layer.weight.item() == pytest.approx(weight, rel=1e-5)
+
+
+def test_the_reference_settings_of_light_transformers_take_the_same_step() -> None:
+    """lr 10, clip 0.25, decay 1.2e-6 on a loss divided by 20 are lr 0.5, clip 5, decay 2.4e-5."""
+    weights = []
+    for scale, rate, clip, decay in ((1 / 20, 10.0, 0.25, 1.2e-6), (1.0, 0.5, 5.0, 2.4e-5)):
+        torch.manual_seed(0)
+        layer = nn.Linear(8, 8)
+        optim = OptimConfig(optimizer="sgd", peak_lr=rate, weight_decay=decay, clip_norm=clip)
+        optimizer = build_optimizer(layer, optim)
+        for size in (1.0, 100.0):  # the second is clipped
+            optimizer.zero_grad()
+            (scale * size * layer(torch.ones(8)).square().mean()).backward()
+            nn.utils.clip_grad_norm_(layer.parameters(), optim.clip_norm)
+            optimizer.step()
+        weights.append(layer.weight.detach())
+    torch.testing.assert_close(*weights)

@@ -1,0 +1,49 @@
+"""What the training loop asks of the data: everything that differs between kinds of model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from training.config import LanguageRecipe, Recipe, TranslationRecipe
+from training.data import prepare
+from training.text_data import prepare_text
+
+
+class Task(Protocol):
+    """Batches of an epoch, the loss of one, and validation."""
+
+    @property
+    def digest(self) -> str:
+        """Tells training texts apart: a run is resumed on its own only."""
+        ...
+
+    def epoch(self, epoch: int) -> list[Any]:
+        """The batches of an epoch, the same whenever asked for; CorpusError where there is none."""
+        ...
+
+    def collate(self, batch: Any, device: torch.device) -> Any:
+        """Tensors of one of these batches, with `num_labels`."""
+        ...
+
+    def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:
+        """Sum over the labels of a collated batch."""
+        ...
+
+    def validate(self, model: Any) -> dict[str, float | str]:
+        """Figures for the log, `loss` among them; the model is left in evaluation mode."""
+        ...
+
+
+def prepare_task(recipe: Recipe, run: Path) -> Task:
+    """Write what training needs into the run folder, and batch the ids.
+
+    Raises CorpusError or ConfigError where that cannot be done.
+    """
+    if isinstance(recipe, LanguageRecipe):
+        return prepare_text(recipe, run)
+    assert isinstance(recipe, TranslationRecipe)
+    return prepare(recipe, run)

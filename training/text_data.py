@@ -1,0 +1,185 @@
+"""From a recipe's text to a vocabulary and batched ids, and what training a language model asks."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from training.checkpoint import write_atomically
+from training.config import LanguageRecipe, TextConfig, expand
+from training.corpus import read_lines
+from training.errors import ConfigError, CorpusError
+from training.loss import label_smoothed_loss
+from training.models import Network
+from training.run import (
+    REPORT_FILE,
+    TOKENIZER_FILE,
+    VALIDATION_TEXT,
+    VOCABULARY_FILE,
+    TextTokenizer,
+    load_text_tokenizer,
+)
+from training.segments import Ids, TextCorpus, cut_columns, join_documents
+from training.tokenizer import train_tokenizer
+from training.vocabulary import write_vocabulary
+from training.wikitext import clean_wikitext
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TextBatch:
+    """Rows of tokens and the tokens that follow each; none is padding."""
+
+    inputs_BT: Tensor
+    labels_BT: Tensor
+
+    @property
+    def num_labels(self) -> int:
+        """Tokens to predict."""
+        return self.labels_BT.numel()
+
+
+@dataclass(frozen=True)
+class TextData:
+    """What a run of a language model trains and validates on; a `training.task.Task`."""
+
+    recipe: LanguageRecipe
+    tokenizer: TextTokenizer
+    train: TextCorpus
+    validation: Ids
+    """The validation text, an eos after each document."""
+
+    @property
+    def digest(self) -> str:
+        """Tells training texts apart."""
+        return self.train.digest
+
+    def epoch(self, epoch: int) -> list[Ids]:
+        """The batches of an epoch.
+
+        Raises CorpusError where the text fills none.
+        """
+        batches = self.train.epoch(epoch)
+        if not batches:
+            data = self.recipe.data
+            raise CorpusError(
+                f"the training text has {self.train.num_tokens} tokens, which fill no batch of "
+                f"data.batch_size = {data.batch_size} rows; lower it or add text"
+            )
+        return batches
+
+    def collate(self, segment_BT: Ids, device: torch.device) -> TextBatch:
+        """Tensors of one batch."""
+        ids = torch.from_numpy(segment_BT.astype(np.int64)).to(device)
+        return TextBatch(ids[:, :-1], ids[:, 1:])
+
+    def loss(self, model: Network, batch: TextBatch, smoothing: float) -> Tensor:
+        """Sum over the labels."""
+        return label_smoothed_loss(
+            model(batch.inputs_BT), batch.labels_BT, smoothing, ignored_id=None
+        )
+
+    @torch.no_grad()
+    def validate(self, model: Network) -> dict[str, float | str]:
+        """Loss per token (nats) and perplexity on the validation text, in columns of cold segments
+        of the training's shape; the model is left in evaluation mode."""
+        model.eval()
+        device = next(model.parameters()).device
+        data = self.recipe.data
+        total, count = 0.0, 0
+        for segment in cut_columns(self.validation, data.batch_size, data.segment_length):
+            batch = self.collate(segment, device)
+            with torch.autocast(device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
+                total += float(self.loss(model, batch, 0.0))
+            count += batch.num_labels
+        loss = total / count
+        return {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
+
+
+def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
+    """Write what training needs into the run folder, and batch the ids.
+
+    That is the report of cleaning, the cleaned validation text and, if the run has none yet, the
+    vocabulary. Raises CorpusError or ConfigError where that cannot be done.
+    """
+    data = recipe.data
+    documents: list[str] = []
+    dropped: dict[str, int] = {}
+    for file in data.train:
+        kept, reasons = read_documents(expand(file), data)
+        documents += kept
+        dropped = {name: dropped.get(name, 0) + count for name, count in reasons.items()}
+    if not documents:
+        raise CorpusError(f"{data.train[0]}: no usable line; dropped {dropped}")
+    validation, _ = read_documents(expand(data.validation), data)
+    tokenizer = prepare_text_tokenizer(recipe, run, documents)
+    train = TextCorpus(
+        tokenizer.encode_batch(documents),
+        batching=data.batching,
+        batch_size=data.batch_size,
+        segment_length=data.segment_length,
+        seed=recipe.loop.seed,
+    )
+    validation_ids = join_documents(tokenizer.encode_batch(validation))
+    if len(validation_ids) < 2 * data.batch_size:
+        raise CorpusError(
+            f"{data.validation}: has {len(validation_ids)} tokens; validation needs two for each "
+            f"of data.batch_size = {data.batch_size} columns; lower it or give a longer text"
+        )
+    report = {"kept": len(documents), "tokens": train.num_tokens, "dropped": dropped}
+    logger.info("%d documents, %d tokens, dropped %s", len(documents), train.num_tokens, dropped)
+    write_atomically(run / REPORT_FILE, json.dumps(report, indent=1).encode() + b"\n")
+    text = "".join(f"{line}\n" for line in validation)
+    write_atomically(run / VALIDATION_TEXT, text.encode())
+    return TextData(recipe, tokenizer, train, validation_ids)
+
+
+def read_documents(path: Path, data: TextConfig) -> tuple[list[str], dict[str, int]]:
+    """The documents of a file, cleaned as the recipe says, and how many lines were dropped and why.
+
+    Raises CorpusError where the file cannot be read.
+    """
+    lines = read_lines(path)
+    return clean_wikitext(lines) if data.cleaning == "wikitext" else (lines, {})
+
+
+def prepare_text_tokenizer(
+    recipe: LanguageRecipe, run: Path, documents: list[str]
+) -> TextTokenizer:
+    """The run's vocabulary: kept from an earlier start, given by the recipe, or made now.
+
+    Raises ConfigError where it cannot be had, or is not of the model's size.
+    """
+    words = recipe.tokenizer.kind == "words"
+    path = run / (VOCABULARY_FILE if words else TOKENIZER_FILE)
+    if not path.exists():
+        if recipe.tokenizer.file is not None:
+            given = expand(recipe.tokenizer.file)
+            load_text_tokenizer(given, words=words)
+            write_atomically(path, given.read_bytes())
+        elif words:
+            write_vocabulary(documents, path)
+        else:
+            train_tokenizer(
+                documents,
+                path,
+                vocab_size=recipe.model.vocab_size,
+                model_type=recipe.tokenizer.model_type,
+                character_coverage=recipe.tokenizer.character_coverage,
+                max_sentences=recipe.tokenizer.max_sentences,
+            )
+    tokenizer = load_text_tokenizer(path, words=words)
+    if tokenizer.vocab_size != recipe.model.vocab_size:
+        raise ConfigError(
+            f"model.vocab_size is {recipe.model.vocab_size}, but {path} has "
+            f"{tokenizer.vocab_size} types; set model.vocab_size={tokenizer.vocab_size}"
+        )
+    return tokenizer

@@ -1,0 +1,50 @@
+"""WikiText's tokenisation undone, so that a model learns text as people write it."""
+
+from __future__ import annotations
+
+import re
+
+_JOINED = {" @-@ ": "-", " @,@ ": ",", " @.@ ": "."}
+_HEADING = re.compile(r"^(=(?: =)*) (.*?) (?:=(?: =)*)$")
+_RULES = [
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        (r" ([,.;:!?%)\]}])(?= |$|[,.;:!?)\]}\"'])", r"\1"),
+        (r"([(\[{]) ", r"\1"),
+        (r'(^|[ (\[])" ([^"]*?) ?"(?=$|[ ,.;:!?)\]])', r'\1"\2"'),
+        (r"(^|[ (\[])' ([^']*?) '(?=$|[ ,.;:!?)\]])", r"\1'\2'"),
+        (r" (n't|'(?:s|re|ve|ll|d|m))(?=$|[ ,.;:!?)\]\"])", r"\1"),
+        (r"s ' ", r"s' "),
+        (r"([$£€]) (?=\d)", r"\1"),
+        (r" ° ", "°"),
+        (r"(\d) – (?=\d)", r"\1–"),
+    )
+]
+
+
+def detokenise(line: str) -> str:
+    """One line of WikiText without the spaces that its tokeniser put around signs."""
+    text = line.strip()
+    for tokenised, plain in _JOINED.items():
+        text = text.replace(tokenised, plain)
+    heading = _HEADING.match(text)
+    if heading:
+        marks = heading[1].replace(" ", "")
+        return f"{marks} {detokenise(heading[2])} {marks}"
+    for pattern, replacement in _RULES:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+def clean_wikitext(lines: list[str]) -> tuple[list[str], dict[str, int]]:
+    """Detokenised lines that hold text and no `<unk>`, and how many others there were."""
+    kept: list[str] = []
+    dropped = {"empty": 0, "<unk>": 0}
+    for line in lines:
+        if not line.strip():
+            dropped["empty"] += 1
+        elif "<unk>" in line.split():
+            dropped["<unk>"] += 1
+        else:
+            kept.append(detokenise(line))
+    return kept, dropped
