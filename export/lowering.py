@@ -74,6 +74,7 @@ class _Lowering:
         self._shaped: set[str] = set()  # names that exist in their own shape
         self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales [M,1])
         self._weights: dict[str, tuple[str, str]] = {}
+        self._not_negative: set[str] = set()  # flat names
         self._skip: set[str] = set()
         self._count = 0
 
@@ -140,7 +141,9 @@ class _Lowering:
         attributes = [a for a in node.attribute if a.name != "axis"]
         if len(attributes) < len(node.attribute):
             attributes.append(helper.make_attribute("axis", -1))  # on [B,Q,*] it may be called 2
-        self._add(node.op_type, inputs, self._flat_name(node.output[0]), attributes)
+        output = self._add(node.op_type, inputs, self._flat_name(node.output[0]), attributes)
+        if node.op_type == "Relu":
+            self._not_negative.add(output)
 
     def _product(self, node: NodeProto, inputs: list[str]) -> None:
         """A matrix product, with the bias that follows it, as one Gemm or one int8 product."""
@@ -170,7 +173,9 @@ class _Lowering:
     def _quantize(self, name: str, axes: Shape) -> tuple[str, str]:
         """u8 rows and their scales; computed once for all products that share the input."""
         if name not in self._quantized:
-            absolute = self._add("Abs", [name], f"{name}_abs")
+            absolute = name
+            if name not in self._not_negative:
+                absolute = self._add("Abs", [name], f"{name}_abs")
             axis = self._constant(np.array([1]), "axis_1")
             peak = self._add("ReduceMax", [absolute, axis], f"{name}_peak", _keepdims(0))
             least = self._constant(np.float32(SMALLEST), "smallest")

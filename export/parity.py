@@ -164,6 +164,11 @@ class PairedStepper:
         """The same for both."""
         return self._both[0].repack_every
 
+    @property
+    def most_states(self) -> int | None:
+        """The second's."""
+        return self._both[1].most_states
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Of both."""
         return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)

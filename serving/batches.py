@@ -65,8 +65,10 @@ class BatchRoom:
             max(self._largest.slots, demand.slots),
         )
         limits, length = self._limits, largest.source_length
+        most_states = self._stepper.most_states
         if self._rows and not (
             demand.beam_size == self._largest.beam_size
+            and (most_states is None or rows * demand.beam_size * length <= most_states)
             and rows <= limits.max_rows
             and rows * length <= limits.max_tokens
             and self._stepper.cache_bytes(rows, length, largest.slots) <= limits.max_cache_bytes

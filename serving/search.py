@@ -69,11 +69,14 @@ class Stepper(Protocol):
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
     and gives the log-probability of each label. `repack` drops rows and cache slots. Nothing is
     ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
-    included.
+    included. With `most_states` rows x beams x source positions a larger batch is no faster.
     """
 
     @property
     def repack_every(self) -> int: ...
+
+    @property
+    def most_states(self) -> int | None: ...
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
 

@@ -26,6 +26,9 @@ from serving.tokenizer import PAD_ID
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
 """Tokens given to the step graph at once; with a joint model each costs S states."""
+MOST_JOINT_STATES = 256
+"""One or two sentences at beam 5: their matrix products are large already, and their states fit the
+processor's cache (docs/decisions.md)."""
 
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
@@ -74,6 +77,11 @@ class OnnxStepper:
     def repack_every(self) -> int:
         """Steps of a sentence between repacks."""
         return REPACK_EVERY[self._kind]
+
+    @property
+    def most_states(self) -> int | None:
+        """A joint model has a state for each of them; others take a batch of any size."""
+        return MOST_JOINT_STATES if self._kind == "joint" else None
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the spare copy that a repack writes to."""

@@ -42,6 +42,11 @@ class TorchStepper:
         """As often as the bundle does."""
         return REPACK_EVERY[self._model.decoder_kind]
 
+    @property
+    def most_states(self) -> int | None:
+        """Eager execution gains from every row."""
+        return None
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the copy that a repack makes."""
         height = source_length if self._model.decoder_kind == "joint" else 1

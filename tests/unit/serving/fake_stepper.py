@@ -94,8 +94,10 @@ class FakeState:
 class FakeStepper:
     """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
-    def __init__(self, model: FakeModel, repack_every: int = 8) -> None:
-        self.model, self.repack_every = model, repack_every
+    def __init__(
+        self, model: FakeModel, repack_every: int = 8, most_states: int | None = None
+    ) -> None:
+        self.model, self.repack_every, self.most_states = model, repack_every, most_states
         self.states: list[FakeState] = []
         self.calls = 0
 

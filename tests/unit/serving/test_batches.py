@@ -103,3 +103,13 @@ def test_workers_share_the_cache_budget() -> None:
     limits = BatchLimits(max_cache_bytes=4 * row)
     list(decode_in_batches(stepper, sentences, 2, limits))
     assert [len(state.sources) for state in stepper.states] == [2, 2, 2, 2]
+
+
+def test_a_joint_model_takes_few_sentences_at_once() -> None:
+    stepper = FakeStepper(FakeModel(), most_states=60)
+    for beam_size, rows in ((1, 20), (5, 4), (40, 1)):
+        options = SearchOptions(beam_size=beam_size)
+        sentences = {i: Sentence([4, 5, EOS_ID], options) for i in range(21)}
+        demands = {key: demand(sentence, stepper) for key, sentence in sentences.items()}
+        batches = fill_batches(demands, stepper, BatchLimits())
+        assert len(batches[0]) == rows
