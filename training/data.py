@@ -15,17 +15,15 @@ from training.batching import Batch, BatchedCorpus, IdPair, collate
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import Cleaner, CleaningReport, Pair, hold_out, iterate_texts, read_pairs
-from training.errors import ConfigError, CorpusError
+from training.errors import CorpusError
 from training.loss import label_smoothed_loss
 from training.models import Model
 from training.run import (
     REPORT_FILE,
-    TOKENIZER_FILE,
     VALIDATION_SOURCE,
     VALIDATION_TARGET,
-    load_tokenizer,
 )
-from training.tokenizer import train_tokenizer
+from training.run_tokenizer import prepare_tokenizer
 from training.validation import validate
 
 logger = logging.getLogger(__name__)
@@ -94,7 +92,8 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     none yet, the tokenizer. Raises CorpusError or ConfigError where that cannot be done.
     """
     pairs, validation, report = read_corpus(recipe)
-    tokenizer = prepare_tokenizer(recipe, run, pairs)
+    tokenizer = prepare_tokenizer(recipe, run, iterate_texts(pairs))
+    assert isinstance(tokenizer, Tokenizer)  # a translation recipe has no word list
     train = BatchedCorpus(
         pairs,
         tokenizer,
@@ -112,35 +111,6 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
         lines = "".join(f"{pair[side]}\n" for pair in validation)
         write_atomically(run / name, lines.encode())
     return RunData(recipe, tokenizer, train, validation)
-
-
-def prepare_tokenizer(recipe: TranslationRecipe, run: Path, pairs: list[Pair]) -> Tokenizer:
-    """The run's tokenizer: kept from an earlier start, given by the recipe, or trained now.
-
-    Raises ConfigError where it cannot be had, or its vocabulary is not of the model's size.
-    """
-    path = run / TOKENIZER_FILE
-    if not path.exists():
-        if recipe.tokenizer.file is not None:
-            given = expand(recipe.tokenizer.file)
-            load_tokenizer(given)
-            write_atomically(path, given.read_bytes())
-        else:
-            train_tokenizer(
-                iterate_texts(pairs),
-                path,
-                vocab_size=recipe.model.vocab_size,
-                model_type=recipe.tokenizer.model_type,
-                character_coverage=recipe.tokenizer.character_coverage,
-                max_sentences=recipe.tokenizer.max_sentences,
-            )
-    tokenizer = load_tokenizer(path)
-    if tokenizer.vocab_size != recipe.model.vocab_size:
-        raise ConfigError(
-            f"model.vocab_size is {recipe.model.vocab_size}, but {path} has "
-            f"{tokenizer.vocab_size} pieces; set model.vocab_size={tokenizer.vocab_size}"
-        )
-    return tokenizer
 
 
 def _read(files: ParallelFiles) -> list[Pair]:

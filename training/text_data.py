@@ -15,20 +15,16 @@ from torch import Tensor
 from training.checkpoint import write_atomically
 from training.config import LanguageRecipe, TextConfig, expand
 from training.corpus import read_lines
-from training.errors import ConfigError, CorpusError
+from training.errors import CorpusError
 from training.loss import label_smoothed_loss
 from training.models import Network
 from training.run import (
     REPORT_FILE,
-    TOKENIZER_FILE,
     VALIDATION_TEXT,
-    VOCABULARY_FILE,
     TextTokenizer,
-    load_text_tokenizer,
 )
+from training.run_tokenizer import prepare_tokenizer
 from training.segments import Ids, TextCorpus, cut_columns, join_documents
-from training.tokenizer import train_tokenizer
-from training.vocabulary import write_vocabulary
 from training.wikitext import clean_wikitext
 
 logger = logging.getLogger(__name__)
@@ -120,7 +116,7 @@ def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
     if not documents:
         raise CorpusError(f"{data.train[0]}: no usable line; dropped {dropped}")
     validation, _ = read_documents(expand(data.validation), data)
-    tokenizer = prepare_text_tokenizer(recipe, run, documents)
+    tokenizer = prepare_tokenizer(recipe, run, documents)
     train = TextCorpus(
         tokenizer.encode_batch(documents),
         batching=data.batching,
@@ -149,37 +145,3 @@ def read_documents(path: Path, data: TextConfig) -> tuple[list[str], dict[str, i
     """
     lines = read_lines(path)
     return clean_wikitext(lines) if data.cleaning == "wikitext" else (lines, {})
-
-
-def prepare_text_tokenizer(
-    recipe: LanguageRecipe, run: Path, documents: list[str]
-) -> TextTokenizer:
-    """The run's vocabulary: kept from an earlier start, given by the recipe, or made now.
-
-    Raises ConfigError where it cannot be had, or is not of the model's size.
-    """
-    words = recipe.tokenizer.kind == "words"
-    path = run / (VOCABULARY_FILE if words else TOKENIZER_FILE)
-    if not path.exists():
-        if recipe.tokenizer.file is not None:
-            given = expand(recipe.tokenizer.file)
-            load_text_tokenizer(given, words=words)
-            write_atomically(path, given.read_bytes())
-        elif words:
-            write_vocabulary(documents, path)
-        else:
-            train_tokenizer(
-                documents,
-                path,
-                vocab_size=recipe.model.vocab_size,
-                model_type=recipe.tokenizer.model_type,
-                character_coverage=recipe.tokenizer.character_coverage,
-                max_sentences=recipe.tokenizer.max_sentences,
-            )
-    tokenizer = load_text_tokenizer(path, words=words)
-    if tokenizer.vocab_size != recipe.model.vocab_size:
-        raise ConfigError(
-            f"model.vocab_size is {recipe.model.vocab_size}, but {path} has "
-            f"{tokenizer.vocab_size} types; set model.vocab_size={tokenizer.vocab_size}"
-        )
-    return tokenizer

@@ -9,6 +9,7 @@ ONNX (`TensorScatter` and the three-dimensional `Attention`, opset 24), each wit
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -45,6 +46,15 @@ class AttentionContext(CacheContext):
     source: KeyValue
     source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
     source_query: Tensor | None = None  # [B,Q,D], left by the source attention for alignments
+
+
+def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
+    """[key, value] of each layer's appended cache."""
+    tensors = []
+    for context in contexts:
+        assert context.cache is not None
+        tensors += [context.cache.keys, context.cache.values]
+    return tensors
 
 
 def tensor_scatter(cache_BCD: Tensor, new_BQD: Tensor, write_index_B: Tensor) -> Tensor:
@@ -114,7 +124,9 @@ def attention(
         length = scores.shape[-1]
         scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
     probabilities = scores.softmax(-1).to(value.dtype)
-    if dropout:
+    if rows_sharing_dropout == 1:
+        probabilities = nn.functional.dropout(probabilities, dropout)
+    elif dropout:
         kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
         kept = nn.functional.dropout(kept, dropout)
         probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)

@@ -6,6 +6,7 @@ have equal parameter counts up to one norm and one bias a layer (Lu et al. 2019,
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -13,7 +14,7 @@ from training.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
-class ModelConfig:
+class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
@@ -62,9 +63,9 @@ class ModelConfig:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
 
     @property
+    @abstractmethod
     def family(self) -> str:
         """The manifest's family."""
-        raise NotImplementedError
 
     def batch_cost(self, source_length: int, target_length: int) -> int:
         """What one row of a padded batch counts in the token budget: its longer side."""

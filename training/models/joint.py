@@ -13,15 +13,16 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, KeyValue
+from training.models.attention import CacheContext, KeyValue, cache_tensors
 from training.models.base import DecodingStep, Model, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.config import JointConfig
 from training.models.embedding import TokenEmbedding
 
-_SOURCE, _TARGET = (1,), (2,)  # axes of [B,S,Q,D] that dropout 1d shares
-_TARGET_FIRST = (1,)  # the target's axis of [B,Q,S,D]
-_BOTH = (1, 2)
+# Axes along which dropout 1d and 2d share their noise.
+_SOURCE = (1,)  # of [B,S,Q,D]
+_TARGET = (1,)  # of [B,Q,S,D]
+_BOTH = (1, 2)  # of either
 
 
 class JointLayer(nn.Module):
@@ -37,9 +38,7 @@ class JointLayer(nn.Module):
         self.ffn = feed_forward(config, _BOTH if shares else ())
         self.target_attention_residual = Residual(config, shared_axes=_SOURCE if shares else ())
         self.first_ffn_residual = Residual(config, shared_axes=_BOTH if shares else ())
-        self.source_attention_residual = Residual(
-            config, shared_axes=_TARGET_FIRST if shares else ()
-        )
+        self.source_attention_residual = Residual(config, shared_axes=_TARGET if shares else ())
         self.ffn_residual = Residual(config, shared_axes=_BOTH if shares else ())
 
     def forward(self, x_BSQD: Tensor, context: CacheContext, source_mask: Tensor | None) -> Tensor:
@@ -165,13 +164,9 @@ class JointModel(Model):
         target_BQD = self.embedding(token_ids_BQ, positions_BQ)
         x_BQSD = self._joint(source_BSD, target_BQD, contexts, mask.flatten(0, 1))
         x_BQD, weights_BQSD = self.reduction(x_BQSD, source_mask_BS)
-        new_caches = []
-        for context in contexts:
-            assert context.cache is not None
-            new_caches += [context.cache.keys, context.cache.values]
         alignment = weights_BQSD.reshape(-1, self.config.model_dim).mean(-1)
         alignment_BQS = alignment.reshape(-1, queries, length)
-        return DecodingStep(self.decoder_norm(x_BQD), alignment_BQS, new_caches)
+        return DecodingStep(self.decoder_norm(x_BQD), alignment_BQS, cache_tensors(contexts))
 
     @property
     def output_weight(self) -> Tensor:

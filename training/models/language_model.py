@@ -12,7 +12,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, KeyValue
+from training.models.attention import CacheContext, KeyValue, cache_tensors
 from training.models.base import Network
 from training.models.blocks import Residual, feed_forward
 from training.models.config import LanguageModelConfig
@@ -141,11 +141,7 @@ class LanguageModel(Network):
             for number, offsets in enumerate(self.offsets)
         ]
         x_BQD = self._decode(token_ids_BQ, positions_BQ, contexts)
-        new_caches = []
-        for context in contexts:
-            assert context.cache is not None
-            new_caches += [context.cache.keys, context.cache.values]
-        return LanguageStep(x_BQD, new_caches)
+        return LanguageStep(x_BQD, cache_tensors(contexts))
 
     def forward(self, token_ids_BT: Tensor) -> Tensor:
         """Training logits [B,T,V] of the tokens that follow; rows are full, none is padded."""

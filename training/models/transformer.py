@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import AttentionContext, KeyValue
+from training.models.attention import AttentionContext, KeyValue, cache_tensors
 from training.models.base import DecodingStep, Model, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
@@ -83,11 +83,7 @@ class Transformer(Model):
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
         query_BQD = contexts[-1].source_query
         assert query_BQD is not None
-        new_caches = []
-        for context in contexts:
-            assert context.cache is not None
-            new_caches += [context.cache.keys, context.cache.values]
-        return DecodingStep(x_BQD, query_BQD, new_caches)
+        return DecodingStep(x_BQD, query_BQD, cache_tensors(contexts))
 
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
