@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 
 from export.errors import ExportError
 from export.lowering import lower, probe_model
-from export.onnx_graph import export_encoder, export_step
-from serving.bundle import FORMAT_VERSION, Languages, Manifest, Sizes, TokenizerFiles
+from export.onnx_graph import export_encoder, export_language_step, export_step
+from serving.bundle import FORMAT_VERSION, Graph, Languages, Manifest, Sizes, Task, TokenizerFiles
 from serving.options import MAX_STEPS
-from training.models import Model, TransformerConfig
+from training.models import LanguageModel, Model, Network, TransformerConfig
+from training.models.light_attention import layer_reach
 
 ALLOWED = {"cpu": ("fp32", "int8")}
 """Precisions by target device."""
@@ -37,44 +39,92 @@ def write_graphs(
     """
     check_precision(precision, "cpu")
     model.eval()
-    int8 = precision == "int8"
     encoder, encoder_graph = export_encoder(model)
+    _save(lower(encoder, int8=precision == "int8"), folder / encoder_graph.file)
     step, step_graph = export_step(model)
-    _save(lower(encoder, int8=int8), folder / encoder_graph.file)
-    flat = frozenset(t.name for t in step_graph.outputs if t.axes[0] == "M")
-    step = lower(step, int8=int8, flat_outputs=flat)
-    _save(step, folder / step_graph.file)
+    _write_step(step, step_graph, folder, precision)
+    config = model.config
+    return _manifest(
+        model,
+        name=name,
+        precision=precision,
+        task="translate",
+        block=config.block if isinstance(config, TransformerConfig) else config.family,
+        encoder=encoder_graph,
+        step=step_graph,
+        sizes={"max_source": max_source},
+    )
+
+
+def write_language_graphs(
+    model: LanguageModel, folder: Path, *, name: str, precision: str
+) -> Manifest:
+    """`write_graphs` for a language model, which has a step graph alone; its length is open."""
+    check_precision(precision, "cpu")
+    model.eval()
+    step, step_graph = export_language_step(model)
+    _write_step(step, step_graph, folder, precision)
+    reach = [layer for layer in layer_reach(model.config) if layer is not None]
+    return _manifest(
+        model,
+        name=name,
+        precision=precision,
+        task="generate",
+        block=model.config.block,
+        encoder=None,
+        step=step_graph,
+        sizes={"reach": tuple(reach) or None},
+    )
+
+
+def _write_step(step: onnx.ModelProto, graph: Graph, folder: Path, precision: str) -> None:
+    """The step graph, and for int8 the probe."""
+    flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
+    int8 = precision == "int8"
+    _save(lower(step, int8=int8, flat_outputs=flat), folder / graph.file)
     if int8:
         _save(probe_model(), folder / PROBE_FILE)
+
+
+def _manifest(
+    model: Network,
+    *,
+    name: str,
+    precision: str,
+    task: Task,
+    block: str,
+    encoder: Graph | None,
+    step: Graph,
+    sizes: dict[str, Any],
+) -> Manifest:
     config = model.config
-    return Manifest.model_validate(
-        {
-            "format_version": FORMAT_VERSION,
-            "name": name,
-            "task": "translate",
-            "family": config.family,
-            "decoder_kind": model.decoder_kind,
-            "block": config.block if isinstance(config, TransformerConfig) else config.family,
-            "precision": precision,
-            "target": "cpu",
-            "sizes": Sizes(
-                model_dim=config.model_dim,
-                num_heads=config.num_heads,
-                num_encoder_layers=config.num_encoder_layers,
-                num_decoder_layers=config.num_decoder_layers,
-                vocab_size=config.vocab_size,
-                max_source=max_source,
-                num_parameters=sum(p.numel() for p in model.parameters()),
-            ),
-            "languages": Languages(source=(), target=()),
-            "tokenizer": TokenizerFiles(
-                kind="sentencepiece", source_file=TOKENIZER_FILE, target_file=TOKENIZER_FILE
-            ),
-            "encoder": encoder_graph,
-            "step": step_graph,
-            "probe_file": PROBE_FILE if int8 else None,
-        }
-    )
+    tree = {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "task": task,
+        "family": config.family,
+        "decoder_kind": model.decoder_kind,
+        "block": block,
+        "precision": precision,
+        "target": "cpu",
+        "sizes": Sizes(
+            model_dim=config.model_dim,
+            num_heads=config.num_heads,
+            num_encoder_layers=config.num_encoder_layers,
+            num_decoder_layers=config.num_decoder_layers,
+            vocab_size=config.vocab_size,
+            num_parameters=sum(p.numel() for p in model.parameters()),
+            **sizes,
+        ),
+        "languages": Languages(source=(), target=()),
+        "tokenizer": TokenizerFiles(
+            kind="sentencepiece", source_file=TOKENIZER_FILE, target_file=TOKENIZER_FILE
+        ),
+        "encoder": encoder,
+        "step": step,
+        "probe_file": PROBE_FILE if precision == "int8" else None,
+    }
+    return Manifest.model_validate(tree)
 
 
 def _save(model: onnx.ModelProto, path: Path) -> None:

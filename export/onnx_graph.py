@@ -1,7 +1,7 @@
 """From the model's own modules to ONNX at opset 24, through torch.onnx.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-N candidates, M = B * Q rows.
+N candidates, M = B * Q rows; of a language model, R queries with outputs and M = B * R.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle import Graph, Role, Tensor
-from training.models import Model
+from training.models import LanguageModel, Model
 from training.models.attention import OPSET
-from training.models.decoding import EncoderGraph, StepGraph
+from training.models.decoding import TOP, EncoderGraph, LanguageStepGraph, StepGraph
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S = 3, 5, 16, 8
+_B, _Q, _C, _S, _R = 3, 5, 16, 8, 4
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
@@ -80,6 +80,47 @@ def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
         [torch.zeros(_B, _S, dim) for _ in source_names],
     )
     proto = _export(StepGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
+    """The step graph of a language model, fp32, and its description."""
+    dim, vocab_size = model.config.model_dim, model.config.vocab_size
+    top = min(TOP, vocab_size)
+    cache_names, cache_axes = _cache_names("self", model.num_caches), model.cache_axes
+    inputs = (
+        _tensor("token_ids", "int64", ("B", "Q"), "token"),
+        _tensor("positions", "int64", ("B", "Q"), "position"),
+        _tensor("slot_positions", "int64", ("B", "C"), "slot_position"),
+        _tensor("write_index", "int64", ("B",), "write_index"),
+        _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
+        _tensor("output_index", "int64", ("B", "R"), "output_index"),
+        _tensor("scores", "float32", ("B", "R"), "score"),
+        _tensor("label_ids", "int64", ("B", "R"), "label"),
+        *(_tensor(name, "float32", cache_axes, "self") for name in cache_names),
+    )
+    outputs = (
+        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
+        _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
+        _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
+        _tensor("top_scores", "float32", ("B", "R", top), "top_score"),
+        _tensor("top_tokens", "int32", ("B", "R", top), "top_token"),
+        _tensor("label_scores", "float32", ("B", "R"), "label_score"),
+        _tensor("logits", "float32", ("M", vocab_size), "logits"),
+        *(_tensor(f"{name}_out", "float32", cache_axes, "self") for name in cache_names),
+    )
+    arguments = (
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, _C, dtype=torch.int64),
+        torch.zeros(_B, dtype=torch.int64),
+        torch.zeros(_B, 1, _Q, _C),
+        torch.zeros(_B, _R, dtype=torch.int64),
+        torch.zeros(_B, _R),
+        torch.zeros(_B, _R, dtype=torch.int64),
+        [torch.zeros(_B, _C, dim) for _ in cache_names],
+    )
+    proto = _export(LanguageStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 

@@ -7,14 +7,17 @@ Shape letters: M rows, K inputs, N outputs.
 from __future__ import annotations
 
 import copy
+from typing import TypeVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from training.models import Model
+from training.models import Network
 from training.models.embedding import TokenEmbedding
+
+NetworkT = TypeVar("NetworkT", bound=Network)
 
 LEVELS = 127.0
 SMALLEST = 1e-8
@@ -52,14 +55,14 @@ class QuantizedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def quantized_twin(model: Model) -> Model:
+def quantized_twin(model: NetworkT) -> NetworkT:
     """A copy of a model whose linear layers and embeddings compute as the int8 bundle does."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    output = QuantizedLinear(twin.output_weight, None)
+    output = QuantizedLinear(twin.output_weight, twin.output_bias)
     twin.output_logits = output.forward  # type: ignore[method-assign, assignment]
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):

@@ -25,6 +25,8 @@ FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
+Precision = Literal["fp32", "int8", "fp16", "bf16"]
+Task = Literal["translate", "generate", "encode"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
 Role = Literal[
     "token",
@@ -42,6 +44,9 @@ Role = Literal[
     "candidate_parent",
     "label_score",
     "logits",
+    "output_index",
+    "top_score",
+    "top_token",
     "alignment",
     "alignment_query",
 ]
@@ -57,7 +62,7 @@ class Tensor(_Strict):
     name: str
     dtype: Literal["int64", "int32", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B Q C S D V N, M = B * Q, BS = B * S, or fixed sizes."""
+    """Letters B Q C S D V N R, M rows of logits, BS = B * S, or fixed sizes."""
     role: Role
 
 
@@ -78,8 +83,8 @@ class Sizes(_Strict):
     num_encoder_layers: NonNegativeInt
     num_decoder_layers: PositiveInt
     vocab_size: PositiveInt
-    max_source: PositiveInt
-    """Longest source, in ids with eos."""
+    max_source: PositiveInt | None = None
+    """Longest source, in ids with eos; null where there is none."""
     max_positions: PositiveInt | None = None
     """Longest target; null where positions are computed and length is open."""
     reach: tuple[PositiveInt, ...] | None = None
@@ -126,11 +131,11 @@ class Manifest(_Strict):
 
     format_version: int
     name: str
-    task: Literal["translate", "generate", "encode"]
+    task: Task
     family: Family
     decoder_kind: DecoderKind
     block: str
-    precision: Literal["fp32", "int8", "fp16", "bf16"]
+    precision: Precision
     target: Literal["cpu", "cuda", "tensorrt"]
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
@@ -187,6 +192,10 @@ def read_manifest(folder: Path) -> Manifest:
         parse_options(manifest.search)
     except InvalidOptionError as error:
         raise BundleError(f"{path}: search: {error}") from error
+    if manifest.task == "translate" and (
+        manifest.encoder is None or manifest.sizes.max_source is None
+    ):
+        raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
     _check_files(folder, manifest)
     return manifest
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-REPACK_EVERY = {"cross": 8, "joint": 2}
-"""Steps between repacks by kind of decoder: slots of a joint model are S times as large."""
+REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
+"""Steps between repacks by kind of decoder: slots of a joint model are S times as large, and most
+rows of a language model have one query, so that none of their slots dies."""
 ALIGNMENT = 8  # capacities and source lengths are multiples of this
 
 
@@ -28,13 +29,30 @@ def round_up(length: int) -> int:
     return -(-length // ALIGNMENT) * ALIGNMENT
 
 
-def most_slots(prefix_length: int, beam_size: int, steps: int, repack_every: int) -> int:
-    """A bound on the capacity that a sentence can ever ask for, were no slot ever dropped."""
-    return round_up(prefix_length + beam_size * (steps + repack_every))
+def round_capacity(slots: int) -> int:
+    """The capacity for that many slots: long caches grow in larger steps, each of which is a copy
+    of the whole cache."""
+    unit = ALIGNMENT if slots <= 256 else 32 if slots <= 1024 else 128
+    return -(-slots // unit) * unit
 
 
-_HEADROOM = 16
-"""Unused slots beyond which a cache is laid out anew, smaller."""
+def most_slots(
+    prefix_length: int,
+    beam_size: int,
+    steps: int,
+    repack_every: int,
+    reach: int | None = None,
+) -> int:
+    """A bound on the capacity that a sentence can ever ask for, were no slot dropped but those that
+    are out of reach."""
+    length = prefix_length + beam_size * (steps + repack_every)
+    if reach is not None:
+        length = min(length, beam_size * (reach + repack_every))
+    return round_capacity(max(length, prefix_length))
+
+
+_HEADROOM = 2
+"""Unused slots, in steps of growth, beyond which a cache is laid out anew, smaller."""
 
 
 @dataclass(frozen=True)
@@ -61,19 +79,32 @@ class Repack:
 class PrefixTree:
     """The tree of each sentence of a running batch.
 
-    `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere. `used`, `steps`
-    and `peak` [B] count a sentence's slots in use, its steps, and the most slots it has used.
+    `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere; `slot_positions`
+    [B,C] are the positions of the tokens in the slots in use. `used`, `steps` and `peak` [B] count
+    a sentence's slots in use, its steps, and the most slots it has used.
     """
 
-    def __init__(self, used: NDArray[np.int64], beam_size: int, repack_every: int) -> None:
-        """`used` slots of each sentence hold its prefix, visible to every beam."""
-        self.beam_size, self.repack_every = beam_size, repack_every
+    def __init__(
+        self,
+        used: NDArray[np.int64],
+        beam_size: int,
+        repack_every: int,
+        *,
+        reach: int | None = None,
+        first_position: int = 0,
+    ) -> None:
+        """`used` slots of each sentence hold its prefix, from `first_position` on, visible to every
+        beam. Slots that lie `reach` positions or more before the next token are dropped too."""
+        self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
         self.used, self.peak = used.copy(), used.copy()
         self.steps = np.zeros_like(used)
+        self._next = used + first_position  # the position of each sentence's next token
         self._beams = np.arange(beam_size)
         self._rows_B1 = np.arange(len(used))[:, None]
         prefix_BC = np.where(self._in_use(self._capacity()), np.float32(0), np.float32(-np.inf))
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
+        self.slot_positions = np.zeros(prefix_BC.shape, dtype=np.int64)
+        self.slot_positions += np.arange(first_position, first_position + prefix_BC.shape[1])
 
     @property
     def capacity(self) -> int:
@@ -82,12 +113,14 @@ class PrefixTree:
 
     def write(self) -> NDArray[np.int64]:
         """Give each query its own new slot; returns the write index [B]."""
-        self.visible[self._rows_B1, self._beams, self.used[:, None] + self._beams] = 0
+        slots_BK = self.used[:, None] + self._beams
+        self.visible[self._rows_B1, self._beams, slots_BK] = 0
+        self.slot_positions[self._rows_B1, slots_BK] = self._next[:, None]
         return self.used
 
     def clear(self, row: int) -> None:
         """Make a row idle: its queries see their own slots only, written from slot 0 on."""
-        self.used[row] = 0
+        self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
 
     def advance(self, parents_BK: NDArray[np.integer], queries_B: NDArray[np.int64]) -> None:
@@ -95,8 +128,10 @@ class PrefixTree:
 
         Only the first `queries` of a sentence were live; the slots of the others are reused.
         """
-        self.visible = self.visible[self._rows_B1, parents_BK]
+        if self.beam_size > 1:
+            self.visible = self.visible[self._rows_B1, parents_BK]
         self.used = self.used + queries_B
+        self._next = self._next + (queries_B > 0)
         self.peak = np.maximum(self.peak, self.used)
         self.steps += 1
 
@@ -111,12 +146,17 @@ class PrefixTree:
             return None
         visible = self.visible[rows]
         alive_BC = self._in_use(self.capacity)[rows]
-        alive_BC &= ~due_B[:, None] | (visible == 0).any(axis=1)
+        needed_BC = (visible == 0).any(axis=1)
+        if self.reach is not None:
+            needed_BC &= self.slot_positions[rows] > (self._next[rows] - self.reach)[:, None]
+        alive_BC &= ~due_B[:, None] | needed_BC
         used, capacity = alive_BC.sum(axis=1), self.capacity
         nothing_dropped = same_rows and np.array_equal(used, self.used)
         self.used, self.steps, self.peak = used, self.steps[rows], self.peak[rows]
+        self._next = self._next[rows]
         needed = self._capacity()
-        in_place = same_rows and needed <= capacity <= needed + _HEADROOM
+        headroom = round_capacity(needed + 1) - needed
+        in_place = same_rows and needed <= capacity <= needed + _HEADROOM * headroom
         if in_place and nothing_dropped:
             return None
         self._rows_B1 = np.arange(len(rows))[:, None]
@@ -125,7 +165,21 @@ class PrefixTree:
         slots_BC[in_use_BC] = np.nonzero(alive_BC)[1]
         visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
         self.visible = np.where(in_use_BC[:, None, :], visible, np.float32(-np.inf))
+        self.slot_positions = np.take_along_axis(self.slot_positions[rows], slots_BC, axis=1)
         return Repack(rows, slots_BC, used, in_place)
+
+    def extend(self, other: PrefixTree) -> None:
+        """Append the other's sentences, which keep their slots; it must have the same beam size."""
+        capacity = max(self.capacity, other.capacity)
+        for tree in (self, other):
+            room = capacity - tree.capacity
+            tree.visible = np.pad(
+                tree.visible, ((0, 0), (0, 0), (0, room)), constant_values=-np.inf
+            )
+            tree.slot_positions = np.pad(tree.slot_positions, ((0, 0), (0, room)))
+        for name in ("visible", "slot_positions", "used", "peak", "steps", "_next"):
+            setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
+        self._rows_B1 = np.arange(len(self.used))[:, None]
 
     def _in_use(self, capacity: int) -> NDArray[np.bool_]:
         """Whether each of `capacity` slots is in use, [B,C]."""
@@ -134,4 +188,4 @@ class PrefixTree:
     def _capacity(self) -> int:
         """Room until the next repack of whichever sentence needs most."""
         steps_left = self.repack_every - self.steps % self.repack_every
-        return round_up(int((self.used + steps_left * self.beam_size).max(initial=1)))
+        return round_capacity(int((self.used + steps_left * self.beam_size).max(initial=1)))

@@ -134,7 +134,7 @@ class ModelCard(_Wire):
     block: str
     precision: str
     num_parameters: int
-    max_source: int
+    max_source: int | None
     """Longest text, in tokens with the end of sentence."""
     priority: int
     defaults: Annotated[dict[str, Any], WithJsonSchema(_options_schema())]

@@ -49,6 +49,8 @@ class StepInputs:
     """0 where query k may see slot c, -inf elsewhere."""
     scores_BK: Floats
     """Cumulative log-probabilities; -inf for a dead beam."""
+    slot_positions_BC: Ints
+    """Positions of the tokens in the slots."""
 
 
 @dataclass(frozen=True)
@@ -147,6 +149,7 @@ class BeamSearch:
                 write_index_B=self._tree.write(),
                 visible_BKC=self._tree.visible,
                 scores_BK=self._scores,
+                slot_positions_BC=self._tree.slot_positions,
             ),
             want_logits=bool(constrained),
             want_attention=self._want_attention,

@@ -1,26 +1,24 @@
 """ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
 
 Shape letters: B sentences, S source positions, P prefix tokens, Q queries, C cache slots, D model,
-V vocabulary, N candidates, T cache tensors (keys and values of each decoder layer), R cache rows (a
-sentence has one, with a joint model S).
+V vocabulary, N candidates.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
-from serving.bundle import Graph, Manifest
+from serving.bundle import Manifest
 from serving.cache import REPACK_EVERY, Repack, round_up
-from serving.errors import BundleError
+from serving.caches import Caches
 from serving.memory import BlockPool
+from serving.ort import Binding, Floats, bind, load_graphs, names_by_role
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -30,24 +28,20 @@ MOST_JOINT_STATES = 256
 """One or two sentences at beam 5: their matrix products are large already, and their states fit the
 processor's cache (docs/decisions.md)."""
 
-Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
-
-_NO_MEMORY: Floats = np.zeros(0, np.float32)
 
 
 @dataclass
 class OnnxState:
-    """Arrays of a running batch; ONNX Runtime reads and writes them in place."""
+    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
 
     sources: list[Floats]
     source_mask_BS: Floats
-    caches_TRCD: Floats
-    """A view of the first of `blocks`."""
-    blocks: list[Floats]
-    """Flat memory: of the caches, and for their next layout."""
-    bindings: dict[tuple[int, bool, bool], _Binding] = field(default_factory=dict)
+    caches: Caches
+    bindings: dict[tuple[int, bool, bool], Binding] = field(default_factory=dict)
     """By number of queries and by whether logits and alignment queries are wanted."""
+    bound_layout: int = 0
+    """The caches' layout that they hold."""
 
 
 class OnnxStepper:
@@ -66,12 +60,10 @@ class OnnxStepper:
             manifest.decoder_kind,
         )
         self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
-        if manifest.probe_file is not None:
-            _probe_int8(_load(folder, manifest.probe_file, 1), folder)
         self._memory = BlockPool()
-        self._encoder = _load(folder, manifest.encoder.file, threads)
-        self._encoder_names = _names(manifest.encoder)
-        self._step = _load(folder, manifest.step.file, threads)
+        encoder, self._step = load_graphs(folder, manifest, threads)
+        assert encoder is not None
+        self._encoder, self._encoder_names = encoder, names_by_role(manifest.encoder)
 
     @property
     def repack_every(self) -> int:
@@ -101,15 +93,16 @@ class OnnxStepper:
         tensors = self._encoder.run(
             names["source"], {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
         )
-        rows = ids_BS.size if self._kind == "joint" else len(sources)
-        empty = np.zeros((self._num_caches, rows, 0, self._sizes.model_dim), np.float32)
-        return OnnxState(tensors, mask_BS, empty, [_NO_MEMORY, _NO_MEMORY])
+        height = length if self._kind == "joint" else 1
+        dim = self._sizes.model_dim
+        caches = Caches(self._memory, self._num_caches, len(sources), dim, height)
+        return OnnxState(tensors, mask_BS, caches)
 
     def prefill(self, state: OnnxState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
         """Fill the caches with given tokens, in chunks; returns the labels' log-probabilities."""
         rows, length = token_ids_BP.shape
         padded = round_up(length)
-        self._resize(state, padded)
+        state.caches.resize(padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
         chunk = PREFILL_CHUNK[self._kind]
         for start in range(0, padded, chunk):
@@ -135,7 +128,7 @@ class OnnxStepper:
     ) -> StepOutputs:
         """One step of all beams."""
         queries = inputs.token_ids_BK.shape[1]
-        self._resize(state, inputs.visible_BKC.shape[2])
+        state.caches.resize(inputs.visible_BKC.shape[2])
         binding = self._binding(
             state, queries, want_logits=want_logits, want_attention=want_attention
         )
@@ -160,78 +153,22 @@ class OnnxStepper:
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
-        if repack.in_place:
-            self._move(state, repack)
-            return
-        self._relayout(state, repack)
+        state.caches.repack(repack)
         if len(repack.rows) < len(state.source_mask_BS):
             state.sources = [tensor[repack.rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[repack.rows]
 
     def free(self, state: OnnxState) -> None:
-        """Forget bindings, which hold pointers into the state, and give its memory back."""
+        """Forget bindings, which hold pointers into the caches, and give their memory back."""
         state.bindings.clear()
-        state.caches_TRCD = state.caches_TRCD[:, :, :0]
-        for block in state.blocks:
-            self._give(block)
-        state.blocks = [_NO_MEMORY, _NO_MEMORY]
-
-    def _resize(self, state: OnnxState, capacity: int) -> None:
-        """Grow or shrink the caches to `capacity` slots; new slots are zero."""
-        tensors, rows, old, dim = state.caches_TRCD.shape
-        if old == capacity:
-            return
-        caches = self._next_layout(state, (tensors, rows, capacity, dim))
-        kept = min(old, capacity)
-        caches[:, :, :kept] = state.caches_TRCD[:, :, :kept]
-        caches[:, :, kept:] = 0.0
-        self._adopt(state, caches)
-
-    def _move(self, state: OnnxState, repack: Repack) -> None:
-        """Move slots to the front; most are there already, for a step adds to the end."""
-        tensors, cache_rows, capacity, dim = state.caches_TRCD.shape
-        height = cache_rows // len(state.source_mask_BS)  # rows a sentence
-        rows, old, new = repack.moves()
-        first_N1 = (rows * height)[:, None] + np.arange(height)
-        source = (first_N1 * capacity + old[:, None]).ravel()
-        target = (first_N1 * capacity + new[:, None]).ravel()
-        for cache in state.caches_TRCD.reshape(tensors, -1, dim):
-            cache[target] = cache[source]
-
-    def _relayout(self, state: OnnxState, repack: Repack) -> None:
-        """Gather rows and slots into the spare memory and swap."""
-        tensors, cache_rows, old_capacity, dim = state.caches_TRCD.shape
-        height = cache_rows // len(state.source_mask_BS)  # rows a sentence
-        rows_R = (repack.rows[:, None] * height + np.arange(height)).ravel()
-        slots_RC = np.repeat(repack.slots_BC, height, axis=0)
-        shape = (tensors, *slots_RC.shape, dim)
-        caches = self._next_layout(state, shape)
-        flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
-        for old, new in zip(state.caches_TRCD, caches, strict=True):
-            np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
-        self._adopt(state, caches)
-
-    def _next_layout(self, state: OnnxState, shape: tuple[int, ...]) -> Floats:
-        """Caches of that shape in the second block, whatever they hold."""
-        size = math.prod(shape)
-        if state.blocks[1].size < size:
-            self._give(state.blocks[1])
-            state.blocks[1] = self._memory.take(size)
-        return state.blocks[1][:size].reshape(shape)
-
-    def _adopt(self, state: OnnxState, caches_TRCD: Floats) -> None:
-        """Make the second block the caches."""
-        state.blocks.reverse()
-        state.caches_TRCD = caches_TRCD
-        state.bindings.clear()
-
-    def _give(self, block: Floats) -> None:
-        if block.size:
-            self._memory.give(block)
+        state.caches.free()
 
     def _binding(
         self, state: OnnxState, queries: int, *, want_logits: bool, want_attention: bool
-    ) -> _Binding:
+    ) -> Binding:
+        if state.bound_layout != state.caches.layout:
+            state.bindings.clear()
+            state.bound_layout = state.caches.layout
         key = (queries, want_logits, want_attention)
         if key not in state.bindings:
             state.bindings[key] = self._bind(state, *key)
@@ -239,36 +176,15 @@ class OnnxStepper:
 
     def _bind(
         self, state: OnnxState, queries: int, want_logits: bool, want_attention: bool
-    ) -> _Binding:
-        io = self._step.io_binding()
+    ) -> Binding:
         rows, length = state.source_mask_BS.shape
-        sizes = {"B": rows, "Q": queries, "C": state.caches_TRCD.shape[2], "N": 2 * queries}
+        sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "N": 2 * queries}
         sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
-        given: dict[str, Iterator[Floats]] = {
-            "source": iter(state.sources),
-            "source_mask": iter([state.source_mask_BS]),
-            "self": iter(state.caches_TRCD),
-        }
-        inputs: dict[str, NDArray[Any]] = {}
-        for tensor in self._step_graph.inputs:
-            if tensor.role in given:
-                array: NDArray[Any] = next(given[tensor.role])
-            else:
-                array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
-            io.bind_input(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        given = {"self": iter(state.caches_TRCD)}
-        optional = {"logits": want_logits}
-        optional |= {"alignment": want_attention, "alignment_query": want_attention}
-        outputs: dict[str, NDArray[Any]] = {}
-        for tensor in self._step_graph.outputs:
-            if not optional.get(tensor.role, True):
-                continue
-            if tensor.role in given:
-                array = next(given[tensor.role])
-            else:
-                array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
-            io.bind_output(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
-        return _Binding(io, inputs, outputs, (state.caches_TRCD, *state.sources))
+        unwanted = set() if want_logits else {"logits"}
+        unwanted |= set() if want_attention else {"alignment", "alignment_query"}
+        sources = {"source": state.sources, "source_mask": [state.source_mask_BS]}
+        caches = list(state.caches.array_TRCD)
+        return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
 
     def _attention(self, outputs: dict[str, NDArray[Any]], state: OnnxState) -> Floats:
         """Weights of the source positions, [B,Q,S].
@@ -292,59 +208,3 @@ class OnnxStepper:
         weights /= weights.sum(axis=-1, keepdims=True)
         result: Floats = weights.mean(axis=1)
         return result
-
-
-@dataclass(frozen=True)
-class _Binding:
-    """Bound buffers by role, and what must stay alive while they are bound."""
-
-    io: onnxruntime.IOBinding
-    inputs: dict[str, NDArray[Any]]
-    outputs: dict[str, NDArray[Any]]
-    held: tuple[Floats, ...]
-
-
-def _allocate(axes: Sequence[str | int], dtype: str, sizes: dict[str, int]) -> NDArray[Any]:
-    shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
-    return np.zeros(shape, dtype=dtype)
-
-
-def _names(graph: Graph) -> dict[str, list[str]]:
-    """Tensor names by role."""
-    names: dict[str, list[str]] = {}
-    for tensor in (*graph.inputs, *graph.outputs):
-        names.setdefault(tensor.role, []).append(tensor.name)
-    return names
-
-
-def _load(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession:
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
-    options.log_severity_level = 3
-    try:
-        return onnxruntime.InferenceSession(
-            folder / file,
-            options,
-            providers=["CPUExecutionProvider"],
-            # Its kernel is several times slower on a CPU than Add and LayerNormalization.
-            disabled_optimizers=["SkipLayerNormFusion"],
-        )
-    except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
-        raise BundleError(
-            f"{folder / file}: ONNX Runtime {onnxruntime.__version__} cannot load the graph: "
-            f"{str(error).splitlines()[0]}"
-        ) from error
-
-
-def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
-    """Compare an int8 product of extreme values with its exact result, stored in the graph.
-
-    x86 processors without VNNI saturate sums of two u8 x s8 products at 16 bits.
-    """
-    found, wanted = session.run(None, {})
-    if not np.array_equal(found, wanted):
-        raise BundleError(
-            f"{folder}: this processor's int8 products are not exact (it has no VNNI), so the int8 "
-            "bundle would translate worse; export and serve an fp32 bundle on this machine"
-        )

@@ -107,6 +107,12 @@ class Translator:
         )
 
     @property
+    def _max_source(self) -> int:
+        limit = self.manifest.sizes.max_source
+        assert limit is not None  # as the manifest's reader has checked
+        return limit
+
+    @property
     def default_options(self) -> SearchOptions:
         """The bundle's own search options."""
         return parse_options(self.manifest.search)
@@ -208,7 +214,7 @@ class Translator:
         """Piece ids and eos."""
         check_text(text)
         source = [*self._source.encode(text), EOS_ID]
-        limit = self.manifest.sizes.max_source
+        limit = self._max_source
         if len(source) > limit:
             raise TooLongError(
                 f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
@@ -231,7 +237,7 @@ class Translator:
     def _encode_target(self, text: str, name: str) -> list[int]:
         """Piece ids."""
         check_text(text)
-        target, limit = self._target.encode(text), self.manifest.sizes.max_source
+        target, limit = self._target.encode(text), self._max_source
         if len(target) > limit:
             raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
         return target

@@ -53,9 +53,12 @@ class Network(nn.Module, ABC):
     def output_weight(self) -> Tensor:
         """The output matrix [V,D]."""
 
+    output_bias: nn.Parameter | None = None
+    """A bias [V] beside it."""
+
     def output_logits(self, x_BQD: Tensor) -> Tensor:
         """Logits [B,Q,V]."""
-        return nn.functional.linear(x_BQD, self.output_weight)
+        return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
         """Call a layer, in training with `checkpointing` so that only its inputs are kept."""

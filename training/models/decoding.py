@@ -1,4 +1,4 @@
-"""The two modules that decoding calls: eager for validation, exported for serving.
+"""The modules that decoding calls: eager for validation, exported for serving.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
 G groups, N candidates.
@@ -11,6 +11,10 @@ from torch import Tensor, nn
 
 from training.models.attention import OPSET
 from training.models.base import Model
+from training.models.language_model import LanguageModel
+
+TOP = 64
+"""Tokens whose log-probabilities a language model's step gives for each output row."""
 
 
 class EncoderGraph(nn.Module):
@@ -109,3 +113,47 @@ def group_width(vocab_size: int) -> int:
     fitting = [width for width in (64, 32, 16, 8) if 2 * width <= vocab_size]
     dividing = [width for width in fitting if vocab_size % width == 0]
     return (dividing or fitting[-1:] or [1])[0]
+
+
+class LanguageStepGraph(nn.Module):
+    """One step of a language model: new caches, and the head on some of the queries.
+
+    Further letters: R queries whose outputs are wanted, N = 2R candidates.
+    """
+
+    def __init__(self, model: LanguageModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        slot_positions_BC: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        output_index_BR: Tensor,
+        scores_BR: Tensor,
+        label_ids_BR: Tensor,
+        caches: list[Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
+        """Returns scores, tokens and parents [B,N] of the best continuations, the log-probabilities
+        and ids of the `TOP` likeliest tokens of each output row, best first, label
+        log-probabilities [B,R], logits [B,R,V] and the caches."""
+        step = self.model.decode_step(
+            token_ids_BQ,
+            positions_BQ,
+            slot_positions_BC,
+            write_index_B,
+            visible_B1QC,
+            caches,
+        )
+        width = step.x_BQD.shape[2]
+        x_BRD = step.x_BQD.gather(1, output_index_BR.unsqueeze(-1).expand(-1, -1, width))
+        logits_BRV = self.model.output_logits(x_BRD)
+        log_probs_BRV = logits_BRV.log_softmax(-1)
+        labels_BR = log_probs_BRV.gather(2, label_ids_BR.unsqueeze(-1)).squeeze(-1)
+        best = best_candidates(log_probs_BRV, scores_BR)
+        top = log_probs_BRV.topk(min(TOP, log_probs_BRV.shape[2]))
+        top_tokens = top.indices.to(torch.int32)
+        return (*best, top.values, top_tokens, labels_BR, logits_BRV, step.caches)

@@ -107,10 +107,6 @@ class LanguageModel(Network):
         """The embedding [V,D]."""
         return self.embedding.weight
 
-    def output_logits(self, x_BQD: Tensor) -> Tensor:
-        """Logits [B,Q,V]."""
-        return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
-
     def decode_step(
         self,
         token_ids_BQ: Tensor,

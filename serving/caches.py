@@ -1,0 +1,114 @@
+"""The cache tensors of a running batch: one array, laid out anew when rows or slots change.
+
+Shape letters: T cache tensors (keys and values of each decoder layer), R cache rows, C slots,
+D model.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.cache import Repack
+from serving.memory import BlockPool
+
+Floats = NDArray[np.float32]
+
+_NO_MEMORY: Floats = np.zeros(0, np.float32)
+
+
+class Caches:
+    """Slots that no query has written yet hold finite numbers, whatever they are."""
+
+    def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
+        """Caches without slots. A sentence has `height` rows: with a joint model one for each
+        source position."""
+        self._pool, self.height = pool, height
+        self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), np.float32)
+        self._blocks = [_NO_MEMORY, _NO_MEMORY]  # the caches, and memory for their next layout
+        self.layout = 0
+        """Counts layouts: with a new one the arrays lie elsewhere."""
+
+    @property
+    def capacity(self) -> int:
+        """Slots a row."""
+        return int(self.array_TRCD.shape[2])
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to `capacity` slots; new slots are zero."""
+        tensors, rows, old, dim = self.array_TRCD.shape
+        if old == capacity:
+            return
+        array = self._next_layout((tensors, rows, capacity, dim))
+        kept = min(old, capacity)
+        array[:, :, :kept] = self.array_TRCD[:, :, :kept]
+        array[:, :, kept:] = 0.0
+        self._adopt(array)
+
+    def repack(self, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        if repack.in_place:
+            self._move(repack)
+        else:
+            self._relayout(repack)
+
+    def extend(self, other: Caches) -> None:
+        """Append the other's rows, which keep their slots; it is left empty."""
+        tensors, rows, _, dim = self.array_TRCD.shape
+        capacity = max(self.capacity, other.capacity)
+        array = self._next_layout((tensors, rows + other.array_TRCD.shape[1], capacity, dim))
+        for source, first in ((self, 0), (other, rows)):
+            part = array[:, first : first + source.array_TRCD.shape[1]]
+            part[:, :, : source.capacity] = source.array_TRCD
+            part[:, :, source.capacity :] = 0.0
+        self._adopt(array)
+        other.free()
+
+    def free(self) -> None:
+        """Give the memory back; nothing may be bound to it any more."""
+        self.array_TRCD = self.array_TRCD[:, :, :0]
+        self.layout += 1
+        for block in self._blocks:
+            self._give(block)
+        self._blocks = [_NO_MEMORY, _NO_MEMORY]
+
+    def _move(self, repack: Repack) -> None:
+        """Move slots to the front; most are there already, for a step adds to the end."""
+        tensors, _, capacity, dim = self.array_TRCD.shape
+        rows, old, new = repack.moves()
+        first_N1 = (rows * self.height)[:, None] + np.arange(self.height)
+        source = (first_N1 * capacity + old[:, None]).ravel()
+        target = (first_N1 * capacity + new[:, None]).ravel()
+        for cache in self.array_TRCD.reshape(tensors, -1, dim):
+            cache[target] = cache[source]
+
+    def _relayout(self, repack: Repack) -> None:
+        """Gather rows and slots into the spare memory and swap."""
+        tensors, _, old_capacity, dim = self.array_TRCD.shape
+        rows_R = (repack.rows[:, None] * self.height + np.arange(self.height)).ravel()
+        slots_RC = np.repeat(repack.slots_BC, self.height, axis=0)
+        array = self._next_layout((tensors, *slots_RC.shape, dim))
+        flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
+        for old, new in zip(self.array_TRCD, array, strict=True):
+            np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
+        self._adopt(array)
+
+    def _next_layout(self, shape: tuple[int, ...]) -> Floats:
+        """An array of that shape in the second block, whatever it holds."""
+        size = math.prod(shape)
+        if self._blocks[1].size < size:
+            self._give(self._blocks[1])
+            self._blocks[1] = self._pool.take(size)
+        return self._blocks[1][:size].reshape(shape)
+
+    def _adopt(self, array_TRCD: Floats) -> None:
+        """Make the second block the caches."""
+        self._blocks.reverse()
+        self.array_TRCD = array_TRCD
+        self.layout += 1
+
+    def _give(self, block: Floats) -> None:
+        if block.size:
+            self._pool.give(block)

@@ -1,0 +1,124 @@
+"""ONNX Runtime sessions: loading graphs, and binding arrays to their inputs and outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from serving.bundle import Graph, Manifest
+from serving.errors import BundleError
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Binding:
+    """Bound buffers by role, and what must stay alive while they are bound."""
+
+    io: onnxruntime.IOBinding
+    inputs: dict[str, NDArray[Any]]
+    outputs: dict[str, NDArray[Any]]
+    held: tuple[Floats, ...]
+
+
+def load_graphs(
+    folder: Path, manifest: Manifest, threads: int
+) -> tuple[onnxruntime.InferenceSession | None, onnxruntime.InferenceSession]:
+    """The encoder, where there is one, and the step graph, each with that many intra-op threads.
+
+    Raises BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are not
+    exact.
+    """
+    if manifest.probe_file is not None:
+        _probe_int8(_load(folder, manifest.probe_file, 1), folder)
+    encoder = manifest.encoder and _load(folder, manifest.encoder.file, threads)
+    return encoder, _load(folder, manifest.step.file, threads)
+
+
+def bind(
+    session: onnxruntime.InferenceSession,
+    graph: Graph,
+    sizes: Mapping[str, int],
+    caches: Sequence[Floats],
+    others: Mapping[str, Sequence[Floats]],
+    unwanted: Collection[str] = (),
+) -> Binding:
+    """Arrays for every input and output of a graph.
+
+    `caches` are read and written in place, `others` are read, by role; the rest is allocated.
+    Outputs of the roles `unwanted` are left out.
+    """
+    io = session.io_binding()
+    given: dict[str, Iterator[Floats]] = {role: iter(arrays) for role, arrays in others.items()}
+    given["self"] = iter(caches)
+    inputs: dict[str, NDArray[Any]] = {}
+    for tensor in graph.inputs:
+        if tensor.role in given:
+            array: NDArray[Any] = next(given[tensor.role])
+        else:
+            array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
+        io.bind_input(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    appended = iter(caches)
+    outputs: dict[str, NDArray[Any]] = {}
+    for tensor in graph.outputs:
+        if tensor.role in unwanted:
+            continue
+        if tensor.role == "self":
+            array = next(appended)
+        else:
+            array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
+        io.bind_output(tensor.name, "cpu", 0, array.dtype, array.shape, array.ctypes.data)
+    held = tuple(array for arrays in (caches, *others.values()) for array in arrays)
+    return Binding(io, inputs, outputs, held)
+
+
+def names_by_role(graph: Graph) -> dict[str, list[str]]:
+    """Tensor names by role."""
+    names: dict[str, list[str]] = {}
+    for tensor in (*graph.inputs, *graph.outputs):
+        names.setdefault(tensor.role, []).append(tensor.name)
+    return names
+
+
+def _allocate(axes: Sequence[str | int], dtype: str, sizes: Mapping[str, int]) -> NDArray[Any]:
+    shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
+    return np.zeros(shape, dtype=dtype)
+
+
+def _load(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = threads
+    options.inter_op_num_threads = 1
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            folder / file,
+            options,
+            providers=["CPUExecutionProvider"],
+            # Its kernel is several times slower on a CPU than Add and LayerNormalization.
+            disabled_optimizers=["SkipLayerNormFusion"],
+        )
+    except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
+        raise BundleError(
+            f"{folder / file}: ONNX Runtime {onnxruntime.__version__} cannot load the graph: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
+
+
+def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
+    """Compare an int8 product of extreme values with its exact result, stored in the graph.
+
+    x86 processors without VNNI saturate sums of two u8 x s8 products at 16 bits.
+    """
+    found, wanted = session.run(None, {})
+    if not np.array_equal(found, wanted):
+        raise BundleError(
+            f"{folder}: this processor's int8 products are not exact (it has no VNNI), so the int8 "
+            "bundle would decode worse; export and serve an fp32 bundle on this machine"
+        )
