@@ -48,6 +48,20 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("NAME", "SOURCE", "REFERENCE"),
         help="text whose BLEU and chrF go into the manifest; may be repeated",
     )
+    bundle.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="text to compare a language model on (default: the run's validation text)",
+    )
+    bundle.add_argument(
+        "--test-text",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "FILE"),
+        help="text on which a language model's perplexity is measured; may be repeated",
+    )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
 
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")

@@ -3,18 +3,12 @@
 from __future__ import annotations
 
 import logging
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib.metadata import version
 from pathlib import Path
 
 from export.errors import ExportError
+from export.folder import commit, new_folder, package_versions
 from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
 from export.parity import DevSet, Parity, check, measure
 from export.quantize import quantized_twin
@@ -31,7 +25,6 @@ from training.stepper import TorchStepper
 logger = logging.getLogger(__name__)
 
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
-_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
 
 
 @dataclass(frozen=True)
@@ -77,7 +70,7 @@ def export_bundle(
             f"{path}: its run holds no validation text to compare on; give --dev SOURCE REFERENCE"
         )
     dev_set = _read(dev)
-    with _new_folder(out) as folder:
+    with new_folder(out) as folder:
         manifest = write_graphs(trained.model, folder, name=out.name, precision=precision)
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         parity = _parity(trained, folder, manifest, dev_set)
@@ -93,8 +86,8 @@ def export_bundle(
                 "parity": {"data": dev.name, **parity.to_dict()},
                 "attribution": recipe.data.attribution,
                 "recipe": recipe_to_dict(recipe),
-                "versions": _versions(),
-                "commit": _commit(),
+                "versions": package_versions(),
+                "commit": commit(),
             }
         )
         write_manifest(folder, manifest)
@@ -133,38 +126,3 @@ def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
 def _read(files: TextPair) -> DevSet:
     pairs = read_pairs(files.source, files.reference)
     return DevSet([source for source, _ in pairs], [reference for _, reference in pairs])
-
-
-@contextmanager
-def _new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out`, which it becomes if nothing fails."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-    try:
-        yield folder
-        folder.chmod(0o755)  # mkdtemp makes it private
-        if out.exists():
-            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-            os.replace(out, old / out.name)
-            os.replace(folder, out)
-            shutil.rmtree(old)
-        else:
-            os.replace(folder, out)
-    finally:
-        shutil.rmtree(folder, ignore_errors=True)
-
-
-def _versions() -> dict[str, str]:
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-
-
-def _commit() -> str:
-    """The repository's commit, marked where files differ from it; empty outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
-    try:
-        done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
-        )
-    except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""

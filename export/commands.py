@@ -7,12 +7,23 @@ import json
 from pathlib import Path
 
 from export.bundle import TextPair, export_bundle
+from export.errors import ExportError
+from export.language_bundle import export_language_bundle
 from serving.bundle import Manifest, read_manifest
+from serving.generation_options import GenerationOptions
+from serving.generator import Generator
 from serving.translator import Translator
+from training.checkpoint import find_checkpoint
+from training.config import LanguageRecipe
+from training.run import read_run_recipe
 
 
 def bundle(options: argparse.Namespace) -> int:
     """Export a checkpoint."""
+    if isinstance(read_run_recipe(find_checkpoint(options.checkpoint)), LanguageRecipe):
+        return _language_bundle(options)
+    if options.text or options.test_text:
+        raise ExportError("--text and --test-text belong to language models; use --dev and --test")
     dev = TextPair("dev", *map(Path, options.dev)) if options.dev else None
     tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
     manifest = export_bundle(
@@ -28,10 +39,29 @@ def bundle(options: argparse.Namespace) -> int:
     return 0
 
 
+def _language_bundle(options: argparse.Namespace) -> int:
+    if options.dev or options.test:
+        raise ExportError("--dev and --test belong to translation; use --text and --test-text")
+    manifest = export_language_bundle(
+        options.checkpoint,
+        options.out,
+        precision=options.precision,
+        target=options.target,
+        text=options.text,
+        tests=tuple((name, Path(file)) for name, file in options.test_text),
+        force=options.force,
+    )
+    _print(options.out, manifest)
+    return 0
+
+
 def verify(options: argparse.Namespace) -> int:
-    """Check a bundle's hashes, load it and translate with it."""
+    """Check a bundle's hashes, load it and decode with it."""
     manifest = read_manifest(options.bundle)
-    Translator(options.bundle).translate("Test.")
+    if manifest.task == "generate":
+        Generator(options.bundle).generate("Test", GenerationOptions(max_length=8))
+    else:
+        Translator(options.bundle).translate("Test.")
     _print(options.bundle, manifest)
     return 0
 

@@ -169,6 +169,11 @@ class PairedStepper:
         """The second's."""
         return self._both[1].most_states
 
+    @property
+    def reach(self) -> int | None:
+        """The same for both."""
+        return self._both[0].reach
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Of both."""
         return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from serving.generator import Generator
     from serving.translator import Translator
 
-__all__ = ["Translator"]
+__all__ = ["Generator", "Translator"]
 
 
 def __getattr__(name: str) -> Any:
@@ -16,4 +17,8 @@ def __getattr__(name: str) -> Any:
         from serving.translator import Translator
 
         return Translator
+    if name == "Generator":
+        from serving.generator import Generator
+
+        return Generator
     raise AttributeError(f"module 'serving' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""`python -m serving translate | score`: text on stdin, a line a sentence; results on stdout."""
+"""`python -m serving translate | score | generate`: text on stdin, results on stdout."""
 
 from __future__ import annotations
 
@@ -42,6 +42,17 @@ def _parser() -> argparse.ArgumentParser:
         "score", help="log-probability of given translations: source TAB translation a line"
     )
     _common(score)
+
+    generate = verbs.add_parser("generate", help="continue each line with a language model")
+    _common(generate)
+    generate.add_argument("--seed", type=int, help="the same seed gives the same text")
+    generate.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a generation option, for example temperature=0; may be repeated",
+    )
     return parser
 
 

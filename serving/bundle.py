@@ -19,6 +19,7 @@ from serving.errors import (
     HashMismatchError,
     InvalidOptionError,
 )
+from serving.generation_options import parse_generation_options
 from serving.options import parse_options
 
 FORMAT_VERSION = 1
@@ -189,7 +190,10 @@ def read_manifest(folder: Path) -> Manifest:
         got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
         raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
     try:
-        parse_options(manifest.search)
+        if manifest.task == "generate":
+            parse_generation_options(manifest.search)
+        else:
+            parse_options(manifest.search)
     except InvalidOptionError as error:
         raise BundleError(f"{path}: search: {error}") from error
     if manifest.task == "translate" and (

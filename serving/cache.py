@@ -111,6 +111,11 @@ class PrefixTree:
         """Slots allocated a sentence."""
         return int(self.visible.shape[2])
 
+    @property
+    def next_positions(self) -> NDArray[np.int64]:
+        """Position of each sentence's next token, [B]."""
+        return self._next
+
     def write(self) -> NDArray[np.int64]:
         """Give each query its own new slot; returns the write index [B]."""
         slots_BK = self.used[:, None] + self._beams

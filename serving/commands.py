@@ -11,6 +11,8 @@ from collections.abc import Callable
 from typing import Any
 
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError
+from serving.generation_options import parse_generation_options
+from serving.generator import Generator
 from serving.lines import LineEncodingError, decode_lines
 from serving.options import parse_options
 from serving.threads import default_threads
@@ -59,15 +61,38 @@ def score(options: argparse.Namespace) -> int:
     return 0
 
 
+def generate(options: argparse.Namespace) -> int:
+    """Continue each line of stdin: the line itself, then what follows it."""
+    generator = Generator(options.bundle, threads=_threads(options))
+    values = generator.manifest.search | _assignments(options.option)
+    if options.seed is not None:
+        values["seed"] = options.seed
+    search = parse_generation_options(values)
+    lines = _read_lines()
+    progress = Progress(len(lines), "prompts")
+    try:
+        found = generator.generate(lines, search, progress=progress.add) if lines else []
+    except RequestError:
+        _find_line(lines, generator.encode)
+        raise
+    progress.finish()
+    for line, outputs in zip(lines, found, strict=True):
+        for output in outputs:
+            text = json.dumps(dataclasses.asdict(output), ensure_ascii=False)
+            print(text if options.json else (line + output.text).replace("\n", " "))
+    return 0
+
+
 class Progress:
     """A counter on stderr: live on a terminal, one line at the end elsewhere."""
 
-    def __init__(self, total: int) -> None:
+    def __init__(self, total: int, what: str = "sentences") -> None:
         self._total, self._done, self._start = total, 0, time.perf_counter()
+        self._what = what
         self._live = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
-        """Count finished sentences."""
+        """Count what is finished."""
         self._done += count
         if self._live:
             print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
@@ -79,7 +104,7 @@ class Progress:
     def _line(self) -> str:
         seconds = time.perf_counter() - self._start
         rate = self._done / seconds if seconds > 0 else 0.0
-        return f"{self._done}/{self._total} sentences, {seconds:.1f} s, {rate:.1f}/s"
+        return f"{self._done}/{self._total} {self._what}, {seconds:.1f} s, {rate:.1f}/s"
 
 
 def _threads(options: argparse.Namespace) -> int:

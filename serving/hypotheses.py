@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.errors import DecodingError
 from serving.options import SearchOptions
-from serving.tokenizer import EOS_ID
+from serving.tokenizer import BOS_ID, EOS_ID
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
@@ -28,6 +28,8 @@ class Sentence:
     source: Sequence[int]
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: Sequence[int] = ()
+    start: int = BOS_ID
+    """The id before the prefix."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from serving.cache import PrefixTree, Repack
 from serving.constraints import best_continuations, log_softmax
 from serving.errors import DecodingError
 from serving.hypotheses import Finished, Floats, Hypothesis, Ints, Sentence, SentenceSearch
-from serving.tokenizer import BOS_ID, EOS_ID
+from serving.tokenizer import EOS_ID
 
 __all__ = [
     "BeamSearch",
@@ -71,7 +71,8 @@ class Stepper(Protocol):
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
     and gives the log-probability of each label. `repack` drops rows and cache slots. Nothing is
     ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
-    included. With `most_states` rows x beams x source positions a larger batch is no faster.
+    included. A query sees no slot `reach` positions or more before it; None is all. With
+    `most_states` rows x beams x source positions a larger batch is no faster.
     """
 
     @property
@@ -79,6 +80,9 @@ class Stepper(Protocol):
 
     @property
     def most_states(self) -> int | None: ...
+
+    @property
+    def reach(self) -> int | None: ...
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
 
@@ -110,9 +114,11 @@ class BeamSearch:
             [s.options.max_steps(len(s.source)) for s in sentences], dtype=np.int64
         )
         prefix_lengths = self._prefill()
-        self._tree = PrefixTree(prefix_lengths, self._beam_size, stepper.repack_every)
+        self._tree = PrefixTree(
+            prefix_lengths, self._beam_size, stepper.repack_every, reach=stepper.reach
+        )
         self._positions = np.repeat(prefix_lengths[:, None], self._beam_size, axis=1)
-        last = [[BOS_ID, *s.target_prefix][-1] for s in sentences]
+        last = [[s.start, *s.target_prefix][-1] for s in sentences]
         self._tokens = np.repeat(np.array(last, dtype=np.int64)[:, None], self._beam_size, axis=1)
         self._scores = np.full(self._tokens.shape, -np.inf, dtype=np.float32)
         self._scores[:, 0] = 0.0
@@ -168,7 +174,7 @@ class BeamSearch:
         return finished
 
     def _prefill(self) -> Ints:
-        """Put bos and all but the last prefix token into the caches; returns the slots used.
+        """Put the start and all but the last prefix token into the caches; returns the slots used.
 
         The last token goes through the first ordinary step, which yields the candidates.
         """
@@ -178,7 +184,8 @@ class BeamSearch:
             token_ids = np.zeros((len(prefixes), longest), dtype=np.int64)
             labels = np.zeros_like(token_ids)
             for number, prefix in enumerate(prefixes):
-                token_ids[number, : len(prefix)] = [BOS_ID, *prefix][: len(prefix)]
+                start = self._rows[number].sentence.start
+                token_ids[number, : len(prefix)] = [start, *prefix][: len(prefix)]
                 labels[number, : len(prefix)] = prefix
             scores = self._stepper.prefill(self._state, token_ids, labels)
             for number, prefix in enumerate(prefixes):

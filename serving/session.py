@@ -75,6 +75,11 @@ class OnnxStepper:
         """A joint model has a state for each of them; others take a batch of any size."""
         return MOST_JOINT_STATES if self._kind == "joint" else None
 
+    @property
+    def reach(self) -> None:
+        """A decoder sees all of its target."""
+        return None
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the spare copy that a repack writes to."""
         height = round_up(source_length) if self._kind == "joint" else 1

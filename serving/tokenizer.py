@@ -3,10 +3,44 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Protocol
 
 import sentencepiece
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+
+
+class TextTokenizer(Protocol):
+    """What language models need of a vocabulary, of pieces or of words."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text, without bos and eos."""
+        ...
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts, without bos and eos."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids."""
+        ...
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        ...
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character."""
+        ...
+
+    def serialized(self) -> bytes:
+        """The file's bytes."""
+        ...
 
 
 class Tokenizer:
@@ -49,6 +83,10 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """The written form of each id."""
         return [str(self._model.id_to_piece(i)) for i in ids]
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character that is no piece."""
+        return bool(self._model.is_byte(token_id))
 
     def serialized(self) -> bytes:
         """The model file's bytes."""

@@ -14,12 +14,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import torch
 import yaml
 
-from serving.tokenizer import Tokenizer
+from serving.tokenizer import TextTokenizer, Tokenizer
+from serving.vocabulary import WordVocabulary
 from training.checkpoint import (
     STATE,
     find_checkpoint,
@@ -34,9 +35,8 @@ from training.config import (
     recipe_from_dict,
     recipe_to_dict,
 )
-from training.errors import CheckpointError, ConfigError, CorpusError
+from training.errors import CheckpointError, ConfigError
 from training.models import LanguageModel, Model, build_model, build_network
-from training.vocabulary import WordVocabulary
 
 CONFIG_FILE = "config.yaml"
 REPORT_FILE = "corpus_report.json"
@@ -44,23 +44,6 @@ TOKENIZER_FILE = "tokenizer.model"
 VOCABULARY_FILE = "vocab.txt"
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
 VALIDATION_TEXT = "validation.txt"
-
-
-class TextTokenizer(Protocol):
-    """What a language model needs of a vocabulary, of pieces or of words."""
-
-    @property
-    def vocab_size(self) -> int:
-        """Number of ids."""
-        ...
-
-    def encode_batch(self, texts: list[str]) -> list[list[int]]:
-        """Ids of many texts, without bos and eos."""
-        ...
-
-    def decode(self, ids: list[int]) -> str:
-        """Text of the given ids."""
-        ...
 
 
 @dataclass(frozen=True)
@@ -182,7 +165,11 @@ def load_text_tokenizer(path: Path, *, words: bool) -> TextTokenizer:
         return load_tokenizer(path)
     try:
         return WordVocabulary(path)
-    except CorpusError as error:
+    except OSError as error:
+        raise ConfigError(
+            f"no usable word list: {path}: cannot be read ({error.strerror})"
+        ) from error
+    except ValueError as error:
         raise ConfigError(f"no usable word list: {error}") from error
 
 

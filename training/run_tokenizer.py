@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from serving.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
 from training.config import Recipe, expand
 from training.errors import ConfigError
 from training.run import (
     TOKENIZER_FILE,
     VOCABULARY_FILE,
-    TextTokenizer,
     load_text_tokenizer,
 )
 from training.tokenizer import train_tokenizer

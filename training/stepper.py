@@ -47,6 +47,11 @@ class TorchStepper:
         """Eager execution gains from every row."""
         return None
 
+    @property
+    def reach(self) -> None:
+        """A decoder sees all of its target."""
+        return None
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the copy that a repack makes."""
         height = source_length if self._model.decoder_kind == "joint" else 1

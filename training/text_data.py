@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from serving.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
 from training.config import LanguageRecipe, TextConfig, expand
 from training.corpus import read_lines
@@ -21,7 +22,6 @@ from training.models import Network
 from training.run import (
     REPORT_FILE,
     VALIDATION_TEXT,
-    TextTokenizer,
 )
 from training.run_tokenizer import prepare_tokenizer
 from training.segments import Ids, TextCorpus, cut_columns, join_documents

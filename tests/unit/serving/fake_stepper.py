@@ -94,6 +94,8 @@ class FakeState:
 class FakeStepper:
     """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
+    reach = None
+
     def __init__(
         self, model: FakeModel, repack_every: int = 8, most_states: int | None = None
     ) -> None:

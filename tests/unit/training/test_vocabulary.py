@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from serving.tokenizer import EOS_ID, UNK_ID
+from serving.vocabulary import WordVocabulary
 from training.corpus import read_lines
 from training.errors import ConfigError
-from training.vocabulary import WordVocabulary, write_vocabulary
+from training.vocabulary import write_vocabulary
 from training.wikitext import clean_wikitext, detokenise
 
 DATA = os.environ.get("MACARON_DATA")
@@ -43,7 +44,7 @@ def test_types_are_the_words_with_unk_and_eos(words: WordVocabulary) -> None:
 def test_a_file_that_is_no_word_list(tmp_path: Path, content: str, message: str) -> None:
     path = tmp_path / "vocab.txt"
     path.write_text(content)
-    with pytest.raises(ConfigError, match=message):
+    with pytest.raises(ValueError, match=message):
         WordVocabulary(path)
 
 

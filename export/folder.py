@@ -1,0 +1,50 @@
+"""A bundle's folder, written whole or not at all, and what its manifest says of its making."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib.metadata import version
+from pathlib import Path
+
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out`, which it becomes if nothing fails."""
+    out.parent.mkdir(parents=True, exist_ok=True)
+    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        yield folder
+        folder.chmod(0o755)  # mkdtemp makes it private
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+            os.replace(out, old / out.name)
+            os.replace(folder, out)
+            shutil.rmtree(old)
+        else:
+            os.replace(folder, out)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def package_versions() -> dict[str, str]:
+    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+
+
+def commit() -> str:
+    """The repository's commit, marked where files differ from it; empty outside a repository."""
+    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        done = subprocess.run(
+            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

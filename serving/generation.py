@@ -1,0 +1,260 @@
+"""A running batch of outputs that are drawn token by token; rows join and leave between steps.
+
+Shape letters: B rows, T likeliest tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.cache import PrefixTree, Repack
+from serving.errors import DecodingError
+from serving.generation_options import GenerationOptions
+from serving.language_session import (
+    LanguageOutputs,
+    LanguageState,
+    Prompted,
+    PromptScores,
+    chunks,
+)
+from serving.sampling import (
+    Uniforms,
+    draw_from_logits,
+    draw_from_top,
+    edit_logits,
+    needs_logits,
+)
+from serving.search import StepInputs, Stepper
+
+Ints = NDArray[np.int64]
+
+
+class SamplingStepper(Stepper, Protocol):
+    """A language model whose rows have one query each; `LanguageStepper` says what each does."""
+
+    @property
+    def reach(self) -> int | None: ...
+
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted: ...
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+    ) -> tuple[Prompted, PromptScores]: ...
+
+    def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs: ...
+
+    def extend(self, state: LanguageState, other: LanguageState) -> None: ...
+
+
+@dataclass(frozen=True)
+class Generated:
+    """One token of an output, or what ended it."""
+
+    key: int
+    """The output's, given by the caller."""
+    token: int = 0
+    log_prob: float = 0.0
+    """Of the model's own distribution, before penalties and temperature."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens with their log-probabilities, `num_logprobs` of them."""
+    error: DecodingError | None = None
+
+
+@dataclass
+class Output:
+    """What is drawn in one row."""
+
+    key: int
+    prompt: Sequence[int]
+    """Token ids, at least one."""
+    options: GenerationOptions
+    uniforms: Uniforms
+    tokens: list[int] = field(default_factory=list)
+
+
+class GenerationBatch:
+    """Outputs that are continued together, one token a step, until their caller removes them."""
+
+    def __init__(self, stepper: SamplingStepper) -> None:
+        self._stepper = stepper
+        self._outputs: list[Output | None] = []
+        """By row; None is idle."""
+        self._state: LanguageState | None = None
+        self._tree: PrefixTree | None = None
+
+    def __len__(self) -> int:
+        """Outputs being continued."""
+        return sum(output is not None for output in self._outputs)
+
+    def add(self, outputs: Sequence[Output]) -> None:
+        """Let outputs join; neighbours with one prompt share the work on it."""
+        groups: dict[int, dict[tuple[int, ...], list[Output]]] = {}
+        for output in outputs:
+            context = tuple(output.prompt[:-1])  # the last token goes through the first step
+            groups.setdefault(chunks(context), {}).setdefault(context, []).append(output)
+        for prompts in groups.values():
+            self._join(prompts)
+
+    def remove(self, key: int) -> None:
+        """Let an output leave."""
+        for row, output in enumerate(self._outputs):
+            if output is not None and output.key == key:
+                assert self._tree is not None
+                self._outputs[row] = None
+                self._tree.clear(row)
+
+    def step(self) -> list[Generated]:
+        """The next token of every output; one whose distribution is broken gets an error and
+        leaves."""
+        self._repack()
+        if self._state is None:
+            return []
+        tree = self._tree
+        assert tree is not None
+        tokens_B = np.array(
+            [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
+        )
+        found = self._stepper.next(
+            self._state,
+            StepInputs(
+                token_ids_BK=tokens_B[:, None],
+                positions_BK=tree.next_positions[:, None],
+                write_index_B=tree.write(),
+                visible_BKC=tree.visible,
+                scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
+                slot_positions_BC=tree.slot_positions,
+            ),
+        )
+        live_B = np.array([output is not None for output in self._outputs])
+        tree.advance(np.zeros((len(tokens_B), 1), dtype=np.int64), live_B.astype(np.int64))
+        return self._draw(found)
+
+    def close(self) -> None:
+        """Let all outputs leave and give the memory back."""
+        if self._state is not None:
+            self._stepper.free(self._state)
+        self._outputs, self._state, self._tree = [], None, None
+
+    def _join(self, prompts: dict[tuple[int, ...], list[Output]]) -> None:
+        """Add outputs whose prompts take one number of chunks."""
+        prompted = self._stepper.start(list(prompts))
+        state, used_B = prompted.state, prompted.used_B
+        sharers = [len(outputs) for outputs in prompts.values()]
+        if max(sharers) > 1:
+            rows = np.repeat(np.arange(len(prompts)), sharers)
+            slots = np.broadcast_to(
+                np.arange(state.caches.capacity), (len(rows), state.caches.capacity)
+            )
+            used_B = used_B[rows]
+            self._stepper.repack(state, Repack(rows, slots, used_B, in_place=False))
+        tree = PrefixTree(
+            used_B,
+            1,
+            self._stepper.repack_every,
+            reach=self._stepper.reach,
+            first_position=prompted.first_position,
+        )
+        self._outputs += [output for outputs in prompts.values() for output in outputs]
+        if self._state is None or self._tree is None:
+            self._state, self._tree = state, tree
+        else:
+            self._stepper.extend(self._state, state)
+            self._tree.extend(tree)
+
+    def _repack(self) -> None:
+        """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
+        if self._state is None or self._tree is None:
+            return
+        live = [row for row, output in enumerate(self._outputs) if output is not None]
+        if not live:
+            self.close()
+            return
+        idle = len(self._outputs) - len(live)
+        rows = np.array(live if idle * 4 > len(self._outputs) else range(len(self._outputs)))
+        repack = self._tree.repack(rows)
+        if repack is None:
+            return
+        self._stepper.repack(self._state, repack)
+        self._outputs = [self._outputs[row] for row in rows]
+
+    def _draw(self, found: LanguageOutputs) -> list[Generated]:
+        """Choose the tokens and note them."""
+        drawn: dict[int, int] = {}
+        errors: dict[int, DecodingError] = {}
+        listed: list[tuple[int, Output]] = []
+        vocab_size = found.logits_BV.shape[1]
+        for row, output in enumerate(self._outputs):
+            if output is None:
+                continue
+            top_T = found.top_scores_BT[row]
+            if not np.isfinite(top_T[0]):
+                errors[row] = DecodingError("the model gave a non-finite score for this prompt")
+            elif needs_logits(output.options, top_T, vocab_size):
+                try:
+                    drawn[row] = _draw_alone(output, found.logits_BV[row].copy())
+                except DecodingError as error:
+                    errors[row] = error
+            else:
+                listed.append((row, output))
+        if listed:
+            drawn |= _draw_together(listed, found)
+        events = []
+        for row, token in sorted(drawn.items()):
+            current = self._outputs[row]
+            assert current is not None
+            current.tokens.append(token)
+            events.append(_event(current, token, row, found))
+        for row, reason in errors.items():
+            failed = self._outputs[row]
+            assert failed is not None
+            events.append(Generated(failed.key, error=reason))
+            self.remove(failed.key)
+        return events
+
+
+def _draw_alone(output: Output, logits_V: NDArray[np.float32]) -> int:
+    """From the whole distribution; raises DecodingError where the options forbid every token."""
+    edit_logits(logits_V, output.prompt, output.tokens, output.options)
+    if not np.isfinite(logits_V.max()):
+        raise DecodingError("the options leave this prompt no token to go on with")
+    return draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
+
+
+def _draw_together(listed: Sequence[tuple[int, Output]], found: LanguageOutputs) -> dict[int, int]:
+    """From the likeliest tokens, which suffice for these rows."""
+    rows = [row for row, _ in listed]
+    options = [output.options for _, output in listed]
+    greedy = [o.greedy for o in options]
+    places_B = draw_from_top(
+        found.top_scores_BT[rows],
+        np.array([0.0 if g else o.temperature for o, g in zip(options, greedy, strict=True)]),
+        np.array([o.sampling_top_k for o in options]),
+        np.array([o.sampling_top_p for o in options], dtype=np.float64),
+        np.array(
+            [
+                0.0 if g else output.uniforms[len(output.tokens)]
+                for (_, output), g in zip(listed, greedy, strict=True)
+            ]
+        ),
+    )
+    tokens_B = found.top_tokens_BT[rows, places_B]
+    return dict(zip(rows, tokens_B.tolist(), strict=True))
+
+
+def _event(output: Output, token: int, row: int, found: LanguageOutputs) -> Generated:
+    top_scores_T, top_tokens_T = found.top_scores_BT[row], found.top_tokens_BT[row]
+    places = np.flatnonzero(top_tokens_T == token)
+    if places.size:
+        log_prob = float(top_scores_T[places[0]])
+    else:
+        logits_V = found.logits_BV[row]
+        total = logits_V[top_tokens_T[0]] - top_scores_T[0]
+        log_prob = float(logits_V[token] - total)
+    count = output.options.num_logprobs
+    top = tuple(zip(top_tokens_T[:count].tolist(), top_scores_T[:count].tolist(), strict=True))
+    return Generated(output.key, token, log_prob, top)

@@ -1,0 +1,361 @@
+"""Prompts in, text out: a language model bundle, loaded."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from serving.bundle import Manifest, read_manifest
+from serving.errors import (
+    BundleError,
+    DecodingError,
+    InvalidOptionError,
+    RequestError,
+)
+from serving.generation import Generated, GenerationBatch, Output
+from serving.generation_options import GenerationOptions, parse_generation_options
+from serving.language_session import LanguageStepper, chunks
+from serving.sampling import Uniforms
+from serving.search import Hypothesis, Sentence, decode
+from serving.text_stream import TextStream
+from serving.threads import default_threads
+from serving.tokenizer import EOS_ID, TextTokenizer, Tokenizer
+from serving.translator import check_text
+from serving.vocabulary import WordVocabulary
+
+Prompt = str | Sequence[int]
+"""Text, which stands at the beginning of a document, or token ids, which are taken as they are."""
+
+_MAX_ROWS = 64
+_SCORED_ROWS = 16
+
+
+@dataclass(frozen=True)
+class TokenScore:
+    """One token with its natural log-probability."""
+
+    token_id: int
+    token: str
+    """Its written form, different for each id."""
+    offset: int
+    """Where its text begins, in characters."""
+    log_prob: float | None
+    """None for the first of a prompt that is given as ids."""
+    top: tuple[tuple[str, float], ...] = ()
+    """The likeliest tokens in its place, best first."""
+
+
+@dataclass(frozen=True)
+class Generation:
+    """One output."""
+
+    text: str
+    tokens: tuple[TokenScore, ...]
+    """Eos included where it was reached; offsets count from the output's beginning."""
+    finish_reason: str
+    """`stop`: eos or a stop string; `length`: max_length."""
+
+    @property
+    def cumulative(self) -> float:
+        """Log-probability of the tokens."""
+        return sum(token.log_prob or 0.0 for token in self.tokens)
+
+    @property
+    def mean_log_prob(self) -> float:
+        """Log-probability a token, by which `best_of` ranks."""
+        return self.cumulative / max(1, len(self.tokens))
+
+
+@dataclass
+class Choice:
+    """One output while it is being generated."""
+
+    tokens: list[TokenScore] = field(default_factory=list)
+    text: str = ""
+    finish_reason: str = ""
+    """Empty while it goes on."""
+
+
+class ChoiceBuilder:
+    """Makes text of the tokens of one output as they come."""
+
+    def __init__(
+        self, tokenizer: TextTokenizer, prompt: Sequence[int], options: GenerationOptions
+    ) -> None:
+        self._tokenizer, self._options = tokenizer, options
+        self._stream = TextStream(tokenizer, prompt, options.stop)
+        self.choice = Choice(finish_reason="" if options.max_length else "length")
+
+    def push(self, event: Generated) -> str:
+        """Add a token; returns the text that is now certain."""
+        choice, token = self.choice, event.token
+        offset = self._stream.length
+        new = "" if token == EOS_ID else self._stream.push(token)
+        top = tuple((self._written(id_), score) for id_, score in event.top)
+        choice.tokens.append(TokenScore(token, self._written(token), offset, event.log_prob, top))
+        if self._stream.stopped:
+            end = self._stream.length
+            choice.tokens = [score for score in choice.tokens if score.offset < end]
+        if token == EOS_ID or self._stream.stopped:
+            choice.finish_reason = "stop"
+        elif len(choice.tokens) == self._options.max_length:
+            choice.finish_reason = "length"
+        if choice.finish_reason and not self._stream.stopped:
+            new += self._stream.finish()
+        choice.text += new
+        return new
+
+    def finished(self) -> Generation:
+        """The output, at its end."""
+        choice = self.choice
+        return Generation(choice.text, tuple(choice.tokens), choice.finish_reason)
+
+    def _written(self, token_id: int) -> str:
+        return written_form(self._tokenizer, token_id)
+
+
+class Generator:
+    """A language model bundle, loaded.
+
+    >>> Generator("models/lm-cascade").generate("The film was", seed=7)[0][0].text  # doctest: +SKIP
+    """
+
+    def __init__(self, bundle: str | Path, *, threads: int | None = None) -> None:
+        """Load and check a bundle; raises BundleError where it cannot be used."""
+        if threads is not None and threads < 1:
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}")
+        folder = Path(bundle)
+        self.manifest: Manifest = read_manifest(folder)
+        if self.manifest.task != "generate":
+            raise BundleError(f"{folder}: task must be 'generate', got {self.manifest.task!r}")
+        self.tokenizer = _load_tokenizer(folder, self.manifest)
+        self.stepper = LanguageStepper(folder, self.manifest, threads or default_threads())
+
+    @property
+    def default_options(self) -> GenerationOptions:
+        """The bundle's own options."""
+        return parse_generation_options(self.manifest.search)
+
+    def generate(
+        self,
+        prompts: Prompt | Sequence[Prompt],
+        options: GenerationOptions | None = None,
+        *,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[list[Generation]]:
+        """`num_hypotheses` outputs for each prompt, best first where there is a ranking.
+
+        `progress` is called with the number of prompts just finished. Raises RequestError for a
+        prompt that cannot be read, DecodingError where the model fails on one.
+        """
+        many = isinstance(prompts, Sequence) and not isinstance(prompts, str)
+        if many and prompts and isinstance(prompts[0], int):
+            many = False
+        listed: list[Prompt] = list(prompts) if many else [prompts]  # type: ignore[arg-type, list-item]
+        options = options or self.default_options
+        encoded = [self.encode(prompt) for prompt in listed]
+        self.check_options(options)
+        if options.beam_size > 1:
+            found = []
+            for ids in encoded:
+                found.append(self.search(ids, options))
+                if progress:
+                    progress(1)
+            return found
+        return self._sample(encoded, options, progress)
+
+    def score(self, prompts: Sequence[Prompt], num_logprobs: int = 0) -> list[list[TokenScore]]:
+        """The tokens of each prompt with their log-probabilities, eos not among them.
+
+        Raises RequestError for a prompt that cannot be read.
+        """
+        encoded = [self.encode(prompt) for prompt in prompts]
+        hidden = [isinstance(prompt, str) for prompt in prompts]  # the eos that begins a document
+        found = self.score_ids(encoded, num_logprobs)
+        return [scores[1:] if skip else scores for scores, skip in zip(found, hidden, strict=True)]
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt, never empty: a text follows the eos that ends the one before.
+
+        Raises RequestError for text or ids that the model cannot read.
+        """
+        if isinstance(prompt, str):
+            check_text(prompt)
+            return [EOS_ID, *self.tokenizer.encode(prompt)]
+        size = self.manifest.sizes.vocab_size
+        for place, token in enumerate(prompt):
+            if not 0 <= token < size:
+                raise RequestError(
+                    f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}"
+                )
+        return list(prompt) or [EOS_ID]
+
+    def check_options(self, options: GenerationOptions) -> None:
+        """Raise InvalidOptionError for options that this model cannot follow."""
+        size = self.manifest.sizes.vocab_size
+        for token, _ in options.logit_bias:
+            if not 0 <= token < size:
+                raise InvalidOptionError(
+                    f"logit_bias: token ids must be in [0, {size - 1}] for this model, got {token}"
+                )
+        if options.num_logprobs > size:
+            raise InvalidOptionError(
+                f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}"
+            )
+
+    def outputs(self, key: int, prompt: list[int], options: GenerationOptions) -> list[Output]:
+        """The rows of a sampled prompt, with keys from `key` on."""
+        seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
+        return [
+            Output(key + choice, prompt, options, Uniforms(seed, choice))
+            for choice in range(options.num_choices)
+        ]
+
+    def search(self, prompt: list[int], options: GenerationOptions) -> list[Generation]:
+        """Beam search from one prompt."""
+        if options.max_length == 0:
+            return [Generation("", (), "length")] * options.num_hypotheses
+        (finished,) = decode(
+            self.stepper,
+            [Sentence((), options.search_options, prompt[1:], start=prompt[0])],
+        )
+        if finished.error is not None:
+            raise finished.error
+        return [self._from_hypothesis(prompt, found) for found in finished.hypotheses]
+
+    def score_ids(self, prompts: list[list[int]], num_logprobs: int = 0) -> list[list[TokenScore]]:
+        """Log-probability of each id after the first, given those before it."""
+        results: dict[int, list[TokenScore]] = {}
+        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
+        while order:
+            number = chunks(prompts[order[0]][:-1])
+            batch = [i for i in order[:_SCORED_ROWS] if chunks(prompts[i][:-1]) == number]
+            order = order[len(batch) :]
+            scored = self._score_batch([prompts[i] for i in batch], num_logprobs)
+            results |= dict(zip(batch, scored, strict=True))
+        return [results[index] for index in range(len(prompts))]
+
+    def _score_batch(self, prompts: list[list[int]], num_logprobs: int) -> list[list[TokenScore]]:
+        offsets = [text_offsets(self.tokenizer, prompt) for prompt in prompts]
+        firsts = [
+            TokenScore(prompt[0], written_form(self.tokenizer, prompt[0]), 0, None)
+            for prompt in prompts
+        ]
+        if len(prompts[0]) == 1:
+            return [[first] for first in firsts]
+        prompted, scores = self.stepper.score(
+            [prompt[:-1] for prompt in prompts], [prompt[1:] for prompt in prompts]
+        )
+        self.stepper.free(prompted.state)
+        results = []
+        for row, prompt in enumerate(prompts):
+            count = len(prompt) - 1
+            if not np.isfinite(scores.labels_BP[row, :count]).all():
+                raise DecodingError("the model gave a non-finite score for this prompt")
+            labels = scores.labels_BP[row, :count].tolist()
+            top_tokens = scores.top_tokens_BPT[row, :count, :num_logprobs].tolist()
+            top_scores = scores.top_scores_BPT[row, :count, :num_logprobs].tolist()
+            found = [firsts[row]]
+            for place, token in enumerate(prompt[1:]):
+                top = tuple(
+                    (written_form(self.tokenizer, other), score)
+                    for other, score in zip(top_tokens[place], top_scores[place], strict=True)
+                )
+                form = written_form(self.tokenizer, token)
+                found.append(TokenScore(token, form, offsets[row][place + 1], labels[place], top))
+            results.append(found)
+        return results
+
+    def _sample(
+        self,
+        prompts: list[list[int]],
+        options: GenerationOptions,
+        progress: Callable[[int], None] | None,
+    ) -> list[list[Generation]]:
+        count = options.num_choices
+        waiting = [
+            output
+            for index, prompt in enumerate(prompts)
+            for output in self.outputs(index * count, prompt, options)
+        ]
+        builders = {
+            output.key: ChoiceBuilder(self.tokenizer, output.prompt, options) for output in waiting
+        }
+        left = dict.fromkeys(range(len(prompts)), count)
+        if options.max_length == 0:
+            waiting.clear()
+        batch = GenerationBatch(self.stepper)
+        try:
+            while waiting or len(batch):
+                room = _MAX_ROWS - len(batch)
+                if waiting and (not len(batch) or room >= _MAX_ROWS // 4):
+                    batch.add(waiting[:room])
+                    del waiting[:room]
+                for event in batch.step():
+                    if event.error is not None:
+                        raise event.error
+                    builder = builders[event.key]
+                    builder.push(event)
+                    if builder.choice.finish_reason:
+                        batch.remove(event.key)
+                        left[event.key // count] -= 1
+                        if progress and not left[event.key // count]:
+                            progress(1)
+        finally:
+            batch.close()
+        return [
+            best_choices(
+                [builders[index * count + choice].finished() for choice in range(count)], options
+            )
+            for index in range(len(prompts))
+        ]
+
+    def _from_hypothesis(self, prompt: list[int], found: Hypothesis) -> Generation:
+        tokens = [*found.tokens[len(prompt) - 1 :], *([EOS_ID] if found.finished else [])]
+        scores = found.token_scores[len(found.token_scores) - len(tokens) :]
+        builder = ChoiceBuilder(self.tokenizer, prompt, GenerationOptions(max_length=len(tokens)))
+        for token, score in zip(tokens, scores, strict=True):
+            builder.push(Generated(0, token, score))
+        return builder.finished()
+
+
+def best_choices(choices: list[Generation], options: GenerationOptions) -> list[Generation]:
+    """Those to return: all in order, or with `best_of` the likeliest a token, best first."""
+    if options.best_of is not None:
+        choices = sorted(choices, key=lambda choice: -choice.mean_log_prob)
+    return choices[: options.num_hypotheses]
+
+
+def written_form(tokenizer: TextTokenizer, token_id: int) -> str:
+    """A token as programs see it: its text with its leading space, different for each id."""
+    return tokenizer.pieces([token_id])[0].replace("\u2581", " ")
+
+
+def text_offsets(tokenizer: TextTokenizer, ids: Sequence[int]) -> list[int]:
+    """Where the text of each id begins in the text of all."""
+    stream, offsets = TextStream(tokenizer, ()), []
+    for token in ids:
+        offsets.append(stream.length)
+        if token != EOS_ID:
+            stream.push(token)
+    return offsets
+
+
+def _load_tokenizer(folder: Path, manifest: Manifest) -> TextTokenizer:
+    """Raises BundleError where the file is no vocabulary of the model's size."""
+    path = folder / manifest.tokenizer.source_file
+    try:
+        words = manifest.tokenizer.kind == "words"
+        tokenizer: TextTokenizer = WordVocabulary(path) if words else Tokenizer(path)
+    except (OSError, RuntimeError, ValueError) as error:
+        raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
+    if tokenizer.vocab_size != manifest.sizes.vocab_size:
+        raise BundleError(
+            f"{path}: the tokenizer has {tokenizer.vocab_size} ids, the model "
+            f"{manifest.sizes.vocab_size}"
+        )
+    return tokenizer

@@ -1,0 +1,267 @@
+"""A language model's step graph on the CPU, for prompts, sampling, beam search and scoring alike.
+
+Shape letters: B rows, P prompt tokens, Q queries, C cache slots, R queries with outputs,
+N candidates, T likeliest tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.bundle import Manifest
+from serving.cache import REPACK_EVERY, Repack, round_capacity, round_up
+from serving.caches import Caches
+from serving.memory import BlockPool
+from serving.ort import Binding, Floats, bind, load_graphs
+from serving.search import StepInputs, StepOutputs
+from serving.tokenizer import PAD_ID
+
+CHUNK = 64
+"""Prompt tokens given to the step graph at once."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class LanguageState:
+    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
+
+    rows: int
+    caches: Caches
+    bindings: dict[tuple[int, int], Binding] = field(default_factory=dict)
+    """By number of queries and of queries with outputs."""
+    bound_layout: int = 0
+    """The caches' layout that they hold."""
+
+
+@dataclass(frozen=True)
+class PromptScores:
+    """Log-probabilities of what follows each prompt token."""
+
+    labels_BP: Floats
+    top_scores_BPT: Floats
+    """Of the likeliest tokens, best first."""
+    top_tokens_BPT: NDArray[np.int32]
+
+
+@dataclass(frozen=True)
+class Prompted:
+    """Prompts of one number of chunks whose tokens are in the caches."""
+
+    state: LanguageState
+    used_B: Ints
+    """Slots that hold a prompt's last tokens."""
+    first_position: int
+    """Of the token in each row's first slot."""
+
+
+@dataclass(frozen=True)
+class LanguageOutputs:
+    """The distribution after each row's token; the next step may reuse the arrays."""
+
+    top_scores_BT: Floats
+    """Log-probabilities of the likeliest tokens, best first."""
+    top_tokens_BT: NDArray[np.int32]
+    logits_BV: Floats
+
+
+class LanguageStepper:
+    """A language model bundle's step graph."""
+
+    most_states = None
+    """A batch may have any size."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        """Load the graph with `threads` intra-op threads.
+
+        Raises BundleError where ONNX Runtime refuses it, or this machine's int8 products are not
+        exact.
+        """
+        self._graph, self._dim = manifest.step, manifest.sizes.model_dim
+        self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
+        self._memory = BlockPool()
+        _, self._session = load_graphs(folder, manifest, threads)
+        self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
+        """Last positions that the widest layer sees, the query's own among them."""
+
+    @property
+    def repack_every(self) -> int:
+        """Steps of a row between repacks."""
+        return REPACK_EVERY["lm"]
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes of caches of that size, with the spare copy that a repack writes to."""
+        del source_length
+        size = np.dtype(np.float32).itemsize * self._dim
+        return 2 * self._num_caches * rows * slots * size
+
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
+        """Put prompts into new caches; all must take the same number of chunks (`chunks`).
+
+        With light attention the caches keep no more than the widest layer can reach.
+        """
+        return self._start(prompts, None)[0]
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+    ) -> tuple[Prompted, PromptScores]:
+        """`start`, and the log-probability of a label after each token of a prompt."""
+        prompted, scores = self._start(prompts, labels)
+        assert scores is not None
+        return prompted, scores
+
+    def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs:
+        """The distributions after the tokens of rows with one query each."""
+        outputs = self._run(state, inputs)
+        return LanguageOutputs(
+            outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
+        )
+
+    def step(
+        self, state: LanguageState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> StepOutputs:
+        """One step of beam search."""
+        del want_attention
+        outputs = self._run(state, inputs)
+        shape = (*inputs.token_ids_BK.shape, -1)
+        return StepOutputs(
+            outputs["candidate_score"],
+            outputs["candidate_token"],
+            outputs["candidate_parent"],
+            outputs["logits"].reshape(shape) if want_logits else None,
+        )
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> LanguageState:
+        """Empty caches for beam search; a language model has no source."""
+        return self._empty(len(sources))
+
+    def prefill(self, state: LanguageState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
+        """Fill the caches of a beam search; returns the labels' log-probabilities."""
+        prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
+        return self._fill(state, prompts, labels, keep=None)[1].labels_BP
+
+    def repack(self, state: LanguageState, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        state.caches.repack(repack)
+        state.rows = len(repack.rows)
+
+    def extend(self, state: LanguageState, other: LanguageState) -> None:
+        """Append the other's rows, which is left empty."""
+        other.bindings.clear()
+        state.caches.extend(other.caches)
+        state.rows += other.rows
+
+    def free(self, state: LanguageState) -> None:
+        """Forget bindings, which hold pointers into the caches, and give their memory back."""
+        state.bindings.clear()
+        state.caches.free()
+
+    def _empty(self, rows: int) -> LanguageState:
+        return LanguageState(rows, Caches(self._memory, self._num_caches, rows, self._dim))
+
+    def _start(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
+    ) -> tuple[Prompted, PromptScores | None]:
+        state = self._empty(len(prompts))
+        first, scores = self._fill(state, prompts, labels, keep=self.reach)
+        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
+        return Prompted(state, used_B, first), scores if labels is not None else None
+
+    def _fill(
+        self,
+        state: LanguageState,
+        prompts: Sequence[Sequence[int]],
+        labels: Sequence[Sequence[int]] | None,
+        keep: int | None,
+    ) -> tuple[int, PromptScores]:
+        """Run prompts through the graph; returns the position in the first slot, and scores.
+
+        Before a chunk all but the last `keep` slots are dropped.
+        """
+        rows, longest = len(prompts), max(map(len, prompts))
+        if len({chunks(prompt) for prompt in prompts}) > 1 and keep is not None:
+            raise ValueError("prompts of one batch must take the same number of chunks")
+        padded, first = round_up(longest), 0
+        parts: list[dict[str, NDArray[Any]]] = []
+        for start in range(0, padded, CHUNK):
+            size = min(CHUNK, padded - start)
+            if keep is not None and start - first > keep:
+                self._drop(state, start - first, keep)
+                first = start - keep
+            used = start - first
+            state.caches.resize(round_capacity(used + size))
+            outputs = size if labels is not None else 1
+            binding = self._binding(state, size, outputs)
+            arrays = binding.inputs
+            for name, values in (("token", prompts), ("label", labels)):
+                arrays[name].fill(PAD_ID)
+                for row, ids in enumerate(values or ()):
+                    part = ids[start : start + size]
+                    arrays[name][row, : len(part)] = part
+            capacity, queries = state.caches.capacity, np.arange(size)
+            arrays["position"][:] = start + queries
+            arrays["slot_position"][:] = first + np.arange(capacity)
+            arrays["write_index"][:] = used
+            causal = np.arange(capacity) <= used + queries[:, None]
+            arrays["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
+            arrays["output_index"][:] = np.arange(outputs)
+            arrays["score"][:] = 0.0
+            self._session.run_with_iobinding(binding.io)
+            if labels is not None:
+                wanted = ("label_score", "top_score", "top_token")
+                parts.append({name: binding.outputs[name].copy() for name in wanted})
+        joined = {
+            name: np.concatenate([part[name] for part in parts], axis=1)[:, :longest]
+            if parts
+            else np.zeros((rows, longest, *shape), dtype)
+            for name, shape, dtype in (
+                ("label_score", (), np.float32),
+                ("top_score", (0,), np.float32),
+                ("top_token", (0,), np.int32),
+            )
+        }
+        return first, PromptScores(*joined.values())
+
+    def _drop(self, state: LanguageState, used: int, keep: int) -> None:
+        """Keep the last `keep` of `used` slots of every row."""
+        slots = np.broadcast_to(np.arange(used - keep, used), (state.rows, keep))
+        used_B = np.full(state.rows, keep)
+        state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
+
+    def _run(self, state: LanguageState, inputs: StepInputs) -> dict[str, NDArray[Any]]:
+        queries = inputs.token_ids_BK.shape[1]
+        state.caches.resize(inputs.visible_BKC.shape[2])
+        binding = self._binding(state, queries, queries)
+        arrays = binding.inputs
+        arrays["token"][:] = inputs.token_ids_BK
+        arrays["position"][:] = inputs.positions_BK
+        arrays["slot_position"][:] = inputs.slot_positions_BC
+        arrays["write_index"][:] = inputs.write_index_B
+        arrays["visible"][:, 0] = inputs.visible_BKC
+        arrays["output_index"][:] = np.arange(queries)
+        arrays["score"][:] = inputs.scores_BK
+        self._session.run_with_iobinding(binding.io)
+        return binding.outputs
+
+    def _binding(self, state: LanguageState, queries: int, outputs: int) -> Binding:
+        if state.bound_layout != state.caches.layout:
+            state.bindings.clear()
+            state.bound_layout = state.caches.layout
+        key = (queries, outputs)
+        if key not in state.bindings:
+            sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
+            sizes |= {"R": outputs, "N": 2 * outputs, "M": state.rows * outputs}
+            caches = list(state.caches.array_TRCD)
+            state.bindings[key] = bind(self._session, self._graph, sizes, caches, {})
+        return state.bindings[key]
+
+
+def chunks(prompt: Sequence[int]) -> int:
+    """Runs of the step graph that a prompt takes."""
+    return -(-len(prompt) // CHUNK)
