@@ -37,6 +37,12 @@ class Network(nn.Module, ABC):
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
+    output_bias: nn.Parameter | None
+    """A bias [V] beside the output matrix."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_parameter("output_bias", None)
 
     @property
     @abstractmethod
@@ -52,9 +58,6 @@ class Network(nn.Module, ABC):
     @abstractmethod
     def output_weight(self) -> Tensor:
         """The output matrix [V,D]."""
-
-    output_bias: nn.Parameter | None = None
-    """A bias [V] beside it."""
 
     def output_logits(self, x_BQD: Tensor) -> Tensor:
         """Logits [B,Q,V]."""
