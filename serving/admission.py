@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from serving.errors import InvalidOptionError, TooLongError
+from serving.generation_options import GenerationOptions
 from serving.options import SearchOptions, parse_options
 from serving.settings import Settings, variable
 
@@ -64,6 +65,24 @@ def check_cost(texts: int, options: SearchOptions, settings: Settings) -> None:
             f"texts x beam_size must be at most {settings.max_request_beams} "
             f"({variable('max_request_beams')}), got {texts} x {options.beam_size}; send fewer "
             "texts or a smaller beam_size"
+        )
+
+
+def check_generation(prompts: int, options: GenerationOptions, settings: Settings) -> None:
+    """Raise InvalidOptionError or TooLongError where a request asks for more than one may."""
+    for name, limit in (
+        ("num_hypotheses", "max_num_hypotheses"),
+        ("best_of", "max_num_hypotheses"),
+        ("beam_size", "max_beam_size"),
+        ("num_logprobs", "max_logprobs"),
+    ):
+        _check(name, getattr(options, name) or 0, getattr(settings, limit), limit)
+    outputs = prompts * max(options.num_choices, options.beam_size)
+    if prompts > settings.max_texts or outputs > settings.max_request_beams:
+        raise TooLongError(
+            f"a request must have at most {settings.max_texts} prompts ({variable('max_texts')}) "
+            f"and {settings.max_request_beams} outputs ({variable('max_request_beams')}), got "
+            f"{prompts} and {outputs}; send several requests"
         )
 
 

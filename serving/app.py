@@ -1,4 +1,4 @@
-"""The ASGI app with every public route; every error is JSON `{"error", "code"}`."""
+"""The ASGI app with every public route; every error is JSON in its dialect's shape."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.body import JSON
 from serving.dialects.native import NativeDialect
-from serving.errors import CancelledError, OverloadedError, ServingError
+from serving.dialects.openai import OpenAIDialect, openai_error
+from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.registry import Registry
 from serving.schemas import Error
 from serving.settings import Settings
@@ -26,6 +27,7 @@ RETRY_AFTER_S = 1
 
 _WEB = Path(__file__).parent / "web"
 _MAX_MESSAGE = 500  # an error message may quote the request
+_OPENAI_PATHS = ("/v1/", "/tokenizer_info", "/tokenize", "/detokenize")
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
     "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'",
@@ -41,6 +43,7 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
     app = Starlette(
         routes=[
             *NativeDialect(registry, settings).routes,
+            *OpenAIDialect(registry, settings).routes,
             Route("/", _page),
             Mount("/web", StaticFiles(directory=_WEB)),
         ],
@@ -52,25 +55,29 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
     return app
 
 
-def error_response(status: int, message: str, code: str) -> Response:
-    """An error in the native dialect."""
+def error_response(path: str, error: ServingError) -> Response:
+    """An error in the dialect of its path."""
+    message = str(error)
     if len(message) > _MAX_MESSAGE:
-        message = message[:_MAX_MESSAGE] + " ..."
-    body = Error(error=message, code=code).model_dump_json()
-    return Response(body, status_code=status, media_type=JSON)
+        error.args = (message[:_MAX_MESSAGE] + " ...",)
+    if path.startswith(_OPENAI_PATHS):
+        body = openai_error(error).model_dump_json()
+    else:
+        body = Error(error=str(error), code=error.code).model_dump_json()
+    return Response(body, status_code=error.status, media_type=JSON)
 
 
 async def _page(_: Request) -> Response:
     return FileResponse(_WEB / "index.html", headers=_PAGE_HEADERS)
 
 
-async def _refused(_: Request, error: Exception) -> Response:
+async def _refused(request: Request, error: Exception) -> Response:
     assert isinstance(error, ServingError)
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OverloadedError):
         logger.warning("%s: %s", error.code, error)
     elif isinstance(error, CancelledError):
         logger.info("%s", error)
-    response = error_response(error.status, str(error), error.code)
+    response = error_response(request.url.path, error)
     if isinstance(error, OverloadedError):
         response.headers["Retry-After"] = str(RETRY_AFTER_S)
     return response
@@ -79,11 +86,9 @@ async def _refused(_: Request, error: Exception) -> Response:
 async def _no_route(request: Request, error: Exception) -> Response:
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
-    response = error_response(
-        error.status_code,
-        f"{phrase}: {request.method} {request.url.path}; see /openapi.json",
-        phrase.lower().replace(" ", "_"),
-    )
+    refused = RequestError(f"{phrase}: {request.method} {request.url.path}; see /openapi.json")
+    refused.status, refused.code = error.status_code, phrase.lower().replace(" ", "_")
+    response = error_response(request.url.path, refused)
     response.headers.update(error.headers or {})
     return response
 
@@ -114,5 +119,6 @@ class _LastResort:
         except Exception:
             logger.exception("unforeseen error in %s %r", scope["method"], scope["path"])
             if not begun:
-                response = error_response(500, "the server failed; its log says why", "internal")
+                error = ServingError("the server failed; its log says why")
+                response = error_response(scope["path"], error)
                 await response(scope, receive, send)

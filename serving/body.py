@@ -40,7 +40,9 @@ async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> Bo
     try:
         return schema.model_validate(tree)
     except ValidationError as error:
-        raise RequestError(_describe(error.errors())) from error
+        refused = RequestError(_describe(error.errors()))
+        refused.parameter = str(error.errors()[0]["loc"][0])
+        raise refused from error
 
 
 def _check_headers(request: Request, max_bytes: int) -> None:

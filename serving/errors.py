@@ -9,6 +9,7 @@ ServingError
 │   ├── InvalidOptionError      an option outside its range
 │   ├── InvalidTextError        a text that is not valid Unicode, or holds NUL
 │   ├── TooLongError            a text, a list or a body over its limit
+│   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
 │   └── MediaTypeError          a body that is not JSON
@@ -53,6 +54,8 @@ class RequestError(ServingError):
     code = "invalid_request"
     index: int | None = None
     """Which text of a list is at fault."""
+    parameter: str | None = None
+    """The field of the body that is at fault, where one is."""
 
 
 class InvalidOptionError(RequestError):
@@ -72,6 +75,13 @@ class TooLongError(RequestError):
 
     status = 413
     code = "too_long"
+
+
+class ContextLengthError(TooLongError):
+    """Prompt and output of a language model are longer than it may read."""
+
+    status = 400
+    code = "context_length_exceeded"
 
 
 class UnknownLanguageError(RequestError):

@@ -187,10 +187,17 @@ def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
             raise InvalidOptionError(f"unknown option {name!r}{hint}")
     values = dict(values)
-    stop = values.get("stop", ())
-    values["stop"] = (stop,) if isinstance(stop, str) else tuple(stop)
+    if isinstance(values.get("stop"), str):
+        values["stop"] = (values["stop"],)
+    elif isinstance(values.get("stop"), list):
+        values["stop"] = tuple(values["stop"])
     if "logit_bias" in values:
         bias = values["logit_bias"]
         pairs = bias.items() if isinstance(bias, dict) else bias
-        values["logit_bias"] = tuple((int(token), float(value)) for token, value in pairs)
+        try:
+            values["logit_bias"] = tuple((int(token), float(value)) for token, value in pairs)
+        except (TypeError, ValueError) as error:
+            raise InvalidOptionError(
+                f"logit_bias must map token ids to numbers, got {bias!r:.60}"
+            ) from error
     return GenerationOptions(**values)

@@ -20,7 +20,7 @@ from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions, parse_generation_options
 from serving.language_session import LanguageStepper, chunks
 from serving.sampling import Uniforms
-from serving.search import Hypothesis, Sentence, decode
+from serving.search import BeamSearch, Finished, Hypothesis, Sentence
 from serving.text_stream import TextStream
 from serving.threads import default_threads
 from serving.tokenizer import EOS_ID, TextTokenizer, Tokenizer
@@ -160,12 +160,7 @@ class Generator:
         encoded = [self.encode(prompt) for prompt in listed]
         self.check_options(options)
         if options.beam_size > 1:
-            found = []
-            for ids in encoded:
-                found.append(self.search(ids, options))
-                if progress:
-                    progress(1)
-            return found
+            return [self._search(ids, options, progress) for ids in encoded]
         return self._sample(encoded, options, progress)
 
     def score(self, prompts: Sequence[Prompt], num_logprobs: int = 0) -> list[list[TokenScore]]:
@@ -215,14 +210,13 @@ class Generator:
             for choice in range(options.num_choices)
         ]
 
-    def search(self, prompt: list[int], options: GenerationOptions) -> list[Generation]:
-        """Beam search from one prompt."""
-        if options.max_length == 0:
-            return [Generation("", (), "length")] * options.num_hypotheses
-        (finished,) = decode(
-            self.stepper,
-            [Sentence((), options.search_options, prompt[1:], start=prompt[0])],
-        )
+    def start_search(self, prompt: list[int], options: GenerationOptions) -> BeamSearch:
+        """A beam search from one prompt; its sentence has the index 0."""
+        sentence = Sentence((), options.search_options, prompt[1:], start=prompt[0])
+        return BeamSearch(self.stepper, [sentence])
+
+    def complete_search(self, prompt: list[int], finished: Finished) -> list[Generation]:
+        """What a beam search has found; raises the DecodingError that ended it."""
         if finished.error is not None:
             raise finished.error
         return [self._from_hypothesis(prompt, found) for found in finished.hypotheses]
@@ -269,6 +263,22 @@ class Generator:
                 found.append(TokenScore(token, form, offsets[row][place + 1], labels[place], top))
             results.append(found)
         return results
+
+    def _search(
+        self,
+        prompt: list[int],
+        options: GenerationOptions,
+        progress: Callable[[int], None] | None,
+    ) -> list[Generation]:
+        if options.max_length == 0:
+            return [Generation("", (), "length")] * options.num_hypotheses
+        search = self.start_search(prompt, options)
+        finished: list[Finished] = []
+        while search.live:
+            finished += search.step()
+        if progress:
+            progress(1)
+        return self.complete_search(prompt, finished[0])
 
     def _sample(
         self,

@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from starlette.types import Receive
 
 from serving.errors import CancelledError, DeadlineExceededError
-from serving.scheduler import Completed, Ticket
+
+T = TypeVar("T")
+T_co = TypeVar("T_co", covariant=True)
 
 
-async def completed(
-    tickets: Sequence[Ticket], receive: Receive, timeout_s: float
-) -> list[Completed]:
+class Pending(Protocol[T_co]):
+    """A ticket of a scheduler."""
+
+    async def wait(self) -> T_co: ...
+
+    def cancel(self) -> None: ...
+
+
+async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
     """The results, in order.
 
     Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
@@ -38,14 +46,8 @@ async def completed(
             ticket.cancel()  # changes nothing where it has ended
 
 
-async def _results(tickets: Sequence[Ticket]) -> list[Completed]:
-    return await asyncio.gather(*map(_result, tickets))
-
-
-async def _result(ticket: Ticket) -> Completed:
-    async for event in ticket.events():
-        return event
-    raise AssertionError("a ticket's events end with its result")
+async def _results(tickets: Sequence[Pending[T]]) -> list[T]:
+    return await asyncio.gather(*(ticket.wait() for ticket in tickets))
 
 
 async def _departure(receive: Receive) -> None:

@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import difflib
 import logging
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
-from serving.bundle import Manifest, find_bundles
+from serving.bundle import Manifest, find_bundles, read_manifest
 from serving.errors import (
     BundleError,
     NotReadyError,
@@ -18,6 +20,9 @@ from serving.errors import (
     UnknownLanguageError,
     UnknownModelError,
 )
+from serving.generation_options import GenerationOptions
+from serving.generation_scheduler import GenerationScheduler
+from serving.generator import Generator
 from serving.options import SearchOptions
 from serving.scheduler import Scheduler
 from serving.settings import Settings, variable
@@ -50,7 +55,23 @@ class Model:
         return source in languages.source and target in languages.target
 
 
-def load_translators(settings: Settings) -> list[Translator]:
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model's bundle and the scheduler that decodes with it."""
+
+    manifest: Manifest
+    generator: Generator
+    scheduler: GenerationScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose it."""
+        return self.manifest.name
+
+
+def load_bundles(settings: Settings) -> list[Translator | Generator]:
     """Load and check every bundle.
 
     Raises BundleError, in one line, for a folder without bundles, a bundle that cannot be used and
@@ -63,23 +84,29 @@ def load_translators(settings: Settings) -> list[Translator]:
             f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
             "bundle folders, or make a bundle with `python -m export bundle`"
         )
-    translators: dict[str, Translator] = {}
+    loaded: dict[str, Translator | Generator] = {}
     for folder in folders:
         try:
-            translator = Translator(folder, threads=settings.threads, limits=settings.batch_limits)
+            bundle = _load(folder, settings)
         except BundleError:
             raise
         except Exception as error:  # whatever a damaged file makes a library raise
             reason = " ".join(str(error).split()) or type(error).__name__
             raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
-        manifest = translator.manifest
-        if manifest.name in translators:
+        manifest = bundle.manifest
+        if manifest.name in loaded:
             raise BundleError(
                 f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
                 "under another name"
             )
-        translators[manifest.name] = translator
-    return list(translators.values())
+        loaded[manifest.name] = bundle
+    return list(loaded.values())
+
+
+def _load(folder: Path, settings: Settings) -> Translator | Generator:
+    if read_manifest(folder).task == "generate":
+        return Generator(folder, threads=settings.threads)
+    return Translator(folder, threads=settings.threads, limits=settings.batch_limits)
 
 
 class Registry:
@@ -88,6 +115,7 @@ class Registry:
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
         self._models: dict[str, Model] = {}
+        self._language_models: dict[str, LanguageModel] = {}
         self._ready = self._draining = False
 
     @property
@@ -97,29 +125,61 @@ class Registry:
 
     @property
     def models(self) -> list[Model]:
-        """Every model, the preferred ones first; raises NotReadyError while they are loaded."""
-        if not self._ready:
-            raise NotReadyError("the models are being loaded; try again later")
+        """Every translation model, the preferred ones first; raises NotReadyError while they are
+        loaded."""
+        self._check_ready()
         return list(self._models.values())
 
-    def start(self, translators: Iterable[Translator]) -> None:
+    @property
+    def language_models(self) -> list[LanguageModel]:
+        """Every language model, the preferred ones first; raises NotReadyError while they are
+        loaded."""
+        self._check_ready()
+        return list(self._language_models.values())
+
+    def start(self, bundles: Iterable[Translator | Generator]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
         """
-        ranked = sorted(translators, key=lambda t: (-t.manifest.priority, t.manifest.name))
-        for translator in ranked:
-            manifest, defaults = translator.manifest, translator.default_options
-            self._check_defaults(manifest.name, defaults)
-            translator.translate(_WARM_UP_TEXT)
-            scheduler = Scheduler(
-                translator,
-                max_queue=self._settings.max_queue,
-                limits=self._settings.batch_limits,
-            )
-            self._models[manifest.name] = Model(manifest, defaults, scheduler)
+        ranked = sorted(bundles, key=lambda b: (-b.manifest.priority, b.manifest.name))
+        for bundle in ranked:
+            manifest = bundle.manifest
+            if isinstance(bundle, Generator):
+                self._language_models[manifest.name] = self._start_generator(bundle)
+            else:
+                self._models[manifest.name] = self._start_translator(bundle)
             logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         self._ready = True
+
+    def _start_translator(self, translator: Translator) -> Model:
+        defaults = translator.default_options
+        self._check_defaults(translator.manifest.name, defaults)
+        translator.translate(_WARM_UP_TEXT)
+        scheduler = Scheduler(
+            translator, max_queue=self._settings.max_queue, limits=self._settings.batch_limits
+        )
+        return Model(translator.manifest, defaults, scheduler)
+
+    def _start_generator(self, generator: Generator) -> LanguageModel:
+        generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))
+        scheduler = GenerationScheduler(
+            generator,
+            max_queue=self._settings.max_queue,
+            max_context_tokens=self._settings.max_context_tokens,
+            limits=self._settings.batch_limits,
+        )
+        return LanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+
+    def choose_language_model(self, name: str | None = None) -> LanguageModel:
+        """The language model of that name, or the first; raises UnknownModelError, which names what
+        there is."""
+        models = self.language_models
+        if name is None and models:
+            return models[0]
+        if name not in self._language_models:
+            raise UnknownModelError(f"model {_unknown(name or '', list(self._language_models))}")
+        return self._language_models[name]
 
     def choose(self, source: str, target: str, name: str | None = None) -> tuple[Model, str]:
         """The model for a request, and its source language.
@@ -162,6 +222,12 @@ class Registry:
         self.drain()
         for model in self._models.values():
             model.scheduler.close()
+        for language_model in self._language_models.values():
+            language_model.scheduler.close()
+
+    def _check_ready(self) -> None:
+        if not self._ready:
+            raise NotReadyError("the models are being loaded; try again later")
 
     def _check_defaults(self, name: str, options: SearchOptions) -> None:
         for option, limit in (

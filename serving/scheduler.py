@@ -72,10 +72,14 @@ class Ticket:
         """Wait for the translation; raises the ServingError that ended the request."""
         return self._future.result(timeout)
 
+    async def wait(self) -> Completed:
+        """`result` for coroutines."""
+        return await asyncio.shield(asyncio.wrap_future(self._future))
+
     async def events(self) -> AsyncIterator[Completed]:
         """What happens to the request, ending with Completed; leaving the loop early does not
         cancel, `cancel` does."""
-        yield await asyncio.shield(asyncio.wrap_future(self._future))
+        yield await self.wait()
 
     def cancel(self) -> None:
         """Give the request up; its row is freed before the next step."""

@@ -26,11 +26,13 @@ def _options_schema() -> dict[str, Any]:
     return schema
 
 
-class _Wire(BaseModel):
+class Wire(BaseModel):
+    """What all bodies have in common: no value is taken for one of another type."""
+
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
-class TranslateRequest(_Wire):
+class TranslateRequest(Wire):
     """One text or several; fields that are not listed here are ignored."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
@@ -53,7 +55,7 @@ class TranslateRequest(_Wire):
     """Decoding options; what is left out is as the bundle sets it."""
 
 
-class Timing(_Wire):
+class Timing(Wire):
     """Where the time went."""
 
     queue_ms: float
@@ -63,7 +65,7 @@ class Timing(_Wire):
     """Texts that were decoded together, those of other requests included; 0 for a blank text."""
 
 
-class Hypothesis(_Wire):
+class Hypothesis(Wire):
     """One translation."""
 
     text: str
@@ -78,7 +80,7 @@ class Hypothesis(_Wire):
     """False where it reached max_length before its end."""
 
 
-class TranslatedText(_Wire):
+class TranslatedText(Wire):
     """What one text became."""
 
     text: str
@@ -91,7 +93,7 @@ class TranslatedText(_Wire):
     timing: Timing
 
 
-class TranslateResponse(_Wire):
+class TranslateResponse(Wire):
     """The answer to a TranslateRequest."""
 
     translatedText: str | list[str]
@@ -105,7 +107,7 @@ class TranslateResponse(_Wire):
     target: str
 
 
-class LanguageModel(_Wire):
+class LanguageModel(Wire):
     """A model that reads a language."""
 
     name: str
@@ -114,7 +116,7 @@ class LanguageModel(_Wire):
     """The data it was made from, and their licence."""
 
 
-class Language(_Wire):
+class Language(Wire):
     """A language that is read or written."""
 
     code: str
@@ -124,7 +126,7 @@ class Language(_Wire):
     models: list[LanguageModel]
 
 
-class ModelCard(_Wire):
+class ModelCard(Wire):
     """What is known of a model."""
 
     name: str
@@ -143,13 +145,13 @@ class ModelCard(_Wire):
     attribution: str
 
 
-class Models(_Wire):
+class Models(Wire):
     """Every model, the preferred ones of a language pair first."""
 
     models: list[ModelCard]
 
 
-class Limit(_Wire):
+class Limit(Wire):
     """One limit of this server."""
 
     name: str
@@ -159,19 +161,19 @@ class Limit(_Wire):
     description: str
 
 
-class Limits(_Wire):
+class Limits(Wire):
     """Every limit of this server."""
 
     limits: list[Limit]
 
 
-class Status(_Wire):
+class Status(Wire):
     """The state of the server."""
 
     status: Literal["alive", "ready"]
 
 
-class Error(_Wire):
+class Error(Wire):
     """Every answer that is not 2xx."""
 
     error: str

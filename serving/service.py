@@ -24,7 +24,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.app import create_app
 from serving.errors import ServingError
-from serving.registry import Registry, load_translators
+from serving.registry import Registry, load_bundles
 from serving.settings import Settings
 
 # The command line has looked before it imported this module, and keeps what it saw.
@@ -77,7 +77,7 @@ class _Macaron:
         """Refuse to serve where a bundle is bad: once, before any worker starts."""
         registry = Registry(_settings)
         try:
-            registry.start(load_translators(_settings))
+            registry.start(load_bundles(_settings))
         except ServingError as error:
             _refuse(error)
         registry.close()
@@ -97,7 +97,7 @@ class _Macaron:
 
 def _load() -> None:
     try:
-        _registry.start(load_translators(_settings))
+        _registry.start(load_bundles(_settings))
     except Exception:
         # The same bundles passed `check` a moment ago: the machine is short of something.
         logger.critical("the models cannot be loaded; this worker ends", exc_info=True)

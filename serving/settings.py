@@ -44,7 +44,11 @@ class Settings(BaseModel):
     max_output_tokens: int = Field(512, ge=1, le=4096)
     """Highest max_length and min_length."""
     max_request_beams: int = Field(1024, ge=1)
-    """Highest number of texts x beam_size in a request."""
+    """Highest number of texts x beam_size, or of prompts x outputs, in a request."""
+    max_context_tokens: int = Field(4096, ge=16)
+    """Tokens of a language model's prompt and output together."""
+    max_logprobs: int = Field(20, ge=0, le=64)
+    """Highest number of likeliest tokens reported for each token."""
 
     max_queue: int = Field(512, ge=1)
     """Texts that may wait for a model."""

@@ -79,3 +79,48 @@ def tiny_bundle(tiny_model: TinyModel) -> Path:
 def tiny_bundle_int8(tiny_model: TinyModel) -> Path:
     """The same as int8."""
     return tiny_model.int8
+
+
+@dataclass(frozen=True)
+class TinyLanguageModel:
+    """A language model that has seen little, its two bundles and its validation text."""
+
+    run: Path
+    fp32: Path
+    int8: Path
+    text: Path
+
+
+@pytest.fixture(scope="session")
+def tiny_language_model(
+    tmp_path_factory: pytest.TempPathFactory, worker_id: str
+) -> TinyLanguageModel:
+    """Train on a toy text, with pieces, and export at both precisions."""
+    shared = tmp_path_factory.getbasetemp()
+    if worker_id != "master":
+        shared = shared.parent
+    folder = shared / "tiny_language_model"
+    model = TinyLanguageModel(
+        folder / "run", folder / "fp32" / "lm", folder / "int8" / "lm-int8", folder / "valid.txt"
+    )
+    with FileLock(shared / "tiny_language_model.lock"):
+        if not model.int8.exists():
+            _make_language_model(folder, model)
+    return model
+
+
+def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
+    import torch
+
+    from export.language_bundle import export_language_bundle
+    from tests.toy.text import write_toy_text
+    from training.config import load_recipe
+    from training.trainer import train
+
+    recipe = write_toy_text(folder, "sentencepiece")
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    train(load_recipe(str(recipe), ["loop.max_steps=60"]), model.run)
+    torch.set_num_threads(threads)
+    for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
+        export_language_bundle(model.run, out, precision=precision, target="cpu")

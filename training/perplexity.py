@@ -100,7 +100,7 @@ def rolling_windows(documents: list[list[int]], length: int) -> list[Window]:
     """lm-eval's loglikelihood_rolling, document by document: eos first, then windows that do not
     overlap in what they score, each as full of context as it can be; no eos is scored.
 
-    `length` is lm-eval's max_seq_len with context_len 1: the tokens that a model reads.
+    `length` is what a model reads at once: lm-eval's `max_length` less 2.
     """
     windows: list[Window] = []
     for ids in documents:

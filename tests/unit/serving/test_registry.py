@@ -14,7 +14,7 @@ from serving.errors import (
     UnknownLanguageError,
     UnknownModelError,
 )
-from serving.registry import Registry, load_translators
+from serving.registry import Registry, load_bundles
 from serving.settings import Settings
 from tests.unit.serving.echo import EchoTranslator
 
@@ -84,14 +84,14 @@ def test_a_bundle_whose_own_options_are_over_a_limit_is_refused() -> None:
 
 def test_folder_without_bundles(tmp_path: Path) -> None:
     with pytest.raises(BundleError, match="has no bundle in it; set MACARON_BUNDLES"):
-        load_translators(Settings(bundles=tmp_path))
+        load_bundles(Settings(bundles=tmp_path))
     with pytest.raises(BundleError, match="is no folder; set MACARON_BUNDLES"):
-        load_translators(Settings(bundles=tmp_path / "none"))
+        load_bundles(Settings(bundles=tmp_path / "none"))
 
 
 def test_a_damaged_bundle_is_one_line(tmp_path: Path) -> None:
     (tmp_path / "broken").mkdir()
     (tmp_path / "broken/manifest.json").write_text("{")
     with pytest.raises(BundleError, match="not valid JSON") as caught:
-        load_translators(Settings(bundles=tmp_path))
+        load_bundles(Settings(bundles=tmp_path))
     assert "\n" not in str(caught.value)

@@ -1,0 +1,292 @@
+"""One running batch of a language model: prompts join and leave it between steps.
+
+Knows nothing of HTTP. Sampled and greedy outputs of all requests are decoded in one batch. A
+finished, cancelled or overdue output gives its row back before the next step. Beam
+searches have batches of their own, which take turns with it; prompts are scored between two steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from functools import partial
+
+from serving.batches import BatchLimits
+from serving.cache import most_slots
+from serving.errors import (
+    ContextLengthError,
+    DeadlineExceededError,
+    NotReadyError,
+    OverloadedError,
+    TooLongError,
+)
+from serving.generation import Generated, GenerationBatch
+from serving.generation_options import GenerationOptions
+from serving.generation_ticket import (
+    Delta,
+    GenerationDone,
+    GenerationRequest,
+    GenerationTicket,
+    PromptRead,
+)
+from serving.generator import (
+    ChoiceBuilder,
+    Generation,
+    Generator,
+    best_choices,
+)
+from serving.search import BeamSearch
+
+
+class GenerationScheduler:
+    """Continues prompts with one language model on a thread of its own."""
+
+    def __init__(
+        self,
+        generator: Generator,
+        *,
+        max_queue: int = 512,
+        max_context_tokens: int | None = None,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        """`max_context_tokens` bounds prompt and output together."""
+        self._generator = generator
+        self._max_queue, self._max_context = max_queue, max_context_tokens
+        self._limits = limits or BatchLimits()
+        self._waiting: deque[GenerationTicket] = deque()
+        self._running: dict[int, GenerationTicket] = {}
+        """By key of the output's row."""
+        self._keys = itertools.count()
+        self._batch = GenerationBatch(generator.stepper)
+        self._searches: dict[GenerationTicket, BeamSearch] = {}
+        self._changed = threading.Condition()
+        self._closing = False
+        self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
+        self._thread.start()
+
+    def submit(self, request: GenerationRequest) -> GenerationTicket:
+        """Queue one request; raises RequestError or OverloadedError."""
+        return self.submit_all([request])[0]
+
+    def submit_all(self, requests: Sequence[GenerationRequest]) -> list[GenerationTicket]:
+        """Queue requests that arrive together, all or none; raises what `submit` does."""
+        tickets = []
+        for request in requests:
+            prompt = self._generator.encode(request.prompt)
+            self._generator.check_options(request.options)
+            self._check_size(prompt, request.options)
+            timeout = float("inf") if request.timeout_s is None else request.timeout_s
+            tickets.append(GenerationTicket(request, prompt, time.monotonic() + timeout))
+        with self._changed:
+            if self._closing:
+                raise NotReadyError("the server is shutting down; try again later")
+            self._drop_ended()
+            if len(self._waiting) + len(tickets) > self._max_queue:
+                raise OverloadedError(
+                    f"the queue holds at most {self._max_queue} prompts and has "
+                    f"{len(self._waiting)}; try again later"
+                )
+            self._waiting += tickets
+            self._changed.notify()
+        return tickets
+
+    @property
+    def num_rows(self) -> int:
+        """Outputs being continued, beams not counted."""
+        return len(self._running)
+
+    @property
+    def _busy(self) -> bool:
+        return bool(self._running or self._searches)
+
+    def close(self, timeout: float | None = None) -> None:
+        """Accept nothing more, finish what was accepted, end the thread."""
+        with self._changed:
+            self._closing = True
+            self._changed.notify()
+        self._thread.join(timeout)
+
+    def _check_size(self, prompt: list[int], options: GenerationOptions) -> None:
+        """Raise TooLongError for what could never be decoded here."""
+        length, limit = len(prompt) + options.max_length, self._max_context
+        if limit is not None and length > limit:
+            raise ContextLengthError(
+                f"prompt and output must have at most {limit} tokens together, got "
+                f"{len(prompt)} + {options.max_length}; shorten the prompt or lower max_tokens"
+            )
+        rows = options.num_choices
+        if rows > self._limits.max_rows:
+            raise TooLongError(
+                f"a prompt must have at most {self._limits.max_rows} outputs, got {rows}"
+            )
+        needed = self._cache_bytes([(prompt, options)])
+        if needed > self._limits.max_cache_bytes:
+            raise TooLongError(
+                f"the prompt may need {needed / 2**20:.0f} MiB of cache, max_cache_bytes allows "
+                f"{self._limits.max_cache_bytes / 2**20:.0f} MiB; shorten it, or lower max_tokens"
+            )
+
+    def _cache_bytes(self, rows: Sequence[tuple[list[int], GenerationOptions]]) -> int:
+        """Memory that these may need beside each other, those that run not counted."""
+        stepper = self._generator.stepper
+        slots = [
+            most_slots(
+                len(prompt),
+                options.beam_size,
+                options.max_length,
+                stepper.repack_every,
+                stepper.reach,
+            )
+            for prompt, options in rows
+        ]
+        count = sum(options.num_choices if options.beam_size == 1 else 1 for _, options in rows)
+        return stepper.cache_bytes(count, 0, max(slots, default=0))
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not (self._waiting or self._busy or self._closing):
+                    self._changed.wait()
+                if not (self._waiting or self._busy):
+                    break
+                joining = self._take()
+            for ticket in joining:
+                self._guarded(ticket, partial(self._join, ticket))
+            self._step()
+            for ticket in list(self._searches):
+                self._guarded(ticket, partial(self._search, ticket))
+        self._batch.close()
+
+    def _take(self) -> list[GenerationTicket]:
+        """Remove from the queue what fits beside the running batch, oldest first."""
+        self._drop_ended()
+        tickets = {*self._running.values(), *self._searches}
+        running = [(ticket.prompt, ticket.request.options) for ticket in tickets]
+        rows, taken = len(self._running) + len(self._searches), []
+        while self._waiting:
+            ticket = self._waiting[0]
+            options = ticket.request.options
+            beside = [*running, (ticket.prompt, options)]
+            fits = (
+                rows + options.num_choices <= self._limits.max_rows
+                and self._cache_bytes(beside) <= self._limits.max_cache_bytes
+            )
+            if running and not fits:
+                break
+            running, rows = beside, rows + options.num_choices
+            taken.append(self._waiting.popleft())
+        return taken
+
+    def _join(self, ticket: GenerationTicket) -> None:
+        """Score the prompt if asked for, and let its outputs join the batch."""
+        request, generator = ticket.request, self._generator
+        if request.score_prompt:
+            (scores,) = generator.score_ids([ticket.prompt], request.options.num_logprobs)
+            ticket.prompt_tokens = tuple(scores)
+        ticket.tell(PromptRead(ticket.prompt_tokens))
+        if request.options.max_length == 0:
+            empty = (Generation("", (), "length"),) * request.options.num_hypotheses
+            self._deliver_whole(ticket, empty)
+            return
+        if request.options.beam_size > 1:
+            self._searches[ticket] = generator.start_search(ticket.prompt, request.options)
+            return
+        first = next(self._keys)
+        outputs = generator.outputs(first, ticket.prompt, request.options)
+        for _ in outputs[1:]:
+            next(self._keys)
+        for output in outputs:
+            ticket.builders[output.key] = ChoiceBuilder(
+                generator.tokenizer, ticket.prompt, request.options
+            )
+        self._batch.add(outputs)
+        self._running |= dict.fromkeys(ticket.builders, ticket)
+
+    def _step(self) -> None:
+        """One token of every output."""
+        for key, ticket in list(self._running.items()):
+            if self._drop(ticket):
+                self._leave(key)
+        try:
+            events = self._batch.step()
+        except Exception as error:  # the thread must outlive any failure of a batch
+            for ticket in set(self._running.values()):
+                ticket.fail(error)
+            self._running.clear()
+            self._batch.close()
+            return
+        for event in events:
+            if event.key not in self._running:  # another output of its prompt has failed
+                continue
+            ticket = self._running[event.key]
+            self._guarded(ticket, partial(self._note, ticket, event))
+
+    def _search(self, ticket: GenerationTicket) -> None:
+        """One step of a beam search."""
+        search = self._searches[ticket]
+        if self._drop(ticket):
+            search.cancel(0)
+            del self._searches[ticket]
+            return
+        for finished in search.step():
+            found = self._generator.complete_search(ticket.prompt, finished)
+            ticket.num_generated = sum(len(choice.tokens) for choice in found)
+            del self._searches[ticket]
+            self._deliver_whole(ticket, tuple(found))
+
+    def _note(self, ticket: GenerationTicket, event: Generated) -> None:
+        """Add a token to an output, and end what is complete."""
+        if event.error is not None:
+            raise event.error
+        builder = ticket.builders[event.key]
+        before = len(builder.choice.tokens)
+        text = builder.push(event)
+        ticket.num_generated += 1
+        choice = builder.choice
+        number = event.key - min(ticket.builders)
+        tokens = tuple(choice.tokens[before:])
+        ticket.tell(Delta(number, text, tokens, choice.finish_reason))
+        if choice.finish_reason:
+            self._leave(event.key)
+            if all(other.choice.finish_reason for other in ticket.builders.values()):
+                found = [other.finished() for other in ticket.builders.values()]
+                self._deliver(ticket, tuple(best_choices(found, ticket.request.options)))
+
+    def _deliver_whole(self, ticket: GenerationTicket, choices: tuple[Generation, ...]) -> None:
+        """Deliver outputs of which nothing has been told yet."""
+        for number, choice in enumerate(choices):
+            ticket.tell(Delta(number, choice.text, choice.tokens, choice.finish_reason))
+        self._deliver(ticket, choices)
+
+    def _deliver(self, ticket: GenerationTicket, choices: tuple[Generation, ...]) -> None:
+        ticket.complete(
+            GenerationDone(choices, ticket.prompt_tokens, len(ticket.prompt), ticket.num_generated)
+        )
+
+    def _leave(self, key: int) -> None:
+        self._batch.remove(key)
+        del self._running[key]
+
+    def _guarded(self, ticket: GenerationTicket, act: Callable[[], None]) -> None:
+        """Do something for one ticket; what fails, fails for it alone."""
+        try:
+            act()
+        except Exception as error:
+            ticket.fail(error)
+            self._searches.pop(ticket, None)
+            for key in ticket.builders:
+                if key in self._running:
+                    self._leave(key)
+
+    def _drop_ended(self) -> None:
+        """Remove waiting tickets that have ended or are overdue; the lock must be held."""
+        self._waiting = deque(ticket for ticket in self._waiting if not self._drop(ticket))
+
+    def _drop(self, ticket: GenerationTicket) -> bool:
+        """Whether the ticket has ended or is overdue, in which case it fails now."""
+        if not ticket.done and time.monotonic() > ticket.deadline:
+            ticket.fail(DeadlineExceededError("not finished before the deadline"))
+        return ticket.done

@@ -1,0 +1,108 @@
+"""`bentoml serve` in a process of its own."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+ROOT = Path(__file__).resolve().parents[2]
+PAIR = {"source": "de", "target": "en"}
+
+
+@dataclass(frozen=True)
+class Server:
+    """A running server."""
+
+    process: subprocess.Popen[bytes]
+    port: int
+
+    @property
+    def url(self) -> str:
+        """Where it listens."""
+        return f"http://127.0.0.1:{self.port}"
+
+    def ask(self, q: object, **fields: Any) -> httpx.Response:
+        """Translate."""
+        return httpx.post(f"{self.url}/translate", json={"q": q, **PAIR, **fields}, timeout=120)
+
+    def send(self, data: bytes, *, read: bool = True) -> bytes:
+        """Raw bytes over one connection; returns what comes back until the server closes it."""
+        with socket.create_connection(("127.0.0.1", self.port), timeout=30) as connection:
+            connection.sendall(data)
+            answer = b""
+            while read and (part := connection.recv(65536)):
+                answer += part
+            return answer
+
+
+def environment(bundles: Path, scratch: Path, **settings: str) -> dict[str, str]:
+    """Of the server: nothing of it leaves `scratch` or the machine."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("MACARON_")}
+    return {
+        **own,
+        "BENTOML_DO_NOT_TRACK": "True",
+        "BENTOML_HOME": str(scratch / "bentoml"),
+        "MACARON_BUNDLES": str(bundles),
+        "MACARON_THREADS": "1",
+        **settings,
+    }
+
+
+def command(port: int) -> list[str]:
+    bentoml = Path(sys.executable).with_name("bentoml")
+    return [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), "."]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@contextmanager
+def running(bundles: Path, scratch: Path) -> Iterator[Server]:
+    """A server that is ready; it is ended at the end, if it has not ended by then."""
+    port = free_port()
+    with (scratch / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            command(port),
+            cwd=ROOT,
+            env=environment(bundles, scratch),
+            stdout=log,
+            stderr=subprocess.STDOUT,
+            start_new_session=True,
+        )
+    server = Server(process, port)
+    try:
+        end = time.monotonic() + 120
+        while not is_ready(server):
+            assert process.poll() is None, (scratch / "log.txt").read_text()
+            assert time.monotonic() < end, (scratch / "log.txt").read_text()
+            time.sleep(0.1)
+        yield server
+    finally:
+        if process.poll() is None:
+            process.terminate()
+            try:
+                process.wait(60)
+            except subprocess.TimeoutExpired:
+                os.killpg(process.pid, signal.SIGKILL)
+                process.wait()
+
+
+def is_ready(server: Server) -> bool:
+    try:
+        return httpx.get(f"{server.url}/readyz", timeout=5).status_code == 200
+    except httpx.TransportError:
+        return False

@@ -1,0 +1,199 @@
+"""Real clients of OpenAI's API, unmodified, against `bentoml serve` in a process of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import openai
+import pytest
+
+from serving import Generator
+from serving.generation_options import GenerationOptions
+from tests.conftest import TinyLanguageModel
+from tests.system.server import Server, running
+from training.perplexity import evaluate_text
+
+pytestmark = pytest.mark.slow
+
+LONG = {"min_tokens": 3900}
+"""Fields that keep even a tiny model busy for a while."""
+
+
+@pytest.fixture(scope="module")
+def server(
+    tiny_language_model: TinyLanguageModel, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Server]:
+    bundles = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(tiny_language_model.fp32, bundles / "lm")
+    with running(bundles, tmp_path_factory.mktemp("server")) as server:
+        yield server
+
+
+@pytest.fixture
+def client(server: Server) -> openai.OpenAI:
+    return openai.OpenAI(base_url=f"{server.url}/v1", api_key="none", max_retries=0, timeout=60)
+
+
+def test_openai_lists_models(client: openai.OpenAI) -> None:
+    assert [model.id for model in client.models.list()] == ["lm"]
+    assert client.models.retrieve("lm").object == "model"
+    with pytest.raises(openai.NotFoundError, match="must be one of"):
+        client.models.retrieve("other")
+
+
+def test_openai_completes_as_the_python_interface_does(
+    client: openai.OpenAI, tiny_language_model: TinyLanguageModel
+) -> None:
+    prompts = ["the old man", "a dog"]
+    answer = client.completions.create(
+        model="lm", prompt=prompts, max_tokens=20, seed=7, n=2, logprobs=3, temperature=0.8
+    )
+    options = GenerationOptions(
+        max_length=20, seed=7, num_hypotheses=2, num_logprobs=3, temperature=0.8
+    )
+    wanted = Generator(tiny_language_model.fp32, threads=1).generate(prompts, options)
+    flat = [output for outputs in wanted for output in outputs]
+    assert [choice.text for choice in answer.choices] == [output.text for output in flat]
+    assert [choice.index for choice in answer.choices] == [0, 1, 2, 3]
+    for choice, output in zip(answer.choices, flat, strict=True):
+        assert choice.logprobs is not None
+        assert choice.finish_reason == output.finish_reason
+        assert choice.logprobs.token_logprobs == [token.log_prob for token in output.tokens]
+    assert answer.usage is not None
+    assert answer.usage.completion_tokens == sum(len(output.tokens) for output in flat)
+
+
+def test_openai_streams_the_same_text(client: openai.OpenAI) -> None:
+    request = {"model": "lm", "prompt": "the", "max_tokens": 30, "seed": 3, "n": 2}
+    whole = client.completions.create(**request)  # type: ignore[call-overload]
+    stream = client.completions.create(
+        **request,  # type: ignore[call-overload]
+        stream=True,
+        stream_options={"include_usage": True},
+    )
+    texts, reasons, usage = ["", ""], {}, None
+    for chunk in stream:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] += choice.text
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+    assert texts == [choice.text for choice in whole.choices]
+    assert reasons == {choice.index: choice.finish_reason for choice in whole.choices}
+    assert usage == whole.usage
+
+
+def test_openai_raises_its_own_exceptions(client: openai.OpenAI) -> None:
+    create = client.completions.create
+    with pytest.raises(openai.NotFoundError) as missing:
+        create(model="gpt-5", prompt="a")
+    assert missing.value.code == "model_not_found"
+    with pytest.raises(openai.BadRequestError) as refused:
+        create(model="lm", prompt="a", max_tokens=10**5)
+    assert refused.value.code == "context_length_exceeded"
+    with pytest.raises(openai.BadRequestError, match="n must be at most 16") as refused:
+        create(model="lm", prompt="a", n=17)
+    assert refused.value.param == "n"
+    with pytest.raises(openai.BadRequestError, match="no chat template"):
+        client.chat.completions.create(model="lm", messages=[{"role": "user", "content": "a"}])
+    with pytest.raises(openai.InternalServerError):  # 504: status codes from 500 on
+        create(model="lm", prompt="a", max_tokens=4000, extra_body=LONG | {"timeout_s": 0.05})
+
+
+def test_a_stream_that_fails_says_so_in_the_stream(client: openai.OpenAI) -> None:
+    stream = client.completions.create(
+        model="lm", prompt="a", max_tokens=4000, stream=True, extra_body=LONG | {"timeout_s": 0.3}
+    )
+    with pytest.raises(openai.APIError, match="deadline"):
+        for _ in stream:
+            pass
+
+
+def test_openai_retries_while_the_server_is_full(server: Server) -> None:
+    seen: list[int] = []
+
+    def note(response: httpx.Response) -> None:
+        seen.append(response.status_code)
+        if len(seen) == 1:  # as if the queue had been full
+            response.status_code = 503
+            response.headers["retry-after"] = "0"
+
+    with httpx.Client(event_hooks={"response": [note]}) as http:
+        client = openai.OpenAI(
+            base_url=f"{server.url}/v1", api_key="none", max_retries=1, http_client=http
+        )
+        answer = client.completions.create(model="lm", prompt="a", max_tokens=2)
+    assert len(seen) == 2
+    assert answer.choices
+
+
+def test_a_reader_that_leaves_frees_its_row(server: Server, client: openai.OpenAI) -> None:
+    for _ in range(40):  # more than rows, each with minutes of work
+        stream = client.completions.create(
+            model="lm",
+            prompt="a",
+            max_tokens=4000,
+            stream=True,
+            extra_body=LONG | {"timeout_s": 100},
+        )
+        next(iter(stream))
+        stream.close()
+    answer = httpx.post(
+        f"{server.url}/v1/completions",
+        json={"model": "lm", "prompt": "a", "max_tokens": 4, "timeout_s": 20},
+        timeout=30,
+    )
+    assert answer.status_code == 200
+
+
+def test_lm_eval_finds_the_trainers_perplexity(
+    server: Server, tiny_language_model: TinyLanguageModel, tmp_path: Path
+) -> None:
+    lines = [line for line in tiny_language_model.text.read_text().splitlines() if line][:40]
+    lines = [" ".join(lines[i : i + 8]) for i in range(0, len(lines), 8)]  # several windows each
+    text = tmp_path / "text.txt"
+    text.write_text("".join(f"{line}\n" for line in lines))
+    documents = tmp_path / "documents.json"
+    documents.write_text("".join(json.dumps({"text": line}) + "\n" for line in lines))
+    task = {
+        "task": "rolling",
+        "dataset_path": "json",
+        "dataset_kwargs": {"data_files": {"test": str(documents)}},
+        "output_type": "loglikelihood_rolling",
+        "test_split": "test",
+        "doc_to_text": "",
+        "doc_to_target": "{{text}}",
+        "metric_list": [{"metric": "word_perplexity"}],
+        "metadata": {"version": 1.0},
+    }
+    (tmp_path / "rolling.yaml").write_text(json.dumps(task))
+    window = 24
+    arguments = {
+        "base_url": f"{server.url}/v1/completions",
+        "model": "lm",
+        "tokenizer_backend": "remote",
+        "max_length": window + 2,  # of which it keeps two for itself
+        "num_concurrent": 1,
+    }
+    command = [
+        *(sys.executable, "-m", "lm_eval", "--model", "local-completions"),
+        *("--model_args", ",".join(f"{name}={value}" for name, value in arguments.items())),
+        *("--tasks", "rolling", "--include_path", str(tmp_path)),
+        *("--output_path", str(tmp_path / "results")),
+    ]
+    offline = {"HF_HUB_OFFLINE": "1", "HF_DATASETS_OFFLINE": "1", "HF_HOME": str(tmp_path / "hf")}
+    done = subprocess.run(
+        command, env=os.environ | offline, capture_output=True, text=True, timeout=300
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    (results,) = (tmp_path / "results").rglob("results_*.json")
+    found = json.loads(results.read_text())["results"]["rolling"]["word_perplexity,none"]
+    own = evaluate_text(tiny_language_model.run, text, protocol="rolling", window=window)
+    assert found == pytest.approx(own["word_perplexity"], rel=1e-3)
