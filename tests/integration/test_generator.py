@@ -1,0 +1,422 @@
+"""A language model's bundle: the Python interface, the command, the scheduler."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+import io
+import json
+import random
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from export.__main__ import main as export_main
+from export.errors import ParityError
+from export.language_bundle import LanguageParity, check_language
+from serving.__main__ import main
+from serving.batches import BatchLimits
+from serving.bundle import read_manifest
+from serving.errors import (
+    BundleError,
+    CancelledError,
+    ContextLengthError,
+    DeadlineExceededError,
+    DecodingError,
+    InvalidOptionError,
+    InvalidTextError,
+    NotReadyError,
+    OverloadedError,
+    RequestError,
+    TooLongError,
+)
+from serving.generation_options import GenerationOptions, parse_generation_options
+from serving.generation_scheduler import GenerationScheduler
+from serving.generation_ticket import Delta, GenerationDone, GenerationRequest, PromptRead
+from serving.generator import Generation, Generator
+from serving.tokenizer import EOS_ID
+from serving.translator import Translator
+from tests.conftest import TinyLanguageModel
+from tests.toy.text import write_toy_text
+from training.__main__ import main as training_main
+from training.perplexity import evaluate_text
+
+PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
+LONG = GenerationOptions(max_length=3000, min_length=3000)
+
+
+@pytest.fixture(scope="module")
+def generator(tiny_language_model: TinyLanguageModel) -> Generator:
+    return Generator(tiny_language_model.fp32, threads=1)
+
+
+@pytest.fixture
+def scheduler(generator: Generator) -> Iterator[GenerationScheduler]:
+    scheduler = GenerationScheduler(generator, max_queue=20, max_context_tokens=4000)
+    yield scheduler
+    scheduler.close(30)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"seed": 7},
+        {"seed": 7, "num_hypotheses": 3},
+        {"seed": 7, "best_of": 4, "num_hypotheses": 2},
+        {"temperature": 0},
+        {"beam_size": 3, "num_hypotheses": 2},
+        {"seed": 3, "sampling_top_k": 8, "stop": "the", "num_logprobs": 4},
+    ],
+    ids=str,
+)
+def test_prompts_are_continued_as_if_alone(generator: Generator, values: dict[str, object]) -> None:
+    options = parse_generation_options({"max_length": 25, **values})
+    together = generator.generate(PROMPTS, options)
+    assert together == [generator.generate(prompt, options)[0] for prompt in PROMPTS]
+    for outputs in together:
+        assert len(outputs) == options.num_hypotheses
+        for output in outputs:
+            assert not any(stop in output.text for stop in options.stop)
+            assert len(output.tokens) <= 25
+            ended = output.tokens[-1:] and output.tokens[-1].token_id == EOS_ID
+            if output.finish_reason == "length":
+                assert len(output.tokens) == 25
+            else:
+                assert ended or options.stop
+            assert all(len(token.top) == options.num_logprobs for token in output.tokens)
+
+
+def test_without_a_seed_texts_differ(generator: Generator) -> None:
+    options = GenerationOptions(max_length=40)
+    texts = {generator.generate("the", options)[0][0].text for _ in range(4)}
+    assert len(texts) > 1
+
+
+def test_best_of_returns_the_likeliest(generator: Generator) -> None:
+    options = GenerationOptions(max_length=12, seed=5, num_hypotheses=6)
+    every = generator.generate("a", options)[0]
+    best = generator.generate("a", dataclasses.replace(options, best_of=6, num_hypotheses=2))[0]
+    assert best == sorted(every, key=lambda output: -output.mean_log_prob)[:2]
+
+
+def test_ids_and_text_are_the_same_prompt(generator: Generator) -> None:
+    options = GenerationOptions(max_length=15, seed=1)
+    ids = [EOS_ID, *generator.tokenizer.encode("the old man")]
+    assert generator.generate([ids], options) == generator.generate("the old man", options)
+    assert generator.generate(ids, options) == generator.generate("the old man", options)
+
+
+def test_scores_are_those_of_generation_and_of_training(
+    generator: Generator, tiny_language_model: TinyLanguageModel, tmp_path: Path
+) -> None:
+    (output,) = generator.generate("the", GenerationOptions(max_length=30, temperature=0))[0]
+    ids = [token.token_id for token in output.tokens]
+    prompt = [EOS_ID, *generator.tokenizer.encode("the")]
+    (scored,) = generator.score([[*prompt, *ids]], num_logprobs=2)
+    assert scored[0].log_prob is None
+    for token, other in zip(output.tokens, scored[len(prompt) :], strict=True):
+        assert token.token == other.token
+        assert other.log_prob == pytest.approx(token.log_prob, abs=1e-5)
+        assert other.top[0] == (other.token, other.log_prob)  # greedy, and the very same number
+    lines = tiny_language_model.text.read_text().splitlines()[:20]
+    (tmp_path / "text").write_text("".join(f"{line}\n" for line in lines))
+    own = evaluate_text(tiny_language_model.run, tmp_path / "text", protocol="rolling", window=2000)
+    total = sum(token.log_prob or 0.0 for tokens in generator.score(lines) for token in tokens)
+    assert -total / own["tokens"] == pytest.approx(own["loss"], rel=1e-5)
+    assert "".join(token.token for token in generator.score([lines[0]])[0])[1:] == lines[0]
+
+
+@pytest.mark.parametrize(
+    ("prompt", "values", "error", "message"),
+    [
+        ("a\0b", {}, InvalidTextError, r"U\+0000 at character 1"),
+        ([5, 320], {}, RequestError, r"token ids must be in \[0, 319\].*got 320 at 1"),
+        ("a", {"logit_bias": {"320": 1}}, InvalidOptionError, "logit_bias: token ids"),
+        ("a", {"logit_bias": {"x": 1}}, InvalidOptionError, "must map token ids to numbers"),
+        ("a", {"logit_bias": {"5": 101}}, InvalidOptionError, "logit_bias must be in"),
+        ("a", {"temperature": -1}, InvalidOptionError, r"temperature must be a number in \[0"),
+        ("a", {"seed": 1.5}, InvalidOptionError, "seed must be an integer"),
+        ("a", {"best_of": 1, "num_hypotheses": 2}, InvalidOptionError, "best_of must be at least"),
+        ("a", {"beam_size": 2, "temperature": 2.0}, InvalidOptionError, "cannot be combined"),
+        ("a", {"beam_size": 2, "num_hypotheses": 3}, InvalidOptionError, "at most beam_size = 2"),
+        ("a", {"stop": [""]}, InvalidOptionError, "strings of 1 to 256 characters"),
+        ("a", {"stop": ["a"] * 17}, InvalidOptionError, "at most 16 strings"),
+        ("a", {"stop": 5}, InvalidOptionError, "stop must be"),
+        ("a", {"min_length": 9, "max_length": 8}, InvalidOptionError, "at most max_length = 8"),
+        ("a", {"topk": 9}, InvalidOptionError, "unknown option 'topk'"),
+    ],
+)
+def test_what_cannot_be_done_is_refused(
+    generator: Generator,
+    prompt: str | list[int],
+    values: dict[str, object],
+    error: type[Exception],
+    message: str,
+) -> None:
+    with pytest.raises(error, match=message):
+        generator.generate([prompt], parse_generation_options(values))
+
+
+def test_kinds_of_bundles_are_not_confused(
+    tiny_language_model: TinyLanguageModel, tiny_bundle: Path
+) -> None:
+    with pytest.raises(BundleError, match="task must be 'translate', got 'generate'"):
+        Translator(tiny_language_model.fp32)
+    with pytest.raises(BundleError, match="task must be 'generate', got 'translate'"):
+        Generator(tiny_bundle)
+
+
+def test_the_manifest_tells_what_was_found(tiny_language_model: TinyLanguageModel) -> None:
+    for bundle in (tiny_language_model.fp32, tiny_language_model.int8):
+        manifest = read_manifest(bundle)
+        assert (manifest.task, manifest.family, manifest.decoder_kind) == ("generate", "lm", "lm")
+        assert manifest.encoder is None
+        assert manifest.sizes.reach == (2, 4)
+        parity = manifest.parity
+        change = parity["perplexity_bundle"] / parity["perplexity_checkpoint"] - 1
+        assert abs(change) < 0.005
+        assert export_main(["verify", str(bundle)]) == 0
+
+
+@pytest.mark.parametrize(
+    ("precision", "change", "message"),
+    [
+        ("fp32", {"logits_max_difference": 0.01}, "step logits differ by up to 0.01"),
+        ("fp32", {"logits_max_difference": float("nan")}, "step logits differ by up to nan"),
+        ("fp32", {"perplexity_bundle": 20.1}, r"perplexity changes from 20.0000 to 20.1000"),
+        ("int8", {"logits_mean_difference": 0.01}, "from the same arithmetic in PyTorch"),
+        ("int8", {"perplexity_bundle": 20.11}, r"\+0.55%, limit 0.50%"),
+        ("int8", {"perplexity_bundle": float("nan")}, "nan"),
+    ],
+)
+def test_a_bundle_that_is_not_good_enough_is_refused(
+    precision: str, change: dict[str, float], message: str
+) -> None:
+    good = LanguageParity(100, 0.0, 0.0, 20.0, 20.0)
+    check_language(good, precision)
+    with pytest.raises(ParityError, match=message):
+        check_language(dataclasses.replace(good, **change), precision)
+
+
+def test_a_word_list_makes_a_bundle_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recipe = write_toy_text(tmp_path)
+    assert training_main(["train", str(recipe), "--run", str(tmp_path / "run")]) == 0
+    text = ["valid", str(tmp_path / "valid.txt")]
+    command = ["bundle", str(tmp_path / "run"), str(tmp_path / "lm"), "--test-text", *text]
+    assert export_main(command) == 0
+    report = json.loads(capsys.readouterr().out.partition("\n")[2])
+    own = evaluate_text(tmp_path / "run", tmp_path / "valid.txt", protocol="rolling")
+    found = report["quality"]["valid word perplexity"]
+    assert found == pytest.approx(own["word_perplexity"], rel=0.01)
+    generator = Generator(tmp_path / "lm")
+    (output,) = generator.generate("the nonsense", GenerationOptions(max_length=9, seed=1))[0]
+    words = [token.token for token in output.tokens if token.token_id != EOS_ID]
+    assert output.text.split() == words
+    assert output.text.startswith(" ")
+    assert export_main(["bundle", str(tmp_path / "run"), str(tmp_path / "x"), "--dev", "a", "b"])
+    assert "--text and --test-text" in capsys.readouterr().err
+
+
+def run_command(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    text: str,
+    *arguments: str,
+) -> tuple[int, str, str]:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(text.encode())))
+    status = main(["generate", *arguments])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def test_the_command_gives_the_same_text_twice(
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    tiny_language_model: TinyLanguageModel,
+) -> None:
+    bundle = str(tiny_language_model.int8)
+
+    def ask(text: str, *arguments: str) -> str:
+        status, out, _ = run_command(monkeypatch, capsys, text, bundle, *arguments)
+        assert status == 0
+        return out
+
+    first = ask("the old man\na\n", "--seed", "7")
+    assert first == ask("the old man\na\n", "--seed", "7")
+    assert first.splitlines()[0] == ask("the old man\n", "--seed", "7").splitlines()[0]
+    assert first != ask("the old man\na\n", "--seed", "8")
+    assert all(
+        line.startswith(start)
+        for line, start in zip(first.splitlines(), ("the old man", "a"), strict=True)
+    )
+    found = json.loads(ask("the\n", "--json", "--option", "temperature=0"))
+    assert {"text", "tokens", "finish_reason"} <= found.keys()
+    assert ask("") == ""
+    status, out, err = run_command(monkeypatch, capsys, "fine\na\0b\n", bundle)
+    assert (status, out) == (1, "")
+    assert "line 2: text must be Unicode" in err
+
+
+def test_requests_of_all_kinds_in_one_batch_are_answered_as_alone(
+    generator: Generator, scheduler: GenerationScheduler
+) -> None:
+    options = [
+        GenerationOptions(max_length=20, seed=3),
+        GenerationOptions(max_length=40, temperature=0),
+        GenerationOptions(max_length=10, seed=4, num_hypotheses=3),
+        GenerationOptions(max_length=15, beam_size=3, num_hypotheses=2),
+        GenerationOptions(max_length=0),
+        GenerationOptions(max_length=30, seed=5, repetition_penalty=1.2),
+    ]
+    requests = [
+        GenerationRequest(prompt=prompt, options=o)
+        for o in options
+        for prompt in ("the old man", [5, 6, 7])
+    ]
+    wanted = [tuple(generator.generate([r.prompt], r.options)[0]) for r in requests]
+    found = [ticket.result(60).choices for ticket in scheduler.submit_all(requests)]
+    assert found == wanted
+
+
+def test_events_add_up_to_the_result(scheduler: GenerationScheduler) -> None:
+    async def follow() -> tuple[list[object], list[object]]:
+        request = GenerationRequest(
+            prompt="the old", options=GenerationOptions(max_length=12, seed=2, num_hypotheses=2)
+        )
+        ticket = scheduler.submit(dataclasses.replace(request, score_prompt=True))
+        early = [event async for event in ticket.events()]
+        late = [event async for event in ticket.events()]  # from the beginning, after the end
+        return early, late
+
+    early, late = asyncio.run(follow())
+    assert early == late
+    read, *deltas, done = early
+    assert isinstance(read, PromptRead)
+    assert isinstance(done, GenerationDone)
+    assert [token.token for token in read.tokens][1:] == [" t", "he", " ", "o", "l", "d"]
+    for number, choice in enumerate(done.choices):
+        parts = [d for d in deltas if isinstance(d, Delta) and d.choice == number]
+        assert "".join(part.text for part in parts) == choice.text
+        assert tuple(token for part in parts for token in part.tokens) == choice.tokens
+        assert [part.finish_reason for part in parts[:-1]] == [""] * (len(parts) - 1)
+        assert parts[-1].finish_reason == choice.finish_reason
+
+
+def until(condition: object) -> None:
+    end = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it never happened"
+        time.sleep(0.002)
+
+
+def test_cancelled_and_overdue_requests_free_their_rows(scheduler: GenerationScheduler) -> None:
+    slow = scheduler.submit(GenerationRequest(prompt="a", options=LONG))
+    beam = dataclasses.replace(LONG, beam_size=2)
+    searching = scheduler.submit(GenerationRequest(prompt="a", options=beam))
+    overdue = scheduler.submit(GenerationRequest(prompt="a", options=LONG, timeout_s=0.2))
+    until(lambda: scheduler.num_rows == 2)
+    with pytest.raises(DeadlineExceededError):
+        overdue.result(20)
+    until(lambda: scheduler.num_rows == 1)
+    for ticket in (slow, searching):
+        ticket.cancel()
+        with pytest.raises(CancelledError):
+            ticket.result(1)
+    until(lambda: scheduler.num_rows == 0)
+    assert scheduler.submit(GenerationRequest(prompt="a")).result(20).choices
+
+
+def test_limits(generator: Generator) -> None:
+    limits = BatchLimits(max_rows=4, max_cache_bytes=400_000)
+    scheduler = GenerationScheduler(generator, max_queue=2, max_context_tokens=4000, limits=limits)
+    try:
+        with pytest.raises(ContextLengthError, match="at most 4000 tokens together"):
+            scheduler.submit(
+                GenerationRequest(prompt="a", options=GenerationOptions(max_length=4000))
+            )
+        with pytest.raises(TooLongError, match="at most 4 outputs"):
+            scheduler.submit(
+                GenerationRequest(prompt="a", options=GenerationOptions(num_hypotheses=5))
+            )
+        tickets = []
+        for rows in range(1, 5):
+            tickets.append(scheduler.submit(GenerationRequest(prompt="a", options=LONG)))
+            until(lambda rows=rows: scheduler.num_rows == rows)
+        waiting = [scheduler.submit(GenerationRequest(prompt="a")) for _ in range(2)]
+        with pytest.raises(OverloadedError, match="holds at most 2 prompts"):
+            scheduler.submit(GenerationRequest(prompt="a"))
+        wide = GenerationOptions(beam_size=32, max_length=3000)
+        with pytest.raises(TooLongError, match="MiB of cache, max_cache_bytes allows 0 MiB"):
+            scheduler.submit(GenerationRequest(prompt="a", options=wide))
+        assert scheduler.num_rows == 4
+        tickets[0].cancel()
+        assert [ticket.result(20).choices for ticket in waiting]
+        for ticket in tickets:
+            ticket.cancel()
+    finally:
+        scheduler.close(30)
+    with pytest.raises(NotReadyError):
+        scheduler.submit(GenerationRequest(prompt="a"))
+
+
+def test_a_failing_prompt_or_batch_does_not_end_the_scheduler(
+    generator: Generator, scheduler: GenerationScheduler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fine = GenerationRequest(prompt="a", options=GenerationOptions(max_length=5, seed=1))
+    wanted = scheduler.submit(fine).result(20)
+    # Nothing is left to draw once every token is used.
+    options = GenerationOptions(max_length=2000, no_repeat_ngram_size=1, min_length=2000)
+    tickets = scheduler.submit_all([GenerationRequest(prompt="a", options=options), fine])
+    with pytest.raises(DecodingError, match="no token to go on with"):
+        tickets[0].result(30)
+    assert tickets[1].result(20) == wanted
+
+    def fail(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(generator.stepper, "next", fail)
+        with pytest.raises(RuntimeError, match="broken"):
+            scheduler.submit(fine).result(20)
+    assert scheduler.submit(fine).result(20) == wanted
+
+
+def test_nothing_is_lost_under_random_arrivals(generator: Generator) -> None:
+    scheduler = GenerationScheduler(generator, limits=BatchLimits(max_rows=8))
+    wanted: dict[tuple[str, int], tuple[Generation, ...]] = {}
+    for prompt in PROMPTS:
+        for seed in range(3):
+            options = GenerationOptions(max_length=6 + seed * 5, seed=seed)
+            wanted[prompt, seed] = tuple(generator.generate(prompt, options)[0])
+    found: list[tuple[tuple[str, int], tuple[Generation, ...]]] = []
+    cancelled: list[bool] = []
+
+    def client(number: int) -> None:
+        choice = random.Random(number)
+        for _ in range(25):
+            prompt, seed = choice.choice(PROMPTS), choice.randrange(3)
+            options = GenerationOptions(max_length=6 + seed * 5, seed=seed)
+            ticket = scheduler.submit(GenerationRequest(prompt=prompt, options=options))
+            if choice.random() < 0.2:
+                time.sleep(choice.random() * 0.01)
+                ticket.cancel()
+                cancelled.append(ticket.done)
+            else:
+                found.append(((prompt, seed), ticket.result(60).choices))
+
+    threads = [threading.Thread(target=client, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    scheduler.close(30)
+    assert len(found) + len(cancelled) == 200
+    assert all(cancelled)
+    assert all(choices == wanted[key] for key, choices in found)
+    assert scheduler.num_rows == 0
+    assert not np.isnan([choice.cumulative for _, choices in found for choice in choices]).any()
