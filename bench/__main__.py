@@ -1,4 +1,4 @@
-"""`python -m bench engine | quality`; `--help` imports no engine."""
+"""`python -m bench engine | quality | language | attention`; `--help` imports no engine."""
 
 from __future__ import annotations
 
@@ -66,6 +66,33 @@ def _parser() -> argparse.ArgumentParser:
     quality.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     quality.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     quality.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+    language = verbs.add_parser(
+        "language",
+        help="generation of language models beside PyTorch eager and CTranslate2",
+        description="Generation with a language model of random weights: whole calls beside "
+        "PyTorch eager and CTranslate2; with --context, steps after a long prompt, full beside "
+        "cascade attention; with --steps, one long output with its time and memory.",
+    )
+    language.add_argument("--shape", default="lm_small", help="a preset (default lm_small)")
+    language.add_argument("--random-weights", type=int, default=1, metavar="SEED", help="default 1")
+    language.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
+    language.add_argument(
+        "--top-k", default="1,10", metavar="N,...", help="1 is greedy; default 1,10"
+    )
+    language.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    language.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
+    language.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
+    language.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+
+    attention = verbs.add_parser(
+        "attention", help="one attention forward and backward, light kinds beside fused ones"
+    )
+    attention.add_argument(
+        "--length", default="512,2048,8192", metavar="N,...", help="default 512,2048,8192"
+    )
+    attention.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    attention.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     return parser
 
 

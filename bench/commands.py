@@ -9,8 +9,18 @@ from pathlib import Path
 
 import torch
 
+from bench.attention_layer import attention_markdown, time_attention
 from bench.engine import Plan, failures, run_engine
 from bench.errors import BenchError
+from bench.language import (
+    GENERATED,
+    compare_rivals,
+    context_markdown,
+    long_markdown,
+    rivals_markdown,
+    time_context,
+    time_long_output,
+)
 from bench.materials import Subject, random_subject, trained_subject
 from bench.quality import compare_systems, parse_system
 from bench.quality_report import quality_markdown, write_quality_record
@@ -22,9 +32,11 @@ from bench.report import (
     to_markdown,
     write_record,
 )
-from bench.scenarios import SHAPES, order_scenarios
+from bench.scenarios import SHAPES, Scenario, order_scenarios
 from serving.options import RANGES
 from serving.threads import default_threads
+from training.models import PRESETS, LanguageModelConfig
+from training.models.decoding import TOP
 
 _DEFAULT_SEED = 1
 _MAX_BATCH = 1024
@@ -74,6 +86,61 @@ def quality(options: argparse.Namespace) -> int:
     print(quality_markdown(command, machine, subject, results))
     if options.json is not None:
         write_quality_record(options.json, command, machine, subject, results)
+    return 0
+
+
+def language(options: argparse.Namespace) -> int:
+    """Measure a language model of random weights: beside rivals, or alone where `--context` or
+    `--steps` is given."""
+    cores = _cores(options.threads)
+    machine = look_at_machine(cores)
+    repetitions = _at_least_one("--repetitions", options.repetitions)
+    if not isinstance(PRESETS.get(options.shape), LanguageModelConfig):
+        known = [
+            name for name, preset in PRESETS.items() if isinstance(preset, LanguageModelConfig)
+        ]
+        raise BenchError(f"--shape must be one of {', '.join(known)}, got {options.shape!r}")
+    if options.context and options.steps:
+        raise BenchError("--context and --steps are two measurements; give one of them")
+    _show_load(machine)
+    command, shape, seed = _command(options), options.shape, options.random_weights
+    batches = _numbers("--batch", options.batch, _MAX_BATCH)
+    subject = f"{shape}, random weights, seed {seed}"
+    if options.context:
+        batch = max(batches)
+        subject += f", int8; batch {batch}, {options.context} tokens of context"
+        times = time_context(
+            shape,
+            seed,
+            batch=batch,
+            context=_at_least_one("--context", options.context),
+            repetitions=repetitions,
+            cores=cores,
+            progress=_progress,
+        )
+        print(context_markdown(command, machine, f"{subject}.", times))
+    elif options.steps:
+        steps = _at_least_one("--steps", options.steps)
+        milestones = time_long_output(shape, "cascade", seed, steps, cores, _progress)
+        print(long_markdown(command, machine, f"{subject}, cascade, int8; batch 1.", milestones))
+    else:
+        top_ks = _numbers("--top-k", options.top_k, TOP)
+        scenarios = [Scenario(batch, 1, top_k) for batch in batches for top_k in top_ks]
+        found = compare_rivals(shape, seed, scenarios, repetitions, cores, _progress)
+        subject += f", full attention, {GENERATED} tokens; {repetitions} interleaved repetitions."
+        print(rivals_markdown(command, machine, subject, found))
+    return 0
+
+
+def attention(options: argparse.Namespace) -> int:
+    """Time one attention layer, forward and backward."""
+    cores = _cores(options.threads)
+    machine = look_at_machine(cores)
+    _show_load(machine)
+    lengths = _numbers("--length", options.length, 2**16)
+    repetitions = _at_least_one("--repetitions", options.repetitions)
+    found = time_attention(lengths, repetitions, cores, _progress)
+    print(attention_markdown(_command(options), machine, found))
     return 0
 
 

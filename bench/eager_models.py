@@ -92,13 +92,13 @@ class _TransformerBatch:
         own, source = layer.self_attention, layer.source_attention
 
         def attend_own(x_R1D: Tensor) -> Tensor:
-            query, new = _project(own, x_R1D)
-            cache = self._caches[index] = _append(self._caches[index], new, axis=1)
-            return own.out_proj(_attend(query, cache, own.num_heads))
+            query, new = project(own, x_R1D)
+            cache = self._caches[index] = append(self._caches[index], new, axis=1)
+            return own.out_proj(attend(query, cache, own.num_heads))
 
         def attend_source(x_R1D: Tensor) -> Tensor:
             query, pair = source.query_proj(x_R1D), self._sources[index]
-            return source.out_proj(_attend(query, pair, source.num_heads, self._mask_R11S))
+            return source.out_proj(attend(query, pair, source.num_heads, self._mask_R11S))
 
         x_R1D = layer.self_attention_residual(x_R1D, attend_own)
         x_R1D = layer.source_attention_residual(x_R1D, attend_source)
@@ -149,16 +149,16 @@ class _JointBatch:
         mask_R11S = None if self._mask_RS is None else self._mask_RS[:, None, None]
 
         def attend_target(x_RSD: Tensor) -> Tensor:
-            query_RSD, new = _project(target, x_RSD)
+            query_RSD, new = project(target, x_RSD)
             new = KeyValue(new.keys[:, :, None], new.values[:, :, None])
-            cache = self._caches[index] = _append(self._caches[index], new, axis=2)
+            cache = self._caches[index] = append(self._caches[index], new, axis=2)
             rows = KeyValue(cache.keys.flatten(0, 1), cache.values.flatten(0, 1))  # [R*S,T,D]
-            out = _attend(query_RSD.flatten(0, 1)[:, None], rows, target.num_heads)
+            out = attend(query_RSD.flatten(0, 1)[:, None], rows, target.num_heads)
             return target.out_proj(out).view_as(x_RSD)
 
         def attend_source(x_RSD: Tensor) -> Tensor:
-            query_RSD, pair = _project(source, x_RSD)
-            return source.out_proj(_attend(query_RSD, pair, source.num_heads, mask_R11S))
+            query_RSD, pair = project(source, x_RSD)
+            return source.out_proj(attend(query_RSD, pair, source.num_heads, mask_R11S))
 
         x_RSD = layer.target_attention_residual(x_RSD, attend_target)
         x_RSD = layer.first_ffn_residual(x_RSD, layer.first_ffn)
@@ -166,13 +166,20 @@ class _JointBatch:
         return layer.ffn_residual(x_RSD, layer.ffn)
 
 
-def _project(module: SelfAttention, x: Tensor) -> tuple[Tensor, KeyValue]:
+def project(module: SelfAttention, x: Tensor) -> tuple[Tensor, KeyValue]:
     """Queries, keys and values."""
     query, key, value = module.in_proj(x).chunk(3, dim=-1)
     return query, KeyValue(key, value)
 
 
-def _attend(query: Tensor, pair: KeyValue, num_heads: int, mask: Tensor | None = None) -> Tensor:
+def attend(
+    query: Tensor,
+    pair: KeyValue,
+    num_heads: int,
+    mask: Tensor | None = None,
+    *,
+    causal: bool = False,
+) -> Tensor:
     """Attention of [R,Q,D] by PyTorch's fused kernel, which for one query is the quickest it has.
 
     The models' own form is written for training.
@@ -182,11 +189,11 @@ def _attend(query: Tensor, pair: KeyValue, num_heads: int, mask: Tensor | None =
         return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
 
     operands = (heads(query), heads(pair.keys), heads(pair.values))
-    out = nn.functional.scaled_dot_product_attention(*operands, attn_mask=mask)
+    out = nn.functional.scaled_dot_product_attention(*operands, attn_mask=mask, is_causal=causal)
     return out.transpose(1, 2).flatten(2)
 
 
-def _append(cache: KeyValue, new: KeyValue, axis: int) -> KeyValue:
+def append(cache: KeyValue, new: KeyValue, axis: int) -> KeyValue:
     """The cache with one more target position."""
     return KeyValue(
         torch.cat([cache.keys, new.keys], axis), torch.cat([cache.values, new.values], axis)

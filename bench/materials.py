@@ -92,7 +92,7 @@ def write_materials(subject: Subject, folder: Path) -> None:
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in subject.comparison.systems:
-        place = folder / _folder_name(system)
+        place = folder / folder_name(system)
         if system.kind == "eager":
             save_model(subject.model, place)
         elif system.kind == "ctranslate2":
@@ -108,7 +108,7 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
     """What a worker loads for a system with a thread setting."""
     return Job(
         kind=system.kind,
-        folder=str(folder / _folder_name(system)),
+        folder=str(folder / folder_name(system)),
         precision=system.precision,
         workers=setting.workers,
         threads=setting.threads,
@@ -128,7 +128,8 @@ def _write_bundle(subject: Subject, folder: Path, precision: str) -> None:
     write_manifest(folder, manifest.model_copy(update={"languages": languages}))
 
 
-def _folder_name(system: System) -> str:
+def folder_name(system: System) -> str:
+    """Where a system's files lie."""
     return f"{system.kind}-{system.precision}"
 
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from serving.tokenizer import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
-from training.models import PRESETS, JointModel, Model, build_model
+from training.models import PRESETS, JointModel, Model, Network, build_model
 from training.models.config import ARCHITECTURES
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
@@ -76,18 +76,18 @@ def random_sources(vocab_size: int, count: int, seed: int) -> list[list[int]]:
     """Sources of plain ids that end with eos; their lengths are those of real sentences."""
     generator = random.Random(seed)
     return [
-        [
-            *generator.choices(
-                range(_FIRST_PLAIN_ID, vocab_size),
-                k=generator.randint(SHORTEST_SOURCE, LONGEST_SOURCE),
-            ),
-            EOS_ID,
-        ]
+        [*random_ids(generator, vocab_size, SHORTEST_SOURCE, LONGEST_SOURCE), EOS_ID]
         for _ in range(count)
     ]
 
 
-def save_model(model: Model, folder: Path) -> None:
+def random_ids(generator: random.Random, vocab_size: int, shortest: int, longest: int) -> list[int]:
+    """Plain ids, of a number drawn between the two, both included."""
+    length = generator.randint(shortest, longest)
+    return generator.choices(range(_FIRST_PLAIN_ID, vocab_size), k=length)
+
+
+def save_model(model: Network, folder: Path) -> None:
     """Write configuration and weights."""
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_weights(folder, weights, {"model": asdict(model.config)})

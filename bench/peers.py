@@ -44,26 +44,26 @@ def convert_to_ctranslate2(
         pre_norm=config.norm == "pre",
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
-    embedding = _array(model.embedding.weight)
+    embedding = array_of(model.embedding.weight)
     spec.encoder.embeddings[0].weight = embedding
     spec.decoder.embeddings.weight = embedding
     spec.decoder.projection.weight = embedding
     # `scale_embeddings` is on and `position_encodings` is left out: CTranslate2 then multiplies by
     # sqrt(model_dim) and adds sinusoids of its own, which are ours (training/models/embedding.py).
     if config.norm == "pre":
-        _set_norm(spec.encoder.layer_norm, model.encoder_norm)
-        _set_norm(spec.decoder.layer_norm, model.decoder_norm)
+        set_norm(spec.encoder.layer_norm, model.encoder_norm)
+        set_norm(spec.decoder.layer_norm, model.decoder_norm)
     for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
-        _set_self_attention(layer_spec.self_attention, layer)
-        _set_ffn(layer_spec.ffn, layer)
+        set_self_attention(layer_spec.self_attention, layer)
+        set_ffn(layer_spec.ffn, layer)
     for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
-        _set_self_attention(layer_spec.self_attention, layer)
+        set_self_attention(layer_spec.self_attention, layer)
         source: Any = layer.source_attention
-        _set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)
+        set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)
         linears = (source.query_proj, source.key_value_proj, source.out_proj)
         for linear_spec, linear in zip(layer_spec.attention.linear, linears, strict=True):
-            _set_linear(linear_spec, linear)
-        _set_ffn(layer_spec.ffn, layer)
+            set_linear(linear_spec, linear)
+        set_ffn(layer_spec.ffn, layer)
     spec.register_source_vocabulary(list(vocabulary))
     spec.register_target_vocabulary(list(vocabulary))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = BOS, EOS, UNK
@@ -74,25 +74,30 @@ def convert_to_ctranslate2(
     spec.save(str(folder))
 
 
-def _set_self_attention(spec: Any, layer: Any) -> None:
-    _set_norm(spec.layer_norm, layer.self_attention_residual.norm)
-    _set_linear(spec.linear[0], layer.self_attention.in_proj)
-    _set_linear(spec.linear[1], layer.self_attention.out_proj)
+def set_self_attention(spec: Any, layer: Any) -> None:
+    """Norm and projections of a layer's self-attention."""
+    set_norm(spec.layer_norm, layer.self_attention_residual.norm)
+    set_linear(spec.linear[0], layer.self_attention.in_proj)
+    set_linear(spec.linear[1], layer.self_attention.out_proj)
 
 
-def _set_ffn(spec: Any, layer: Any) -> None:
-    _set_norm(spec.layer_norm, layer.ffn_residual.norm)
-    _set_linear(spec.linear_0, layer.ffn.up_proj)
-    _set_linear(spec.linear_1, layer.ffn.down_proj)
+def set_ffn(spec: Any, layer: Any) -> None:
+    """Norm and products of a layer's feed-forward."""
+    set_norm(spec.layer_norm, layer.ffn_residual.norm)
+    set_linear(spec.linear_0, layer.ffn.up_proj)
+    set_linear(spec.linear_1, layer.ffn.down_proj)
 
 
-def _set_norm(spec: Any, norm: Any) -> None:
-    spec.gamma, spec.beta = _array(norm.weight), _array(norm.bias)
+def set_norm(spec: Any, norm: Any) -> None:
+    """A layer norm."""
+    spec.gamma, spec.beta = array_of(norm.weight), array_of(norm.bias)
 
 
-def _set_linear(spec: Any, linear: nn.Linear) -> None:
-    spec.weight, spec.bias = _array(linear.weight), _array(linear.bias)
+def set_linear(spec: Any, linear: nn.Linear) -> None:
+    """A product with its bias."""
+    spec.weight, spec.bias = array_of(linear.weight), array_of(linear.bias)
 
 
-def _array(parameter: Tensor) -> NDArray[np.float32]:
+def array_of(parameter: Tensor) -> NDArray[np.float32]:
+    """A copy of its values."""
     return parameter.detach().numpy().copy()

@@ -92,8 +92,12 @@ class Scenario:
 
     batch: int
     beam_size: int
+    top_k: int = 0
+    """Of language models, which draw from so many; 1 is greedy."""
 
     def __str__(self) -> str:
+        if self.top_k:
+            return f"batch {self.batch}, top {self.top_k}"
         return f"batch {self.batch}, beam {self.beam_size}"
 
 

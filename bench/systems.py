@@ -40,6 +40,8 @@ class Search:
     beam_size: int
     max_length: int
     """Tokens generated at most, eos included."""
+    top_k: int = 0
+    """Language models draw from so many; 1 is greedy."""
 
     @property
     def options(self) -> SearchOptions:
@@ -80,6 +82,11 @@ class LoadedSystem(Protocol):
 
 def load(job: Job) -> LoadedSystem:
     """Load what a job names."""
+    if job.kind.startswith("lm-"):
+        from bench.language_systems import load_language_system
+
+        language: LoadedSystem = load_language_system(job)
+        return language
     if job.kind == "ctranslate2":
         return _CTranslate2(job)
     if job.kind == "eager":

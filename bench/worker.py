@@ -161,7 +161,7 @@ def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:
 
 
 def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    search = Search(request["beam_size"], request["max_length"])
+    search = Search(request["beam_size"], request["max_length"], request["top_k"])
     calls = _calls(sources, request)
     seconds, tokens = 0.0, 0
     for call in calls:
@@ -174,7 +174,7 @@ def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
 
 
 def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
-    search = Search(request["beam_size"], request["max_length"])
+    search = Search(request["beam_size"], request["max_length"], request["top_k"])
     outputs: list[Output] = []
     for start in range(0, len(sources), request["batch"]):
         outputs += system.scored(sources[start : start + request["batch"]], search)

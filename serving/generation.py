@@ -91,6 +91,11 @@ class GenerationBatch:
         """Outputs being continued."""
         return sum(output is not None for output in self._outputs)
 
+    @property
+    def capacity(self) -> int:
+        """Cache slots a row."""
+        return self._state.caches.capacity if self._state is not None else 0
+
     def add(self, outputs: Sequence[Output]) -> None:
         """Let outputs join; neighbours with one prompt share the work on it."""
         groups: dict[int, dict[tuple[int, ...], list[Output]]] = {}

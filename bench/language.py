@@ -1,0 +1,313 @@
+"""The run of `python -m bench language`: generation beside rivals, long contexts, long outputs."""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.engine import Measured
+from bench.errors import BenchError
+from bench.language_models import convert_language_model, random_language_model, random_prompts
+from bench.materials import folder_name
+from bench.models import save_model
+from bench.report import Machine, head_lines, table_line
+from bench.scenarios import Scenario, Setting, System, settings
+from bench.systems import ID_MANIFEST, Job, id_token
+from bench.worker import Worker
+from export.graphs import write_language_graphs
+from serving.generation import GenerationBatch, Output
+from serving.generation_options import GenerationOptions
+from serving.language_session import LanguageStepper
+from serving.sampling import Uniforms
+from training.models import LanguageModel
+
+EAGER = System("PyTorch eager", "lm-eager", "fp32")
+OUR_FP32 = System("this engine", "lm-onnx", "fp32")
+OUR_INT8 = System("this engine", "lm-onnx", "int8")
+PEER_FP32 = System("CTranslate2", "lm-ctranslate2", "float32")
+PEER_INT8 = System("CTranslate2", "lm-ctranslate2", "int8")
+SYSTEMS = (EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8)
+GENERATED = 64
+"""Tokens of every output beside the rivals."""
+PROMPT_VOCABULARY = 8000
+"""Prompts hold ids below this, which every size has."""
+MILESTONES = (1_000, 10_000, 100_000)
+_PROMPTS = 64
+_SETTLE_SECONDS = 0.25
+_LONG_STEPS = 32
+
+Progress = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class ContextTime:
+    """Steps of one kind of attention after a long prompt."""
+
+    attention: str
+    precision: str
+    threads: int
+    milliseconds: list[float]
+    """A step of the whole batch, in each repetition."""
+    cache_bytes: int
+    """Of the batch."""
+
+
+@dataclass(frozen=True)
+class Milestone:
+    """What a long output had cost by then."""
+
+    steps: int
+    ms_per_token: float
+    """Of the last 1,000 steps, the median."""
+    rss: int
+    """Bytes that the process holds."""
+    slots: int
+    """Of the cache."""
+
+
+def compare_rivals(
+    preset: str,
+    seed: int,
+    scenarios: Sequence[Scenario],
+    repetitions: int,
+    cores: int,
+    progress: Progress,
+) -> list[Measured]:
+    """Whole calls of every system: prompts to `GENERATED` tokens, full attention."""
+    model = random_language_model(preset, "full", seed)
+    prompts = random_prompts(model.config.vocab_size, _PROMPTS, seed)
+    found: list[Measured] = []
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        progress("exporting and converting the model")
+        for system in SYSTEMS:
+            _write(model, system, folder)
+        workers: dict[tuple[System, Setting], Worker] = {}
+        for scenario in scenarios:
+            for system in SYSTEMS:
+                for setting in settings(_plain(system), scenario.batch, cores):
+                    if (system, setting) not in workers:
+                        label = f"{system.name}, {setting} threads"
+                        progress(f"loading {label}")
+                        place = str(folder / folder_name(system))
+                        job = Job(
+                            system.kind,
+                            place,
+                            system.precision,
+                            setting.workers,
+                            setting.threads,
+                            None,
+                        )
+                        workers[system, setting] = stack.enter_context(Worker(label, job, prompts))
+            found += _measure(scenario, repetitions, cores, workers, progress)
+    return found
+
+
+def time_context(
+    preset: str,
+    seed: int,
+    *,
+    batch: int,
+    context: int,
+    repetitions: int,
+    cores: int,
+    progress: Progress,
+) -> list[ContextTime]:
+    """Milliseconds of a step after `context` tokens, full beside light attention, int8.
+
+    The rows continue one prompt, each in its own way; every thread setting is tried.
+    """
+    prompt = random_prompts(PROMPT_VOCABULARY, 1, seed)[0]
+    prompt = [prompt[0], *(prompt[1:] * context)[: context - 1]]
+    found = []
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
+        for attention in ("full", "cascade"):
+            model = random_language_model(preset, attention, seed)
+            folder = Path(name) / attention
+            folder.mkdir()
+            manifest = write_language_graphs(model, folder, name="bench", precision="int8")
+            for threads in sorted({1, cores}):
+                progress(f"{attention}, {context} tokens of context, {threads} threads")
+                stepper = LanguageStepper(folder, manifest, threads)
+                running = GenerationBatch(stepper)
+                running.add([_row(n, prompt) for n in range(batch)])
+                running.step()
+                times = []
+                for _ in range(repetitions):
+                    start = time.perf_counter()
+                    for _ in range(_LONG_STEPS):
+                        running.step()
+                    times.append((time.perf_counter() - start) / _LONG_STEPS * 1000)
+                slots = running.capacity
+                running.close()
+                size = stepper.cache_bytes(batch, 0, slots) // 2
+                found.append(ContextTime(attention, "int8", threads, times, size))
+    return found
+
+
+def time_long_output(
+    preset: str, attention: str, seed: int, steps: int, cores: int, progress: Progress
+) -> list[Milestone]:
+    """One output of so many tokens at batch 1: time and memory on the way."""
+    model = random_language_model(preset, attention, seed)
+    found = []
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
+        manifest = write_language_graphs(model, Path(name), name="bench", precision="int8")
+        del model
+        stepper = LanguageStepper(Path(name), manifest, cores)
+        batch = GenerationBatch(stepper)
+        batch.add([_row(0, random_prompts(PROMPT_VOCABULARY, 1, seed)[0])])
+        last: list[float] = []
+        for step in range(1, steps + 1):
+            start = time.perf_counter()
+            batch.step()
+            last.append(time.perf_counter() - start)
+            del last[:-1000]
+            if step in MILESTONES or step == steps:
+                progress(f"{step} steps")
+                milliseconds = statistics.median(last) * 1000
+                found.append(Milestone(step, milliseconds, current_rss(), batch.capacity))
+        batch.close()
+    return found
+
+
+def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequence[Measured]) -> str:
+    """The table of `compare_rivals`."""
+    lines = [*head_lines(command, machine, subject), ""]
+    columns = ["batch", "top-k", "system", "workers x threads", "ms/output (min-max)", "tokens/s"]
+    columns += ["peak RSS, MiB", "speed / PyTorch eager", "speed / CTranslate2 int8"]
+    lines += [table_line(columns), table_line(["---:", "---:", "---", "---", *["---:"] * 5])]
+    for scenario in dict.fromkeys(measured.scenario for measured in found):
+        best = {system: _best(found, system, scenario) for system in SYSTEMS}
+        for system, measured in best.items():
+            times = measured.ms_per_sentence
+            lines.append(
+                table_line(
+                    [
+                        str(scenario.batch),
+                        "greedy" if scenario.top_k == 1 else str(scenario.top_k),
+                        system.name,
+                        str(measured.setting),
+                        f"{measured.median:.1f} ({min(times):.1f}-{max(times):.1f})",
+                        f"{measured.tokens_per_second:.0f}",
+                        f"{measured.peak_rss / 2**20:.0f}",
+                        f"{best[EAGER].median / measured.median:.2f}",
+                        f"{best[PEER_INT8].median / measured.median:.2f}",
+                    ]
+                )
+            )
+    return "\n".join(lines)
+
+
+def context_markdown(
+    command: str, machine: Machine, subject: str, found: Sequence[ContextTime]
+) -> str:
+    """The table of `time_context`."""
+    best = {
+        attention: min(
+            (f for f in found if f.attention == attention),
+            key=lambda f: statistics.median(f.milliseconds),
+        )
+        for attention in ("full", "cascade")
+    }
+    full = statistics.median(best["full"].milliseconds)
+    lines = [*head_lines(command, machine, subject), ""]
+    columns = ["attention", "threads", "ms/step (min-max)", "cache, MiB", "speed / full"]
+    lines += [table_line(columns), table_line(["---", *["---:"] * 4])]
+    for attention, time_ in best.items():
+        times = time_.milliseconds
+        median = statistics.median(times)
+        lines.append(
+            table_line(
+                [
+                    attention,
+                    str(time_.threads),
+                    f"{median:.1f} ({min(times):.1f}-{max(times):.1f})",
+                    f"{time_.cache_bytes / 2**20:.0f}",
+                    f"{full / median:.1f}",
+                ]
+            )
+        )
+    return "\n".join(lines)
+
+
+def long_markdown(command: str, machine: Machine, subject: str, found: Sequence[Milestone]) -> str:
+    """The table of `time_long_output`."""
+    lines = [*head_lines(command, machine, subject), ""]
+    columns = ["steps", "ms/token (median of the last 1,000)", "RSS, MiB", "cache slots"]
+    lines += [table_line(columns), table_line(["---:"] * 4)]
+    lines += [
+        table_line([f"{m.steps:,}", f"{m.ms_per_token:.3f}", f"{m.rss / 2**20:.1f}", str(m.slots)])
+        for m in found
+    ]
+    return "\n".join(lines)
+
+
+def current_rss() -> int:
+    """Bytes that this process holds."""
+    import psutil
+
+    return int(psutil.Process().memory_info().rss)
+
+
+def _row(key: int, prompt: list[int]) -> Output:
+    options = GenerationOptions(max_length=10**6, sampling_top_k=10)
+    return Output(key, prompt, options, Uniforms(1, key))
+
+
+def _measure(
+    scenario: Scenario,
+    repetitions: int,
+    cores: int,
+    workers: dict[tuple[System, Setting], Worker],
+    progress: Progress,
+) -> list[Measured]:
+    """All repetitions of one scenario, system after system within each repetition."""
+    rows = [n % _PROMPTS for n in range(max(8, 2 * scenario.batch))]
+    found = [
+        Measured(system, setting, scenario, [])
+        for system in SYSTEMS
+        for setting in settings(_plain(system), scenario.batch, cores)
+    ]
+    for repetition in range(repetitions + 1):
+        progress(f"{scenario}: " + (f"repetition {repetition}" if repetition else "warming up"))
+        for measured in found:
+            time.sleep(_SETTLE_SECONDS)
+            chosen = rows if repetition else rows[: 2 * scenario.batch]
+            worker = workers[measured.system, measured.setting]
+            timing = worker.measure(scenario, GENERATED, chosen)
+            if timing.tokens != timing.sentences * GENERATED:
+                raise BenchError(
+                    f"{measured.system.name} generated {timing.tokens} tokens in place of "
+                    f"{timing.sentences * GENERATED}; take another seed"
+                )
+            if repetition:
+                measured.timings.append(timing)
+    return found
+
+
+def _best(found: Sequence[Measured], system: System, scenario: Scenario) -> Measured:
+    every = [m for m in found if (m.system, m.scenario) == (system, scenario)]
+    return min(every, key=lambda measured: measured.median)
+
+
+def _plain(system: System) -> str:
+    return system.kind.removeprefix("lm-")
+
+
+def _write(model: LanguageModel, system: System, folder: Path) -> None:
+    place = folder / folder_name(system)
+    if system.kind == "lm-eager":
+        save_model(model, place)
+    elif system.kind == "lm-ctranslate2":
+        vocabulary = [id_token(token_id) for token_id in range(model.config.vocab_size)]
+        convert_language_model(model, vocabulary, place, system.precision)
+    else:
+        place.mkdir()
+        manifest = write_language_graphs(model, place, name="bench", precision=system.precision)
+        (place / ID_MANIFEST).write_text(manifest.model_dump_json())

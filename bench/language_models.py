@@ -1,0 +1,79 @@
+"""Language models for the benchmark: random weights of a size, and CTranslate2's form of them."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from bench.models import random_ids
+from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_attention
+from serving.tokenizer import EOS_ID
+from training.models import PRESETS, LanguageModel, LanguageModelConfig
+
+SHORTEST_PROMPT, LONGEST_PROMPT = 12, 28
+_SPREAD = 3.0
+_EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
+
+
+def random_language_model(preset: str, attention: str, seed: int) -> LanguageModel:
+    """A model of a preset's size with random weights, norms and biases, which never ends a text
+    (see `bench.models.random_model`)."""
+    torch.manual_seed(seed)
+    config = PRESETS[preset]
+    assert isinstance(config, LanguageModelConfig)
+    model = LanguageModel(replace(config, attention=attention, dropout=0.0))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if name.endswith("norm.weight"):
+                parameter.normal_(1.0, 0.1)
+            elif name.endswith("bias"):
+                parameter.normal_(0.0, 0.1)
+        assert isinstance(model.norm, torch.nn.LayerNorm)
+        model.norm.weight.mul_(_SPREAD)
+        model.norm.weight[0] = 0.0
+        model.norm.bias[0] = _EOS_CHANNEL
+        output = model.output_weight
+        output[:, 0] = 0.0
+        output[EOS_ID, 0] = _EOS_WEIGHT
+        output[EOS_ID, 1:] = 0.0
+    return model.eval()
+
+
+def random_prompts(vocab_size: int, count: int, seed: int) -> list[list[int]]:
+    """Prompts of plain ids after the end of text."""
+    generator = random.Random(seed)
+    return [
+        [EOS_ID, *random_ids(generator, vocab_size, SHORTEST_PROMPT, LONGEST_PROMPT)]
+        for _ in range(count)
+    ]
+
+
+def convert_language_model(
+    model: LanguageModel, vocabulary: Sequence[str], folder: Path, quantization: str
+) -> None:
+    """Save a model with full attention, standard layers and pre-norm in CTranslate2's format."""
+    import ctranslate2
+
+    config = model.config
+    assert (config.attention, config.block, config.norm) == ("full", "standard", "pre")
+    spec = ctranslate2.specs.TransformerDecoderModelSpec.from_config(
+        config.num_decoder_layers, config.num_heads
+    )
+    embedding = array_of(model.embedding.weight)
+    # The scale of embeddings and the sinusoids are CTranslate2's own, as in bench.peers.
+    spec.decoder.embeddings.weight = embedding
+    spec.decoder.projection.weight = embedding
+    set_norm(spec.decoder.layer_norm, model.norm)
+    for layer_spec, layer in zip(spec.decoder.layer, model.layers, strict=True):
+        set_self_attention(layer_spec.self_attention, layer)
+        set_ffn(layer_spec.ffn, layer)
+    spec.register_vocabulary(list(vocabulary))
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = BOS, EOS, UNK
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    folder.mkdir(parents=True)
+    spec.save(str(folder))
