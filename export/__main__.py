@@ -62,6 +62,13 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("NAME", "FILE"),
         help="text on which a language model's perplexity is measured; may be repeated",
     )
+    bundle.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where several models serve a language pair the highest is used (default 0)",
+    )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
 
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
