@@ -218,6 +218,11 @@ class PairedStepper:
         for stepper, part in zip(self._both, state, strict=True):
             stepper.repack(part, repack)
 
+    def extend(self, state: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+        """Extend both."""
+        for stepper, part, added in zip(self._both, state, other, strict=True):
+            stepper.extend(part, added)
+
     def free(self, state: tuple[Any, Any]) -> None:
         """Free both."""
         for stepper, part in zip(self._both, state, strict=True):

@@ -55,7 +55,13 @@ class Caches:
             self._relayout(repack)
 
     def extend(self, other: Caches) -> None:
-        """Append the other's rows, which keep their slots; it is left empty."""
+        """Append the other's sentences, which keep their slots; it is left empty.
+
+        The lower of the two heights becomes the higher; new rows are zero.
+        """
+        height = max(self.height, other.height)
+        self._heighten(height)
+        other._heighten(height)
         tensors, rows, _, dim = self.array_TRCD.shape
         capacity = max(self.capacity, other.capacity)
         array = self._next_layout((tensors, rows + other.array_TRCD.shape[1], capacity, dim))
@@ -73,6 +79,20 @@ class Caches:
         for block in self._blocks:
             self._give(block)
         self._blocks = [_NO_MEMORY, _NO_MEMORY]
+
+    def _heighten(self, height: int) -> None:
+        """Give each sentence more rows, at its end."""
+        if height == self.height:
+            return
+        tensors, rows, capacity, dim = self.array_TRCD.shape
+        sentences = rows // self.height
+        array = self._next_layout((tensors, sentences * height, capacity, dim))
+        parts = array.reshape(tensors, sentences, height, capacity, dim)
+        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
+        parts[:, :, : self.height] = old
+        parts[:, :, self.height :] = 0.0
+        self.height = height
+        self._adopt(array)
 
     def _move(self, repack: Repack) -> None:
         """Move slots to the front; most are there already, for a step adds to the end."""

@@ -96,35 +96,78 @@ class Stepper(Protocol):
 
     def repack(self, state: Any, repack: Repack) -> None: ...
 
+    def extend(self, state: Any, other: Any) -> None: ...
+
     def free(self, state: Any) -> None: ...
 
 
 class BeamSearch:
-    """A running batch of sentences of one beam size; `step` until it is no longer `live`."""
+    """A running batch of sentences of one beam size; `step` while it is `live`.
+
+    Sentences join between steps (`add`) and are numbered in the order in which they have joined.
+    """
+
+    _rows: list[SentenceSearch]
+    _running: NDArray[np.bool_]
+    _steps_left: Ints
+    _queries: Ints
+    """Up to the last live beam of each row."""
+    _tokens: Ints
+    _positions: Ints
+    _scores: Floats
+    _tree: PrefixTree
+    _want_attention: bool
+    _any_constraint: bool
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
-        sizes = {sentence.options.beam_size for sentence in sentences}
-        if len(sizes) != 1:
-            raise ValueError(f"sentences of one batch must share beam_size, got {sorted(sizes)}")
-        self._stepper, self._beam_size = stepper, sizes.pop()
-        self._state = stepper.encode([sentence.source for sentence in sentences])
-        self._rows = [SentenceSearch(i, sentence) for i, sentence in enumerate(sentences)]
-        self._running = np.ones(len(sentences), dtype=np.bool_)
-        self._steps_left = np.array(
-            [s.options.max_steps(len(s.source)) for s in sentences], dtype=np.int64
-        )
-        prefix_lengths = self._prefill()
-        self._tree = PrefixTree(
-            prefix_lengths, self._beam_size, stepper.repack_every, reach=stepper.reach
-        )
-        self._positions = np.repeat(prefix_lengths[:, None], self._beam_size, axis=1)
+        """Begin with one sentence at least, whose beam size is the batch's."""
+        self._stepper, self._beam_size = stepper, sentences[0].options.beam_size
+        self._joined = 0
+        self._state: Any = None
+        self._empty()
+        self.add(sentences)
+
+    def add(self, sentences: Sequence[Sentence]) -> list[int]:
+        """Let sentences join; returns their numbers. What others find does not change by it."""
+        for sentence in sentences:
+            if sentence.options.beam_size != self._beam_size:
+                raise ValueError(
+                    f"sentences of one batch must share beam_size = {self._beam_size}, got "
+                    f"{sentence.options.beam_size}"
+                )
+        stepper, beam_size = self._stepper, self._beam_size
+        numbers = list(range(self._joined, self._joined + len(sentences)))
+        self._joined += len(sentences)
+        rows = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
+        state = stepper.encode([sentence.source for sentence in sentences])
+        used_B = self._prefill(state, rows)
+        tree = PrefixTree(used_B, beam_size, stepper.repack_every, reach=stepper.reach)
         last = [[s.start, *s.target_prefix][-1] for s in sentences]
-        self._tokens = np.repeat(np.array(last, dtype=np.int64)[:, None], self._beam_size, axis=1)
-        self._scores = np.full(self._tokens.shape, -np.inf, dtype=np.float32)
-        self._scores[:, 0] = 0.0
-        self._queries = np.ones(len(sentences), dtype=np.int64)  # up to the last live beam
-        self._want_attention = any(s.options.coverage_penalty for s in sentences)
-        self._any_constraint = any(row.constrained for row in self._rows)
+        scores_BK = np.full((len(rows), beam_size), -np.inf, dtype=np.float32)
+        scores_BK[:, 0] = 0.0
+        steps = [s.options.max_steps(len(s.source)) for s in sentences]
+        if self._state is None:
+            self._state, self._tree = state, tree
+        else:
+            stepper.extend(self._state, state)
+            self._tree.extend(tree)
+        self._rows += rows
+        self._running = np.append(self._running, np.ones(len(rows), dtype=np.bool_))
+        self._steps_left = np.append(self._steps_left, np.array(steps, dtype=np.int64))
+        self._queries = np.append(self._queries, np.ones(len(rows), dtype=np.int64))
+        tokens_BK = np.repeat(np.array(last, dtype=np.int64)[:, None], beam_size, axis=1)
+        positions_BK = np.repeat(used_B[:, None], beam_size, axis=1)
+        self._tokens = np.concatenate([self._tokens, tokens_BK])
+        self._positions = np.concatenate([self._positions, positions_BK])
+        self._scores = np.concatenate([self._scores, scores_BK])
+        self._want_attention |= any(s.options.coverage_penalty for s in sentences)
+        self._any_constraint |= any(row.constrained for row in rows)
+        return numbers
+
+    @property
+    def num_live(self) -> int:
+        """Sentences that are being decoded."""
+        return int(self._running.sum())
 
     @property
     def live(self) -> bool:
@@ -142,7 +185,8 @@ class BeamSearch:
             if row.index == index and self._running[number]:
                 self._retire(number)
                 if not self.live:
-                    self._stepper.free(self._state)
+                    self._empty()
+                return
 
     def step(self) -> list[Finished]:
         """Generate one token of every live sentence; returns those that are done."""
@@ -168,28 +212,44 @@ class BeamSearch:
             self._constrain(number, outputs.logits_BKV[number], candidates)
         if outputs.attention_BKS is not None:
             for row, attention_KS in zip(self._rows, outputs.attention_BKS.copy(), strict=True):
-                row.attention.append(attention_KS)
+                if row.options.coverage_penalty:
+                    row.attention.append(attention_KS)
         finished = self._advance(candidates)
         self._repack()
         return finished
 
-    def _prefill(self) -> Ints:
-        """Put the start and all but the last prefix token into the caches; returns the slots used.
+    def _empty(self) -> None:
+        """A batch without rows."""
+        beam_size = self._beam_size
+        self._rows = []
+        self._running = np.zeros(0, dtype=np.bool_)
+        self._steps_left = np.zeros(0, dtype=np.int64)
+        self._queries = np.zeros(0, dtype=np.int64)
+        self._tokens = np.zeros((0, beam_size), dtype=np.int64)
+        self._positions = np.zeros((0, beam_size), dtype=np.int64)
+        self._scores = np.zeros((0, beam_size), dtype=np.float32)
+        self._want_attention = self._any_constraint = False
+        if self._state is not None:
+            self._stepper.free(self._state)
+            self._state = None
+
+    def _prefill(self, state: Any, rows: Sequence[SentenceSearch]) -> Ints:
+        """Put the start and all but the last prefix token into new caches; returns the slots used.
 
         The last token goes through the first ordinary step, which yields the candidates.
         """
-        prefixes = [row.sentence.target_prefix for row in self._rows]
+        prefixes = [row.sentence.target_prefix for row in rows]
         longest = max(map(len, prefixes))
         if longest:
             token_ids = np.zeros((len(prefixes), longest), dtype=np.int64)
             labels = np.zeros_like(token_ids)
             for number, prefix in enumerate(prefixes):
-                start = self._rows[number].sentence.start
+                start = rows[number].sentence.start
                 token_ids[number, : len(prefix)] = [start, *prefix][: len(prefix)]
                 labels[number, : len(prefix)] = prefix
-            scores = self._stepper.prefill(self._state, token_ids, labels)
+            scores = self._stepper.prefill(state, token_ids, labels)
             for number, prefix in enumerate(prefixes):
-                self._rows[number].prefix_scores = scores[number, : len(prefix)].tolist()
+                rows[number].prefix_scores = scores[number, : len(prefix)].tolist()
         return np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
 
     def _constrained(self) -> list[int]:
@@ -275,7 +335,7 @@ class BeamSearch:
         """Drop dead slots where due, and idle rows when more than a quarter are idle."""
         count = int(self._running.sum())
         if count == 0:
-            self._stepper.free(self._state)
+            self._empty()
             return
         rows = np.arange(len(self._rows))
         if (len(rows) - count) * 4 > len(rows):

@@ -163,6 +163,15 @@ class OnnxStepper:
             state.sources = [tensor[repack.rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[repack.rows]
 
+    def extend(self, state: OnnxState, other: OnnxState) -> None:
+        """Append the other's sentences, which is left empty; shorter sources are padded."""
+        length = max(state.source_mask_BS.shape[1], other.source_mask_BS.shape[1])
+        pairs = zip(state.sources, other.sources, strict=True)
+        state.sources = [_append(first, second, length, 0.0) for first, second in pairs]
+        state.source_mask_BS = _append(state.source_mask_BS, other.source_mask_BS, length, -np.inf)
+        other.bindings.clear()
+        state.caches.extend(other.caches)
+
     def free(self, state: OnnxState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
         state.bindings.clear()
@@ -213,3 +222,12 @@ class OnnxStepper:
         weights /= weights.sum(axis=-1, keepdims=True)
         result: Floats = weights.mean(axis=1)
         return result
+
+
+def _append(first: Floats, second: Floats, length: int, filler: float) -> Floats:
+    """Rows of both, whose second axis is filled up to `length`."""
+    rows = len(first) + len(second)
+    joined = np.full((rows, length, *first.shape[2:]), filler, dtype=np.float32)
+    joined[: len(first), : first.shape[1]] = first
+    joined[len(first) :, : second.shape[1]] = second
+    return joined

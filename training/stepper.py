@@ -132,6 +132,32 @@ class TorchStepper:
             state.source_mask_BS = state.source_mask_BS[rows]
         state.caches = [cache[cache_rows[:, None], slots] for cache in state.caches]
 
+    def extend(self, state: TorchState, other: TorchState) -> None:
+        """Append the other's sentences; shorter sources and caches are padded."""
+        sentences = [len(part.source_mask_BS) for part in (state, other)]
+        mask = [part.source_mask_BS for part in (state, other)]
+        length = max(part.shape[1] for part in mask)
+        state.sources = [
+            torch.cat([_lengthen(part, length) for part in pair])
+            for pair in zip(state.sources, other.sources, strict=True)
+        ]
+        state.source_mask_BS = torch.cat([_lengthen(part, length, -torch.inf) for part in mask])
+        joint = self._model.decoder_kind == "joint"
+        capacity = max(part.caches[0].shape[1] for part in (state, other))
+        state.caches = [
+            torch.cat(
+                [
+                    _lengthen(cache, capacity)
+                    if not joint
+                    else _lengthen(
+                        _lengthen(cache, capacity).unflatten(0, (count, -1)), length
+                    ).flatten(0, 1)
+                    for cache, count in zip(pair, sentences, strict=True)
+                ]
+            )
+            for pair in zip(state.caches, other.caches, strict=True)
+        ]
+
     def free(self, state: TorchState) -> None:
         """Nothing to give back: tensors go with the state."""
 
@@ -180,3 +206,10 @@ class TorchStepper:
         query, key = split(query_BQD), split(state.sources[-2])
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
         return (scores + state.source_mask_BS[:, None, None]).softmax(-1).mean(1)
+
+
+def _lengthen(tensor: Tensor, length: int, filler: float = 0.0) -> Tensor:
+    """Fill the second axis up to `length`."""
+    missing = length - tensor.shape[1]
+    padding = (*(0, 0) * (tensor.ndim - 2), 0, missing)
+    return torch.nn.functional.pad(tensor, padding, value=filler)

@@ -26,7 +26,7 @@ from export.quality import BleuChange, bleu_change
 from export.quantize import quantized_twin
 from serving.bundle import read_manifest
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import BeamSearch, Sentence, decode
 from serving.session import OnnxStepper
 from serving.tokenizer import EOS_ID
 from tests.conftest import TinyModel
@@ -117,6 +117,38 @@ def test_a_joint_sentence_is_equal_to_the_bit_in_any_batch_and_under_any_padding
     alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
     assert alone == [f.hypotheses for f in decode(stepper, sentences)]
     assert alone == [f.hypotheses for f in decode(stepper, [*sentences, padding])[:-1]]
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("beam_size", [1, 4])
+def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
+    tmp_path: Path, name: str, precision: str, beam_size: int
+) -> None:
+    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    options = SearchOptions(
+        beam_size=beam_size,
+        num_hypotheses=beam_size,
+        max_length=14,
+        coverage_penalty=0.2,
+        loop_guard=False,
+    )
+    sentences = [
+        dataclasses.replace(sentence, target_prefix=[7, 30, 12, 9, 41][: i % 6])
+        for i, sentence in enumerate(random_sentences(11, options=options))
+    ]
+    sentences[5] = Sentence([*[5] * 70, EOS_ID], options)  # pads all that run beside it
+    alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+    search, waiting, found = BeamSearch(stepper, sentences[:1]), sentences[1:], {}
+    step = 0
+    while search.live or waiting:
+        if waiting and step % 3 == 0:
+            search.add(waiting[: 1 + step % 2])
+            del waiting[: 1 + step % 2]
+        found |= {finished.index: finished.hypotheses for finished in search.step()}
+        step += 1
+    assert [found[number] for number in range(11)] == alone
 
 
 @pytest.mark.parametrize("name", ["macaron", "joint fast", "joint base"])

@@ -167,6 +167,15 @@ class FakeStepper:
         state.sources = [state.sources[row] for row in repack.rows]
         state.cache_BC2 = state.cache_BC2[repack.rows[:, None], repack.slots_BC]
 
+    def extend(self, state: FakeState, other: FakeState) -> None:
+        """Append the other's sentences."""
+        capacity = max(state.cache_BC2.shape[1], other.cache_BC2.shape[1])
+        for part in (state, other):
+            part.resize(capacity)
+        state.sources += other.sources
+        state.cache_BC2 = np.concatenate([state.cache_BC2, other.cache_BC2])
+        other.freed = True
+
     def free(self, state: FakeState) -> None:
         """Mark the state as given back; twice is an error."""
         assert not state.freed

@@ -85,6 +85,7 @@ def one_beam_step(stepper: TorchStepper, state: TorchState, tokens: list[int], a
         write_index_B=np.full(rows, at),
         visible_BKC=visible,
         scores_BK=np.zeros((rows, 1), dtype=np.float32),
+        slot_positions_BC=np.tile(np.arange(capacity), (rows, 1)),
     )
     outputs = stepper.step(state, inputs, want_logits=True, want_attention=False)
     assert outputs.logits_BKV is not None
@@ -139,6 +140,7 @@ def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
             write_index_B=np.full(3, slot),
             visible_BKC=visible,
             scores_BK=np.zeros((3, 1), dtype=np.float32),
+            slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
         )
         stepper.step(state, inputs, want_logits=False, want_attention=False)
     slots = np.zeros((2, 8), dtype=np.int64)
@@ -226,6 +228,7 @@ def test_alignment_is_the_mean_of_reductions_weights_over_the_features() -> None
         write_index_B=np.full(3, 2),
         visible_BKC=visible,
         scores_BK=np.zeros((3, 2), dtype=np.float32),
+        slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
     outputs = stepper.step(state, inputs, want_logits=False, want_attention=True)
     attention_BKS = outputs.attention_BKS

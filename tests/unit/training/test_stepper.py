@@ -44,6 +44,7 @@ def test_one_token_at_a_time_equals_teacher_forcing(block: str, norm: str) -> No
                 write_index_B=np.full(3, step),
                 visible_BKC=visible,
                 scores_BK=np.zeros((3, 1), dtype=np.float32),
+                slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
             ),
             want_logits=True,
             want_attention=False,
@@ -113,6 +114,7 @@ def test_attention_of_the_last_layer_is_returned_as_probabilities() -> None:
         write_index_B=np.zeros(3, dtype=np.int64),
         visible_BKC=np.where(np.eye(2, 8), 0, -np.inf).astype(np.float32)[None].repeat(3, 0),
         scores_BK=np.zeros((3, 2), dtype=np.float32),
+        slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
     attention = stepper.step(state, inputs, want_logits=False, want_attention=True).attention_BKS
     assert attention is not None
