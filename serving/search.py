@@ -177,6 +177,8 @@ class BeamSearch:
     @property
     def peak_slots(self) -> dict[int, int]:
         """The most cache slots that each sentence in the batch has used so far, by its index."""
+        if self._state is None:
+            return {}
         return {row.index: int(peak) for row, peak in zip(self._rows, self._tree.peak, strict=True)}
 
     def cancel(self, index: int) -> None:
