@@ -44,11 +44,12 @@ def most_slots(
     reach: int | None = None,
 ) -> int:
     """A bound on the capacity that a sentence can ever ask for, were no slot dropped but those that
-    are out of reach."""
-    length = prefix_length + beam_size * (steps + repack_every)
+    are out of reach: these go at the first repack."""
+    slots = prefix_length + beam_size * (steps + repack_every)
     if reach is not None:
-        length = min(length, beam_size * (reach + repack_every))
-    return round_capacity(max(length, prefix_length))
+        first = prefix_length + beam_size * repack_every
+        slots = min(slots, max(first, beam_size * (reach + repack_every)))
+    return round_capacity(slots)
 
 
 _HEADROOM = 2

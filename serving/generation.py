@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.cache import PrefixTree, Repack
-from serving.errors import DecodingError
+from serving.errors import DecodingError, InvalidOptionError, ServingError
 from serving.generation_options import GenerationOptions
 from serving.language_session import (
     LanguageOutputs,
@@ -62,7 +62,7 @@ class Generated:
     """Of the model's own distribution, before penalties and temperature."""
     top: tuple[tuple[int, float], ...] = ()
     """The likeliest tokens with their log-probabilities, `num_logprobs` of them."""
-    error: DecodingError | None = None
+    error: ServingError | None = None
 
 
 @dataclass
@@ -103,7 +103,7 @@ class GenerationBatch:
             context = tuple(output.prompt[:-1])  # the last token goes through the first step
             groups.setdefault(chunks(context), {}).setdefault(context, []).append(output)
         for prompts in groups.values():
-            self._join(prompts)
+            self.join(list(prompts.values()), self._stepper.start(list(prompts)))
 
     def remove(self, key: int) -> None:
         """Let an output leave."""
@@ -145,16 +145,14 @@ class GenerationBatch:
             self._stepper.free(self._state)
         self._outputs, self._state, self._tree = [], None, None
 
-    def _join(self, prompts: dict[tuple[int, ...], list[Output]]) -> None:
-        """Add outputs whose prompts take one number of chunks."""
-        prompted = self._stepper.start(list(prompts))
+    def join(self, sharers: Sequence[Sequence[Output]], prompted: Prompted) -> None:
+        """Let outputs join whose prompts, but for their last tokens, have been read: those of
+        `sharers[i]` share the i-th."""
         state, used_B = prompted.state, prompted.used_B
-        sharers = [len(outputs) for outputs in prompts.values()]
-        if max(sharers) > 1:
-            rows = np.repeat(np.arange(len(prompts)), sharers)
-            slots = np.broadcast_to(
-                np.arange(state.caches.capacity), (len(rows), state.caches.capacity)
-            )
+        counts = [len(outputs) for outputs in sharers]
+        if counts != [1] * len(counts):
+            rows, capacity = np.repeat(np.arange(len(counts)), counts), state.caches.capacity
+            slots = np.broadcast_to(np.arange(capacity), (len(rows), capacity))
             used_B = used_B[rows]
             self._stepper.repack(state, Repack(rows, slots, used_B, in_place=False))
         tree = PrefixTree(
@@ -164,7 +162,7 @@ class GenerationBatch:
             reach=self._stepper.reach,
             first_position=prompted.first_position,
         )
-        self._outputs += [output for outputs in prompts.values() for output in outputs]
+        self._outputs += [output for outputs in sharers for output in outputs]
         if self._state is None or self._tree is None:
             self._state, self._tree = state, tree
         else:
@@ -189,77 +187,75 @@ class GenerationBatch:
 
     def _draw(self, found: LanguageOutputs) -> list[Generated]:
         """Choose the tokens and note them."""
-        drawn: dict[int, int] = {}
-        errors: dict[int, DecodingError] = {}
+        events: list[Generated] = []
         listed: list[tuple[int, Output]] = []
         vocab_size = found.logits_BV.shape[1]
+        finite_B = np.isfinite(found.top_scores_BT[:, 0]).tolist()
         for row, output in enumerate(self._outputs):
             if output is None:
                 continue
-            top_T = found.top_scores_BT[row]
-            if not np.isfinite(top_T[0]):
-                errors[row] = DecodingError("the model gave a non-finite score for this prompt")
-            elif needs_logits(output.options, top_T, vocab_size):
-                try:
-                    drawn[row] = _draw_alone(output, found.logits_BV[row].copy())
-                except DecodingError as error:
-                    errors[row] = error
+            if not finite_B[row]:
+                error = DecodingError("the model gave a non-finite score for this prompt")
+                events.append(Generated(output.key, error=error))
+            elif needs_logits(output.options, found.top_scores_BT[row], vocab_size):
+                events.append(_draw_alone(output, row, found))
             else:
                 listed.append((row, output))
         if listed:
-            drawn |= _draw_together(listed, found)
-        events = []
-        for row, token in sorted(drawn.items()):
-            current = self._outputs[row]
-            assert current is not None
-            current.tokens.append(token)
-            events.append(_event(current, token, row, found))
-        for row, reason in errors.items():
-            failed = self._outputs[row]
-            assert failed is not None
-            events.append(Generated(failed.key, error=reason))
-            self.remove(failed.key)
+            events += _draw_together(listed, found)
+        for event in events:
+            if event.error is not None:
+                self.remove(event.key)
         return events
 
 
-def _draw_alone(output: Output, logits_V: NDArray[np.float32]) -> int:
-    """From the whole distribution; raises DecodingError where the options forbid every token."""
+def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
+    """From the whole distribution."""
+    logits_V = found.logits_BV[row].copy()
     edit_logits(logits_V, output.prompt, output.tokens, output.options)
     if not np.isfinite(logits_V.max()):
-        raise DecodingError("the options leave this prompt no token to go on with")
-    return draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
-
-
-def _draw_together(listed: Sequence[tuple[int, Output]], found: LanguageOutputs) -> dict[int, int]:
-    """From the likeliest tokens, which suffice for these rows."""
-    rows = [row for row, _ in listed]
-    options = [output.options for _, output in listed]
-    greedy = [o.greedy for o in options]
-    places_B = draw_from_top(
-        found.top_scores_BT[rows],
-        np.array([0.0 if g else o.temperature for o, g in zip(options, greedy, strict=True)]),
-        np.array([o.sampling_top_k for o in options]),
-        np.array([o.sampling_top_p for o in options], dtype=np.float64),
-        np.array(
-            [
-                0.0 if g else output.uniforms[len(output.tokens)]
-                for (_, output), g in zip(listed, greedy, strict=True)
-            ]
-        ),
-    )
-    tokens_B = found.top_tokens_BT[rows, places_B]
-    return dict(zip(rows, tokens_B.tolist(), strict=True))
-
-
-def _event(output: Output, token: int, row: int, found: LanguageOutputs) -> Generated:
+        reason = "the options leave this prompt no token to go on with; loosen them"
+        return Generated(output.key, error=InvalidOptionError(reason))
+    token = draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
+    output.tokens.append(token)
     top_scores_T, top_tokens_T = found.top_scores_BT[row], found.top_tokens_BT[row]
     places = np.flatnonzero(top_tokens_T == token)
     if places.size:
         log_prob = float(top_scores_T[places[0]])
     else:
         logits_V = found.logits_BV[row]
-        total = logits_V[top_tokens_T[0]] - top_scores_T[0]
-        log_prob = float(logits_V[token] - total)
+        log_prob = float(logits_V[token] - (logits_V[top_tokens_T[0]] - top_scores_T[0]))
+    return Generated(output.key, token, log_prob, _top(output, row, found))
+
+
+def _draw_together(listed: Sequence[tuple[int, Output]], found: LanguageOutputs) -> list[Generated]:
+    """From the likeliest tokens, which suffice for these rows."""
+    rows = [row for row, _ in listed]
+    places_B = np.zeros(len(rows), dtype=np.int64)
+    drawn = [place for place, (_, output) in enumerate(listed) if not output.options.greedy]
+    if drawn:
+        outputs = [listed[place][1] for place in drawn]
+        options = [output.options for output in outputs]
+        places_B[drawn] = draw_from_top(
+            found.top_scores_BT[[rows[place] for place in drawn]],
+            np.array([o.temperature for o in options]),
+            np.array([o.sampling_top_k for o in options]),
+            np.array([o.sampling_top_p for o in options], dtype=np.float64),
+            np.array([output.uniforms[len(output.tokens)] for output in outputs]),
+        )
+    tokens_B = found.top_tokens_BT[rows, places_B].tolist()
+    scores_B = found.top_scores_BT[rows, places_B].tolist()
+    events = []
+    for (row, output), token, score in zip(listed, tokens_B, scores_B, strict=True):
+        output.tokens.append(token)
+        events.append(Generated(output.key, token, score, _top(output, row, found)))
+    return events
+
+
+def _top(output: Output, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
+    """The likeliest tokens, as many as were asked for."""
     count = output.options.num_logprobs
-    top = tuple(zip(top_tokens_T[:count].tolist(), top_scores_T[:count].tolist(), strict=True))
-    return Generated(output.key, token, log_prob, top)
+    if not count:
+        return ()
+    tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
+    return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

@@ -5,7 +5,11 @@ from __future__ import annotations
 import dataclasses
 import difflib
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from serving.errors import InvalidOptionError
 from serving.options import SearchOptions
@@ -29,6 +33,9 @@ RANGES: dict[str, tuple[float, float]] = {
 }
 """Lowest and highest value of each numeric option."""
 MAX_BIAS = 100.0
+LOWEST_TEMPERATURE = 1e-5
+"""Below it the likeliest token is taken."""
+MAX_BIASES = 1024
 MAX_STOPS, MAX_STOP_CHARS = 16, 256
 _INTEGERS = {name for name in RANGES if name.endswith(("length", "size", "top_k", "probs"))}
 _INTEGERS |= {"num_hypotheses", "best_of", "seed"}
@@ -118,6 +125,10 @@ class GenerationOptions:
                 raise InvalidOptionError(
                     f"stop must hold strings of 1 to {MAX_STOP_CHARS} characters, got {text!r:.60}"
                 )
+        if len(self.logit_bias) > MAX_BIASES:
+            raise InvalidOptionError(
+                f"logit_bias must have at most {MAX_BIASES} entries, got {len(self.logit_bias)}"
+            )
         for token, bias in self.logit_bias:
             if not -MAX_BIAS <= bias <= MAX_BIAS:
                 raise InvalidOptionError(
@@ -146,7 +157,7 @@ class GenerationOptions:
     @property
     def greedy(self) -> bool:
         """Whether the likeliest token is taken."""
-        return self.temperature == 0 or self.sampling_top_k == 1
+        return self.temperature < LOWEST_TEMPERATURE or self.sampling_top_k == 1
 
     @property
     def edits_logits(self) -> bool:
@@ -159,6 +170,12 @@ class GenerationOptions:
             or bool(self.logit_bias)
             or self.min_length > 0
         )
+
+    @cached_property
+    def bias_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Ids and biases."""
+        tokens, biases = zip(*self.logit_bias, strict=True)
+        return np.array(tokens, dtype=np.int64), np.array(biases, dtype=np.float64)
 
     @property
     def search_options(self) -> SearchOptions:
@@ -192,12 +209,21 @@ def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
     elif isinstance(values.get("stop"), list):
         values["stop"] = tuple(values["stop"])
     if "logit_bias" in values:
-        bias = values["logit_bias"]
-        pairs = bias.items() if isinstance(bias, dict) else bias
-        try:
-            values["logit_bias"] = tuple((int(token), float(value)) for token, value in pairs)
-        except (TypeError, ValueError) as error:
-            raise InvalidOptionError(
-                f"logit_bias must map token ids to numbers, got {bias!r:.60}"
-            ) from error
+        values["logit_bias"] = _parse_bias(values["logit_bias"])
     return GenerationOptions(**values)
+
+
+def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:
+    """From an object whose keys are ids in decimals, each once, or from pairs."""
+    pairs = given.items() if isinstance(given, dict) else given
+    found = []
+    try:
+        for token, bias in pairs:
+            if isinstance(token, str) and str(int(token)) != token:
+                raise ValueError(token)
+            found.append((int(token), float(bias)))
+    except (TypeError, ValueError) as error:
+        raise InvalidOptionError(
+            f"logit_bias must map token ids to numbers, got {given!r:.60}"
+        ) from error
+    return tuple(found)

@@ -2,7 +2,8 @@
 
 Knows nothing of HTTP. Sampled and greedy outputs of all requests are decoded in one batch. A
 finished, cancelled or overdue output gives its row back before the next step. Beam
-searches have batches of their own, which take turns with it; prompts are scored between two steps.
+searches have batches of their own, which take turns with it; so do prompts, which are read a chunk
+between two steps.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from serving.errors import (
     OverloadedError,
     TooLongError,
 )
-from serving.generation import Generated, GenerationBatch
+from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions
 from serving.generation_ticket import (
     Delta,
@@ -38,7 +39,26 @@ from serving.generator import (
     Generator,
     best_choices,
 )
+from serving.language_session import CHUNK, LanguageStepper, Prompted, PromptScores, chunks
 from serving.search import BeamSearch
+
+_READ_TOGETHER = 8
+
+
+class _Reading:
+    """Prompts of one number of chunks that are being read."""
+
+    def __init__(
+        self, tickets: list[GenerationTicket], stepper: LanguageStepper, *, score: bool
+    ) -> None:
+        self.tickets = tickets
+        self.rows = {
+            prompt: row
+            for row, prompt in enumerate(dict.fromkeys(tuple(t.prompt) for t in tickets))
+        }
+        """Of each prompt, which several tickets may share."""
+        labels = [prompt[1:] for prompt in self.rows] if score else None
+        self.steps = stepper.read([prompt[:-1] for prompt in self.rows], labels)
 
 
 class GenerationScheduler:
@@ -62,6 +82,7 @@ class GenerationScheduler:
         self._keys = itertools.count()
         self._batch = GenerationBatch(generator.stepper)
         self._searches: dict[GenerationTicket, BeamSearch] = {}
+        self._readings: deque[_Reading] = deque()
         self._changed = threading.Condition()
         self._closing = False
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
@@ -100,7 +121,7 @@ class GenerationScheduler:
 
     @property
     def _busy(self) -> bool:
-        return bool(self._running or self._searches)
+        return bool(self._running or self._searches or self._readings)
 
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, finish what was accepted, end the thread."""
@@ -117,10 +138,9 @@ class GenerationScheduler:
                 f"prompt and output must have at most {limit} tokens together, got "
                 f"{len(prompt)} + {options.max_length}; shorten the prompt or lower max_tokens"
             )
-        rows = options.num_choices
-        if rows > self._limits.max_rows:
+        if _rows(options) > self._limits.max_rows:
             raise TooLongError(
-                f"a prompt must have at most {self._limits.max_rows} outputs, got {rows}"
+                f"a prompt must have at most {self._limits.max_rows} outputs, got {_rows(options)}"
             )
         needed = self._cache_bytes([(prompt, options)])
         if needed > self._limits.max_cache_bytes:
@@ -130,20 +150,24 @@ class GenerationScheduler:
             )
 
     def _cache_bytes(self, rows: Sequence[tuple[list[int], GenerationOptions]]) -> int:
-        """Memory that these may need beside each other, those that run not counted."""
+        """Memory that the caches of these may take beside each other.
+
+        Sampled outputs share one cache, which is as long as the longest of them needs.
+        """
         stepper = self._generator.stepper
-        slots = [
-            most_slots(
-                len(prompt),
-                options.beam_size,
-                options.max_length,
-                stepper.repack_every,
-                stepper.reach,
-            )
-            for prompt, options in rows
-        ]
-        count = sum(options.num_choices if options.beam_size == 1 else 1 for _, options in rows)
-        return stepper.cache_bytes(count, 0, max(slots, default=0))
+        total, count, longest = 0, 0, 0
+        for prompt, options in rows:
+            read, steps, reach = len(prompt), options.max_length, stepper.reach
+            every, beams = stepper.repack_every, options.beam_size
+            if beams > 1:
+                slots = most_slots(read, beams, steps, every, reach)
+                total += stepper.cache_bytes(1, 0, slots)
+                continue
+            if reach is not None:  # longer prompts are dropped as they are read
+                read = min(read, reach + CHUNK)
+            count += options.num_choices
+            longest = max(longest, most_slots(read, 1, steps, every, reach))
+        return total + stepper.cache_bytes(count, 0, longest)
 
     def _run(self) -> None:
         while True:
@@ -153,57 +177,110 @@ class GenerationScheduler:
                 if not (self._waiting or self._busy):
                     break
                 joining = self._take()
-            for ticket in joining:
-                self._guarded(ticket, partial(self._join, ticket))
+            self._begin(joining)
+            if self._readings:
+                self._read()
             self._step()
             for ticket in list(self._searches):
                 self._guarded(ticket, partial(self._search, ticket))
         self._batch.close()
 
     def _take(self) -> list[GenerationTicket]:
-        """Remove from the queue what fits beside the running batch, oldest first."""
+        """Remove from the queue what fits beside what is running, oldest first."""
         self._drop_ended()
-        tickets = {*self._running.values(), *self._searches}
+        read = [ticket for reading in self._readings for ticket in reading.tickets]
+        tickets = {*self._running.values(), *self._searches, *read}
         running = [(ticket.prompt, ticket.request.options) for ticket in tickets]
-        rows, taken = len(self._running) + len(self._searches), []
+        taken = []
         while self._waiting:
             ticket = self._waiting[0]
-            options = ticket.request.options
-            beside = [*running, (ticket.prompt, options)]
+            beside = [*running, (ticket.prompt, ticket.request.options)]
             fits = (
-                rows + options.num_choices <= self._limits.max_rows
+                sum(_rows(options) for _, options in beside) <= self._limits.max_rows
                 and self._cache_bytes(beside) <= self._limits.max_cache_bytes
             )
             if running and not fits:
                 break
-            running, rows = beside, rows + options.num_choices
+            running = beside
             taken.append(self._waiting.popleft())
         return taken
 
-    def _join(self, ticket: GenerationTicket) -> None:
-        """Score the prompt if asked for, and let its outputs join the batch."""
+    def _begin(self, tickets: Sequence[GenerationTicket]) -> None:
+        """Read the prompts of tickets, those of one number of chunks together."""
+        groups: dict[tuple[int, bool], list[GenerationTicket]] = {}
+        for ticket in tickets:
+            request = ticket.request
+            samples = request.options.max_length > 0 and request.options.beam_size == 1
+            if samples or request.score_prompt:
+                key = (chunks(ticket.prompt[:-1]), request.score_prompt)
+                groups.setdefault(key, []).append(ticket)
+            else:
+                self._guarded(ticket, partial(self._join, ticket))
+        for (_, score), group in groups.items():
+            for start in range(0, len(group), _READ_TOGETHER):
+                part = group[start : start + _READ_TOGETHER]
+                self._readings.append(_Reading(part, self._generator.stepper, score=score))
+
+    def _read(self) -> None:
+        """One chunk of the prompts that have waited longest; at their end they join."""
+        reading = self._readings[0]
+        reading.tickets = [ticket for ticket in reading.tickets if not self._drop(ticket)]
+        try:
+            if reading.tickets:
+                next(reading.steps)
+                return
+        except StopIteration as end:
+            prompted, scores = end.value
+            self._finish_reading(reading, prompted, scores)
+        except Exception as error:  # the thread must outlive any failure of a batch
+            for ticket in reading.tickets:
+                ticket.fail(error)
+        self._readings.popleft()
+
+    def _finish_reading(
+        self, reading: _Reading, prompted: Prompted, scores: PromptScores | None
+    ) -> None:
+        """Let the outputs of prompts that have been read join the batch."""
+        sharers: list[list[Output]] = [[] for _ in reading.rows]
+        for ticket in reading.tickets:
+            row = reading.rows[tuple(ticket.prompt)]
+            own = None if scores is None else scores.of(row)
+            self._guarded(ticket, partial(self._join, ticket, own, sharers[row]))
+        if any(sharers):
+            self._batch.join(sharers, prompted)
+        else:
+            self._generator.stepper.free(prompted.state)
+
+    def _join(
+        self,
+        ticket: GenerationTicket,
+        scores: PromptScores | None = None,
+        outputs: list[Output] | None = None,
+    ) -> None:
+        """Tell that the prompt has been read, and add the ticket's sampled outputs to `outputs`."""
         request, generator = ticket.request, self._generator
-        if request.score_prompt:
-            (scores,) = generator.score_ids([ticket.prompt], request.options.num_logprobs)
-            ticket.prompt_tokens = tuple(scores)
-        ticket.tell(PromptRead(ticket.prompt_tokens))
-        if request.options.max_length == 0:
-            empty = (Generation("", (), "length"),) * request.options.num_hypotheses
-            self._deliver_whole(ticket, empty)
-            return
-        if request.options.beam_size > 1:
-            self._searches[ticket] = generator.start_search(ticket.prompt, request.options)
-            return
-        first = next(self._keys)
-        outputs = generator.outputs(first, ticket.prompt, request.options)
-        for _ in outputs[1:]:
-            next(self._keys)
-        for output in outputs:
-            ticket.builders[output.key] = ChoiceBuilder(
-                generator.tokenizer, ticket.prompt, request.options
+        options = request.options
+        if scores is not None:
+            found = generator.prompt_scores(
+                request.prompt, ticket.prompt, scores, options.num_logprobs
             )
-        self._batch.add(outputs)
-        self._running |= dict.fromkeys(ticket.builders, ticket)
+            ticket.prompt_tokens = tuple(found)
+        ticket.tell(PromptRead(ticket.prompt_tokens))
+        if options.max_length == 0:
+            self._deliver_whole(ticket, (Generation("", (), "length"),) * options.num_hypotheses)
+        elif options.beam_size > 1:
+            self._searches[ticket] = generator.start_search(ticket.prompt, options)
+        else:
+            assert outputs is not None
+            first = next(self._keys)
+            own = generator.outputs(first, ticket.prompt, options)
+            for _ in own[1:]:
+                next(self._keys)
+            outputs += own
+            for output in own:
+                builder = ChoiceBuilder(generator.tokenizer, ticket.prompt, options)
+                ticket.builders[output.key] = builder
+                self._running[output.key] = ticket
 
     def _step(self) -> None:
         """One token of every output."""
@@ -242,16 +319,13 @@ class GenerationScheduler:
         if event.error is not None:
             raise event.error
         builder = ticket.builders[event.key]
-        before = len(builder.choice.tokens)
-        text = builder.push(event)
+        text, tokens = builder.push(event)
         ticket.num_generated += 1
-        choice = builder.choice
         number = event.key - min(ticket.builders)
-        tokens = tuple(choice.tokens[before:])
-        ticket.tell(Delta(number, text, tokens, choice.finish_reason))
-        if choice.finish_reason:
+        ticket.tell(Delta(number, text, tokens, builder.finish_reason))
+        if builder.finish_reason:
             self._leave(event.key)
-            if all(other.choice.finish_reason for other in ticket.builders.values()):
+            if all(other.finish_reason for other in ticket.builders.values()):
                 found = [other.finished() for other in ticket.builders.values()]
                 self._deliver(ticket, tuple(best_choices(found, ticket.request.options)))
 
@@ -290,3 +364,8 @@ class GenerationScheduler:
         if not ticket.done and time.monotonic() > ticket.deadline:
             ticket.fail(DeadlineExceededError("not finished before the deadline"))
         return ticket.done
+
+
+def _rows(options: GenerationOptions) -> int:
+    """Rows of the running batch; a beam search counts as one."""
+    return 1 if options.beam_size > 1 else options.num_choices

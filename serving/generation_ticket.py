@@ -81,7 +81,10 @@ class GenerationTicket:
 
     async def wait(self) -> GenerationDone:
         """`result` for coroutines."""
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        inner = asyncio.wrap_future(self._future)
+        # Where nobody waits any more, an error is nobody's.
+        inner.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return await asyncio.shield(inner)
 
     async def events(self) -> AsyncIterator[Event]:
         """What happens to the request, from its beginning, ending with GenerationDone; raises the

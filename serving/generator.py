@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -18,7 +18,7 @@ from serving.errors import (
 )
 from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions, parse_generation_options
-from serving.language_session import LanguageStepper, chunks
+from serving.language_session import LanguageStepper, PromptScores, chunks
 from serving.sampling import Uniforms
 from serving.search import BeamSearch, Finished, Hypothesis, Sentence
 from serving.text_stream import TextStream
@@ -55,64 +55,69 @@ class Generation:
 
     text: str
     tokens: tuple[TokenScore, ...]
-    """Eos included where it was reached; offsets count from the output's beginning."""
+    """Eos included where it was reached, those of a stop string not; offsets count from the
+    output's beginning."""
     finish_reason: str
     """`stop`: eos or a stop string; `length`: max_length."""
-
-    @property
-    def cumulative(self) -> float:
-        """Log-probability of the tokens."""
-        return sum(token.log_prob or 0.0 for token in self.tokens)
+    cumulative: float = 0.0
+    """Log-probability of all tokens that were generated."""
+    num_generated: int = 0
+    """These tokens."""
 
     @property
     def mean_log_prob(self) -> float:
         """Log-probability a token, by which `best_of` ranks."""
-        return self.cumulative / max(1, len(self.tokens))
-
-
-@dataclass
-class Choice:
-    """One output while it is being generated."""
-
-    tokens: list[TokenScore] = field(default_factory=list)
-    text: str = ""
-    finish_reason: str = ""
-    """Empty while it goes on."""
+        return self.cumulative / max(1, self.num_generated)
 
 
 class ChoiceBuilder:
-    """Makes text of the tokens of one output as they come."""
+    """Makes text of the tokens of one output as they come.
+
+    A token is held back as long as its text is: nothing of a stop string shows.
+    """
 
     def __init__(
         self, tokenizer: TextTokenizer, prompt: Sequence[int], options: GenerationOptions
     ) -> None:
         self._tokenizer, self._options = tokenizer, options
         self._stream = TextStream(tokenizer, prompt, options.stop)
-        self.choice = Choice(finish_reason="" if options.max_length else "length")
+        self._tokens: list[TokenScore] = []
+        self._held: list[TokenScore] = []
+        self._text = ""
+        self._cumulative, self._count = 0.0, 0
+        self.finish_reason = "" if options.max_length else "length"
+        """Empty while it goes on."""
 
-    def push(self, event: Generated) -> str:
-        """Add a token; returns the text that is now certain."""
-        choice, token = self.choice, event.token
-        offset = self._stream.length
-        new = "" if token == EOS_ID else self._stream.push(token)
+    def push(self, event: Generated) -> tuple[str, tuple[TokenScore, ...]]:
+        """Add a token; returns the text and the tokens that are now certain."""
+        stream, token = self._stream, event.token
+        offset = stream.length
+        new = "" if token == EOS_ID else stream.push(token)
         top = tuple((self._written(id_), score) for id_, score in event.top)
-        choice.tokens.append(TokenScore(token, self._written(token), offset, event.log_prob, top))
-        if self._stream.stopped:
-            end = self._stream.length
-            choice.tokens = [score for score in choice.tokens if score.offset < end]
-        if token == EOS_ID or self._stream.stopped:
-            choice.finish_reason = "stop"
-        elif len(choice.tokens) == self._options.max_length:
-            choice.finish_reason = "length"
-        if choice.finish_reason and not self._stream.stopped:
-            new += self._stream.finish()
-        choice.text += new
-        return new
+        self._held.append(TokenScore(token, self._written(token), offset, event.log_prob, top))
+        self._cumulative += event.log_prob
+        self._count += 1
+        if token == EOS_ID or stream.stopped:
+            self.finish_reason = "stop"
+        elif self._count == self._options.max_length:
+            self.finish_reason = "length"
+        if stream.stopped:
+            self._held = [score for score in self._held if score.offset < stream.length]
+        elif self.finish_reason:
+            new += stream.finish()
+        certain = [
+            score for score in self._held if self.finish_reason or score.offset < stream.released
+        ]
+        self._held = self._held[len(certain) :]
+        self._tokens += certain
+        self._text += new
+        return new, tuple(certain)
 
     def finished(self) -> Generation:
         """The output, at its end."""
-        choice = self.choice
-        return Generation(choice.text, tuple(choice.tokens), choice.finish_reason)
+        return Generation(
+            self._text, tuple(self._tokens), self.finish_reason, self._cumulative, self._count
+        )
 
     def _written(self, token_id: int) -> str:
         return written_form(self._tokenizer, token_id)
@@ -169,9 +174,23 @@ class Generator:
         Raises RequestError for a prompt that cannot be read.
         """
         encoded = [self.encode(prompt) for prompt in prompts]
-        hidden = [isinstance(prompt, str) for prompt in prompts]  # the eos that begins a document
-        found = self.score_ids(encoded, num_logprobs)
-        return [scores[1:] if skip else scores for scores, skip in zip(found, hidden, strict=True)]
+        results: dict[int, list[TokenScore]] = {}
+        order = sorted(range(len(prompts)), key=lambda index: len(encoded[index]))
+        while order:
+            number = chunks(encoded[order[0]][:-1])
+            batch = [i for i in order[:_SCORED_ROWS] if chunks(encoded[i][:-1]) == number]
+            order = order[len(batch) :]
+            prompted, scores = self.stepper.score(
+                [encoded[i][:-1] for i in batch], [encoded[i][1:] for i in batch]
+            )
+            self.stepper.free(prompted.state)
+            for row, index in enumerate(batch):
+                found = self.prompt_scores(
+                    prompts[index], encoded[index], scores.of(row), num_logprobs
+                )
+                # The eos before a text is ours.
+                results[index] = found[1:] if isinstance(prompts[index], str) else found
+        return [results[index] for index in range(len(prompts))]
 
     def encode(self, prompt: Prompt) -> list[int]:
         """Token ids of a prompt, never empty: a text follows the eos that ends the one before.
@@ -221,48 +240,31 @@ class Generator:
             raise finished.error
         return [self._from_hypothesis(prompt, found) for found in finished.hypotheses]
 
-    def score_ids(self, prompts: list[list[int]], num_logprobs: int = 0) -> list[list[TokenScore]]:
-        """Log-probability of each id after the first, given those before it."""
-        results: dict[int, list[TokenScore]] = {}
-        order = sorted(range(len(prompts)), key=lambda index: len(prompts[index]))
-        while order:
-            number = chunks(prompts[order[0]][:-1])
-            batch = [i for i in order[:_SCORED_ROWS] if chunks(prompts[i][:-1]) == number]
-            order = order[len(batch) :]
-            scored = self._score_batch([prompts[i] for i in batch], num_logprobs)
-            results |= dict(zip(batch, scored, strict=True))
-        return [results[index] for index in range(len(prompts))]
+    def prompt_scores(
+        self, prompt: Prompt, ids: list[int], scores: PromptScores, num_logprobs: int
+    ) -> list[TokenScore]:
+        """The ids of a prompt with what one row of a batch has found for all but the first.
 
-    def _score_batch(self, prompts: list[list[int]], num_logprobs: int) -> list[list[TokenScore]]:
-        offsets = [text_offsets(self.tokenizer, prompt) for prompt in prompts]
-        firsts = [
-            TokenScore(prompt[0], written_form(self.tokenizer, prompt[0]), 0, None)
-            for prompt in prompts
-        ]
-        if len(prompts[0]) == 1:
-            return [[first] for first in firsts]
-        prompted, scores = self.stepper.score(
-            [prompt[:-1] for prompt in prompts], [prompt[1:] for prompt in prompts]
-        )
-        self.stepper.free(prompted.state)
-        results = []
-        for row, prompt in enumerate(prompts):
-            count = len(prompt) - 1
-            if not np.isfinite(scores.labels_BP[row, :count]).all():
-                raise DecodingError("the model gave a non-finite score for this prompt")
-            labels = scores.labels_BP[row, :count].tolist()
-            top_tokens = scores.top_tokens_BPT[row, :count, :num_logprobs].tolist()
-            top_scores = scores.top_scores_BPT[row, :count, :num_logprobs].tolist()
-            found = [firsts[row]]
-            for place, token in enumerate(prompt[1:]):
-                top = tuple(
-                    (written_form(self.tokenizer, other), score)
-                    for other, score in zip(top_tokens[place], top_scores[place], strict=True)
-                )
-                form = written_form(self.tokenizer, token)
-                found.append(TokenScore(token, form, offsets[row][place + 1], labels[place], top))
-            results.append(found)
-        return results
+        Raises DecodingError where that is not finite.
+        """
+        if isinstance(prompt, str):
+            offsets = [0, *self.tokenizer.offsets(prompt)]
+        else:
+            offsets = text_offsets(self.tokenizer, ids)
+        found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]
+        labels = scores.labels_BP[0, : len(ids) - 1]
+        if not np.isfinite(labels).all():
+            raise DecodingError("the model gave a non-finite score for this prompt")
+        top_tokens = scores.top_tokens_BPT[0, :, :num_logprobs].tolist()
+        top_scores = scores.top_scores_BPT[0, :, :num_logprobs].tolist()
+        for place, (token, label) in enumerate(zip(ids[1:], labels.tolist(), strict=True)):
+            top = tuple(
+                (written_form(self.tokenizer, other), score)
+                for other, score in zip(top_tokens[place], top_scores[place], strict=True)
+            )
+            form = written_form(self.tokenizer, token)
+            found.append(TokenScore(token, form, offsets[place + 1], label, top))
+        return found
 
     def _search(
         self,
@@ -310,7 +312,7 @@ class Generator:
                         raise event.error
                     builder = builders[event.key]
                     builder.push(event)
-                    if builder.choice.finish_reason:
+                    if builder.finish_reason:
                         batch.remove(event.key)
                         left[event.key // count] -= 1
                         if progress and not left[event.key // count]:

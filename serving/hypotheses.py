@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
-from serving.errors import DecodingError
+from serving.errors import InvalidOptionError, ServingError
 from serving.options import SearchOptions
 from serving.tokenizer import BOS_ID, EOS_ID
 
@@ -53,7 +53,7 @@ class Finished:
 
     index: int
     hypotheses: tuple[Hypothesis, ...] = ()
-    error: DecodingError | None = None
+    error: ServingError | None = None
     peak_slots: int = 0
     """The most cache slots that it used, see `BeamSearch.peak_slots`."""
 
@@ -128,7 +128,9 @@ class SentenceSearch:
     def result(self, peak_slots: int) -> Finished:
         """Finished hypotheses, best first; equal scores keep their order of finishing."""
         if not self._finished:
-            error = DecodingError("the options leave this sentence no token to go on with")
+            error = InvalidOptionError(
+                "the options leave this sentence no token to go on with; loosen them"
+            )
             return Finished(self.index, error=error)
         ranked = sorted(self._finished, key=lambda hypothesis: -hypothesis.score)
         best = tuple(ranked[: self.options.num_hypotheses])

@@ -6,10 +6,10 @@ N candidates, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -26,6 +26,7 @@ CHUNK = 64
 """Prompt tokens given to the step graph at once."""
 
 Ints = NDArray[np.int64]
+T = TypeVar("T")
 
 
 @dataclass
@@ -49,6 +50,13 @@ class PromptScores:
     """Of the likeliest tokens, best first."""
     top_tokens_BPT: NDArray[np.int32]
 
+    def of(self, row: int) -> PromptScores:
+        """Those of one prompt."""
+        rows = slice(row, row + 1)
+        return PromptScores(
+            self.labels_BP[rows], self.top_scores_BPT[rows], self.top_tokens_BPT[rows]
+        )
+
 
 @dataclass(frozen=True)
 class Prompted:
@@ -59,6 +67,9 @@ class Prompted:
     """Slots that hold a prompt's last tokens."""
     first_position: int
     """Of the token in each row's first slot."""
+
+
+Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
 
 
 @dataclass(frozen=True)
@@ -102,19 +113,29 @@ class LanguageStepper:
         return 2 * self._num_caches * rows * slots * size
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
-        """Put prompts into new caches; all must take the same number of chunks (`chunks`).
-
-        With light attention the caches keep no more than the widest layer can reach.
-        """
-        return self._start(prompts, None)[0]
+        """`read` at once, without scores."""
+        return _finish(self.read(prompts))[0]
 
     def score(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
     ) -> tuple[Prompted, PromptScores]:
-        """`start`, and the log-probability of a label after each token of a prompt."""
-        prompted, scores = self._start(prompts, labels)
+        """`read` at once, with scores."""
+        prompted, scores = _finish(self.read(prompts, labels))
         assert scores is not None
         return prompted, scores
+
+    def read(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
+    ) -> Reading:
+        """Put prompts into new caches, a chunk at each `next`; all must take the same number of
+        chunks (`chunks`). Returns them, and the log-probability of the label after each token.
+
+        With light attention the caches keep no more than the widest layer can reach.
+        """
+        state = self._empty(len(prompts))
+        first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
+        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
+        return Prompted(state, used_B, first), scores if labels is not None else None
 
     def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs:
         """The distributions after the tokens of rows with one query each."""
@@ -144,7 +165,7 @@ class LanguageStepper:
     def prefill(self, state: LanguageState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
         """Fill the caches of a beam search; returns the labels' log-probabilities."""
         prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
-        return self._fill(state, prompts, labels, keep=None)[1].labels_BP
+        return _finish(self._fill(state, prompts, labels, keep=None))[1].labels_BP
 
     def repack(self, state: LanguageState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
@@ -165,21 +186,13 @@ class LanguageStepper:
     def _empty(self, rows: int) -> LanguageState:
         return LanguageState(rows, Caches(self._memory, self._num_caches, rows, self._dim))
 
-    def _start(
-        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
-    ) -> tuple[Prompted, PromptScores | None]:
-        state = self._empty(len(prompts))
-        first, scores = self._fill(state, prompts, labels, keep=self.reach)
-        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
-        return Prompted(state, used_B, first), scores if labels is not None else None
-
     def _fill(
         self,
         state: LanguageState,
         prompts: Sequence[Sequence[int]],
         labels: Sequence[Sequence[int]] | None,
         keep: int | None,
-    ) -> tuple[int, PromptScores]:
+    ) -> Generator[None, None, tuple[int, PromptScores]]:
         """Run prompts through the graph; returns the position in the first slot, and scores.
 
         Before a chunk all but the last `keep` slots are dropped.
@@ -216,6 +229,7 @@ class LanguageStepper:
             if labels is not None:
                 wanted = ("label_score", "top_score", "top_token")
                 parts.append({name: binding.outputs[name].copy() for name in wanted})
+            yield
         joined = {
             name: np.concatenate([part[name] for part in parts], axis=1)[:, :longest]
             if parts
@@ -265,3 +279,13 @@ class LanguageStepper:
 def chunks(prompt: Sequence[int]) -> int:
     """Runs of the step graph that a prompt takes."""
     return -(-len(prompt) // CHUNK)
+
+
+def _finish(steps: Generator[None, None, T]) -> T:
+    """Run it to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -17,6 +17,7 @@ from serving.openai_schemas import (
     LogProbs,
     Usage,
 )
+from serving.text_stream import readable
 from serving.tokenizer import TextTokenizer
 
 
@@ -28,7 +29,7 @@ class CompletionAnswer:
         self._body, self._outputs = body, outputs
         self._prompts = prompts_of(body)
         self._texts = [
-            prompt if isinstance(prompt, str) else tokenizer.decode(list(prompt))
+            prompt if isinstance(prompt, str) else readable(tokenizer, prompt)
             for prompt in self._prompts
         ]
         self._id, self._created = f"cmpl-{uuid.uuid4().hex}", int(time.time())

@@ -217,7 +217,7 @@ def options_of(body: CompletionRequest) -> dict[str, Any]:
         "stop": body.stop,
         "seed": body.seed,
         "num_hypotheses": body.n,
-        "best_of": body.best_of,
+        "best_of": None if body.best_of == (body.n or 1) else body.best_of,
         "num_logprobs": body.logprobs,
         "beam_size": body.beam_size,
         "length_penalty": body.length_penalty,

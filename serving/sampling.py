@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
-from serving.generation_options import GenerationOptions
+from serving.generation_options import LOWEST_TEMPERATURE, GenerationOptions
+from serving.tokenizer import EOS_ID
 
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
@@ -63,9 +64,11 @@ def draw_from_top(
     Temperature 0 takes the first; top_k 0 is all of them.
     """
     count = top_scores_BT.shape[1]
-    greedy_B = temperature_B == 0
-    scores_BT = top_scores_BT.astype(np.float64) / np.where(greedy_B, 1.0, temperature_B)[:, None]
-    weights_BT = np.exp(scores_BT - scores_BT[:, :1])
+    greedy_B = temperature_B < LOWEST_TEMPERATURE
+    scores_BT = top_scores_BT.astype(np.float64)
+    # The best is subtracted first: a very low temperature must not overflow.
+    divisor_B1 = np.where(greedy_B, 1.0, temperature_B)[:, None]
+    weights_BT = np.exp((scores_BT - scores_BT[:, :1]) / divisor_B1)
     kept_B = np.where(top_k_B == 0, count, np.minimum(top_k_B, count))
     weights_BT[np.arange(count) >= kept_B[:, None]] = 0.0
     # Of all tokens where none was cut off: what is listed may be less than 1.
@@ -85,11 +88,11 @@ def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: floa
     """A token of one row's (edited) logits; ties in top-k and top-p go to the lower id."""
     if options.greedy:
         return int(logits_V.argmax())
-    logits = logits_V.astype(np.float64) / options.temperature
+    logits = (logits_V.astype(np.float64) - logits_V.max()) / options.temperature
     tokens = np.arange(logits.size)
     if options.sampling_top_k or options.sampling_top_p < 1.0:
         tokens = np.argsort(-logits, kind="stable")[: options.sampling_top_k or None]
-    weights = np.exp(logits[tokens] - logits[tokens].max())
+    weights = np.exp(logits[tokens])
     if options.sampling_top_p < 1.0:
         before = weights.cumsum() - weights
         count = max(1, int((before < options.sampling_top_p * weights.sum()).sum()))
@@ -100,8 +103,8 @@ def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: floa
 def edit_logits(
     logits_V: Floats, prompt: Sequence[int], output: Sequence[int], options: GenerationOptions
 ) -> None:
-    """Apply penalties and bias, in place."""
-    history = [*prompt, *output]
+    """Apply penalties and bias, in place; the eos before a prompt does not count as used."""
+    history = [*prompt[prompt[:1] == [EOS_ID] :], *output]
     if options.repetition_penalty != 1.0 and history:
         penalise_repetition(logits_V, history, options.repetition_penalty)
     if output and (options.presence_penalty or options.frequency_penalty):
@@ -110,8 +113,9 @@ def edit_logits(
         logits_V[used] -= (options.frequency_penalty * counts).astype(np.float32)
     if options.no_repeat_ngram_size:
         forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
-    for token, bias in options.logit_bias:
-        logits_V[token] = -np.inf if bias <= _FORBIDDEN else logits_V[token] + np.float32(bias)
+    if options.logit_bias:
+        tokens, biases = options.bias_arrays
+        logits_V[tokens] += np.where(biases <= _FORBIDDEN, -np.inf, biases).astype(np.float32)
     if len(output) < options.min_length:
         forbid_end(logits_V)
 

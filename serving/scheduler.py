@@ -74,7 +74,10 @@ class Ticket:
 
     async def wait(self) -> Completed:
         """`result` for coroutines."""
-        return await asyncio.shield(asyncio.wrap_future(self._future))
+        inner = asyncio.wrap_future(self._future)
+        # Where nobody waits any more, an error is nobody's.
+        inner.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return await asyncio.shield(inner)
 
     async def events(self) -> AsyncIterator[Completed]:
         """What happens to the request, ending with Completed; leaving the loop early does not

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
+from serving.tokenizer import EOS_ID
+
 _CONTEXT = 8
 """Ids kept before the next one: a piece's text depends on whether something stands before it."""
 _LONGEST = 64
@@ -30,7 +32,7 @@ class TextStream:
         self, tokenizer: Detokenizer, prompt: Sequence[int], stops: Sequence[str] = ()
     ) -> None:
         self._tokenizer, self._stops = tokenizer, stops
-        self._window = list(prompt[-_CONTEXT:])
+        self._window = [i for i in prompt[-_CONTEXT:] if i > EOS_ID or tokenizer.decode([i])]
         self._given = len(self._whole())  # characters of the window's text that are not news
         self._held = ""  # decoded, but perhaps the beginning of a stop string
         self.length = 0
@@ -40,14 +42,22 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """Add a token; returns the text that is now certain."""
+        if token_id <= EOS_ID and not self._tokenizer.decode([token_id]):
+            return ""  # padding and the like have no text, and end no character
         self._window.append(token_id)
-        text = self._whole()
-        new, self._given = text[self._given :], max(self._given, len(text))
-        if len(self._window) > _LONGEST and not self._tokenizer.is_byte(token_id):
+        text = self._tokenizer.decode(self._window)
+        whole = text.rstrip(_REPLACEMENT) if self._tokenizer.is_byte(token_id) else text
+        new, self._given = whole[self._given :], max(self._given, len(whole))
+        if len(self._window) > _LONGEST and whole == text:  # else in the midst of a character
             self._window = self._window[-_CONTEXT:]
             self._given = len(self._whole())
         self.length += len(new)
         return self._release(new)
+
+    @property
+    def released(self) -> int:
+        """Characters given out so far."""
+        return self.length - len(self._held)
 
     def finish(self) -> str:
         """The text that was held back, at the end; a character that lacks bytes is left out."""
@@ -73,6 +83,12 @@ class TextStream:
         hold = max(_overlap(text, stop) for stop in self._stops)
         self._held = text[len(text) - hold :]
         return text[: len(text) - hold]
+
+
+def readable(tokenizer: Detokenizer, ids: Sequence[int]) -> str:
+    """The text of ids, without a character that lacks bytes at its end."""
+    stream = TextStream(tokenizer, ())
+    return "".join(map(stream.push, ids))
 
 
 def _overlap(text: str, stop: str) -> int:

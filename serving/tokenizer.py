@@ -34,6 +34,10 @@ class TextTokenizer(Protocol):
         """The written form of each id."""
         ...
 
+    def offsets(self, text: str) -> list[int]:
+        """Where in a text each of its ids begins, in characters."""
+        ...
+
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character."""
         ...
@@ -83,6 +87,10 @@ class Tokenizer:
     def pieces(self, ids: list[int]) -> list[str]:
         """The written form of each id."""
         return [str(self._model.id_to_piece(i)) for i in ids]
+
+    def offsets(self, text: str) -> list[int]:
+        """Where in a text each of its ids begins, in characters."""
+        return [begin for begin, _ in self._model.encode_as_offset_mapping(text)["offsets"]]
 
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -53,6 +54,10 @@ class WordVocabulary:
     def pieces(self, ids: list[int]) -> list[str]:
         """The written form of each id."""
         return [self._types[i] for i in ids]
+
+    def offsets(self, text: str) -> list[int]:
+        """Where in a text each of its words begins, in characters."""
+        return [word.start() for word in re.finditer(r"\S+", text)]
 
     def is_byte(self, token_id: int) -> bool:
         """No word is a byte."""

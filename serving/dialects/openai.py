@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 
@@ -44,6 +45,8 @@ from serving.openai_schemas import (
 from serving.registry import LanguageModel, Registry
 from serving.settings import Settings, variable
 from serving.tokenizer import EOS_ID, PAD_ID, UNK_ID
+
+logger = logging.getLogger(__name__)
 
 _STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
@@ -152,8 +155,8 @@ class OpenAIDialect:
         settings, prompts = self._settings, prompts_of(body)
         if body.suffix:
             raise _refused("suffix", "must be null or empty: no model here fills in")
-        if body.stream and body.best_of is not None:
-            raise _refused("best_of", "must be null with stream: it ranks whole outputs")
+        if body.stream and (body.best_of or 1) > (body.n or 1):
+            raise _refused("best_of", "must be at most n with stream: it ranks whole outputs")
         timeout_s = body.timeout_s or settings.default_timeout_s
         if timeout_s > settings.max_timeout_s:
             limit = f"{settings.max_timeout_s:g} ({variable('max_timeout_s')})"
@@ -216,7 +219,10 @@ async def _merged(tickets: Sequence[GenerationTicket]) -> AsyncIterator[tuple[in
         try:
             async for event in ticket.events():
                 queue.put_nowait((number, event))
-        except ServingError as error:
+        except Exception as error:
+            if not isinstance(error, ServingError):
+                logger.exception("unforeseen error in a stream")
+                error = ServingError("the server failed; its log says why")
             queue.put_nowait((number, error))
 
     tasks = [asyncio.create_task(follow(n, ticket)) for n, ticket in enumerate(tickets)]

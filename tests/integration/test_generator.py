@@ -27,7 +27,6 @@ from serving.errors import (
     CancelledError,
     ContextLengthError,
     DeadlineExceededError,
-    DecodingError,
     InvalidOptionError,
     InvalidTextError,
     NotReadyError,
@@ -47,6 +46,7 @@ from training.__main__ import main as training_main
 from training.perplexity import evaluate_text
 
 PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
+ENDLESS = {"max_length": 400, "min_length": 400}
 LONG = GenerationOptions(max_length=3000, min_length=3000)
 
 
@@ -102,6 +102,10 @@ def test_best_of_returns_the_likeliest(generator: Generator) -> None:
     every = generator.generate("a", options)[0]
     best = generator.generate("a", dataclasses.replace(options, best_of=6, num_hypotheses=2))[0]
     assert best == sorted(every, key=lambda output: -output.mean_log_prob)[:2]
+    # An output that stops at once has been generated too, and its tokens count.
+    stop = dataclasses.replace(options, stop=(" ", "e", "a"), best_of=6)
+    assert all(output.num_generated > 0 for output in generator.generate("a", stop)[0])
+    assert all(output.mean_log_prob < 0 for output in generator.generate("a", stop)[0])
 
 
 def test_ids_and_text_are_the_same_prompt(generator: Generator) -> None:
@@ -139,6 +143,9 @@ def test_scores_are_those_of_generation_and_of_training(
         ("a", {"logit_bias": {"320": 1}}, InvalidOptionError, "logit_bias: token ids"),
         ("a", {"logit_bias": {"x": 1}}, InvalidOptionError, "must map token ids to numbers"),
         ("a", {"logit_bias": {"5": 101}}, InvalidOptionError, "logit_bias must be in"),
+        ("a", {"logit_bias": {"05": 1}}, InvalidOptionError, "must map token ids to numbers"),
+        ("a", {"logit_bias": [(1, 1)] * 1025}, InvalidOptionError, "at most 1024 entries"),
+        ("a", {"no_repeat_ngram_size": 1} | ENDLESS, InvalidOptionError, "no token to"),
         ("a", {"temperature": -1}, InvalidOptionError, r"temperature must be a number in \[0"),
         ("a", {"seed": 1.5}, InvalidOptionError, "seed must be an integer"),
         ("a", {"best_of": 1, "num_hypotheses": 2}, InvalidOptionError, "best_of must be at least"),
@@ -283,11 +290,11 @@ def test_requests_of_all_kinds_in_one_batch_are_answered_as_alone(
     assert found == wanted
 
 
-def test_events_add_up_to_the_result(scheduler: GenerationScheduler) -> None:
+@pytest.mark.parametrize("stop", [(), ("e",), ("ee", " t", "o")])
+def test_events_add_up_to_the_result(scheduler: GenerationScheduler, stop: tuple[str, ...]) -> None:
     async def follow() -> tuple[list[object], list[object]]:
-        request = GenerationRequest(
-            prompt="the old", options=GenerationOptions(max_length=12, seed=2, num_hypotheses=2)
-        )
+        options = GenerationOptions(max_length=40, seed=2, num_hypotheses=2, stop=stop)
+        request = GenerationRequest(prompt="the old", options=options)
         ticket = scheduler.submit(dataclasses.replace(request, score_prompt=True))
         early = [event async for event in ticket.events()]
         late = [event async for event in ticket.events()]  # from the beginning, after the end
@@ -305,6 +312,15 @@ def test_events_add_up_to_the_result(scheduler: GenerationScheduler) -> None:
         assert tuple(token for part in parts for token in part.tokens) == choice.tokens
         assert [part.finish_reason for part in parts[:-1]] == [""] * (len(parts) - 1)
         assert parts[-1].finish_reason == choice.finish_reason
+        assert not any(text in choice.text for text in stop)
+
+
+def test_offsets_count_in_the_callers_own_text(generator: Generator) -> None:
+    text = "the  old   man ½"
+    (tokens,) = generator.score([text])
+    by_token = {token.token: token.offset for token in tokens}
+    assert text[by_token[" ma"] :].strip().startswith("man")
+    assert tokens[-1].offset == len(text) - 1
 
 
 def until(condition: object) -> None:
@@ -329,6 +345,35 @@ def test_cancelled_and_overdue_requests_free_their_rows(scheduler: GenerationSch
             ticket.result(1)
     until(lambda: scheduler.num_rows == 0)
     assert scheduler.submit(GenerationRequest(prompt="a")).result(20).choices
+
+
+def test_long_prompts_hold_nobody_up(generator: Generator, scheduler: GenerationScheduler) -> None:
+    running = scheduler.submit(GenerationRequest(prompt="a", options=LONG))
+    until(lambda: running.num_generated > 0)
+    options = GenerationOptions(max_length=1, num_logprobs=5)
+    prompts = [[5 + i % 300 for i in range(n, n + 3900)] for n in range(12)]
+    tickets = scheduler.submit_all(
+        [GenerationRequest(prompt=p, options=options, score_prompt=True) for p in prompts]
+    )
+    before = running.num_generated
+    tickets[0].result(60)
+    assert running.num_generated - before > 20  # a step between two chunks
+    for ticket in tickets[1:]:
+        ticket.cancel()
+    start = time.monotonic()
+    assert scheduler.submit(GenerationRequest(prompt="a")).result(20).choices
+    assert time.monotonic() - start < 10
+    running.cancel()
+
+
+def test_light_attention_needs_little_memory_for_long_prompts(
+    generator: Generator, scheduler: GenerationScheduler
+) -> None:
+    short, long = (
+        scheduler._cache_bytes([([5] * length, GenerationOptions(max_length=100))])
+        for length in (100, 3000)
+    )
+    assert short == long
 
 
 def test_limits(generator: Generator) -> None:
@@ -372,7 +417,7 @@ def test_a_failing_prompt_or_batch_does_not_end_the_scheduler(
     # Nothing is left to draw once every token is used.
     options = GenerationOptions(max_length=2000, no_repeat_ngram_size=1, min_length=2000)
     tickets = scheduler.submit_all([GenerationRequest(prompt="a", options=options), fine])
-    with pytest.raises(DecodingError, match="no token to go on with"):
+    with pytest.raises(InvalidOptionError, match="no token to go on with"):
         tickets[0].result(30)
     assert tickets[1].result(20) == wanted
 

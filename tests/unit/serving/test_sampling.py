@@ -170,3 +170,19 @@ def test_penalties_and_bias_change_the_logits() -> None:
     edited = logits.copy()
     edit_logits(edited, [4, 5, 2], [4, 5], GenerationOptions(no_repeat_ngram_size=3))
     assert np.flatnonzero(edited == -np.inf).tolist() == [2]
+
+
+def test_the_end_of_text_before_a_prompt_is_not_a_word_of_it() -> None:
+    logits = np.zeros(6, np.float32)
+    edit_logits(logits, [EOS_ID, 5], [4], GenerationOptions(no_repeat_ngram_size=1))
+    assert np.flatnonzero(logits == -np.inf).tolist() == [4, 5]
+
+
+@pytest.mark.parametrize("temperature", [1e-310, 1e-30, 1e-3])
+def test_a_very_low_temperature_takes_the_likeliest(temperature: float) -> None:
+    logits = random_logits(4)
+    options = GenerationOptions(temperature=temperature)
+    assert draw_from_logits(logits, options, 0.7) == logits.argmax()
+    top = np.sort(logits)[::-1][None]
+    place = draw_from_top(top, np.array([temperature]), np.array([5]), np.ones(1), np.ones(1) * 0.7)
+    assert place.tolist() == [0]

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.text_stream import TextStream
+from serving.text_stream import TextStream, readable
 from serving.tokenizer import Tokenizer
 from training.tokenizer import train_tokenizer
 
@@ -104,3 +104,31 @@ def test_a_long_text_is_the_same_as_a_whole(pieces: Tokenizer, tmp_path: Path) -
     del tmp_path
     ids = pieces.encode("the cat ate a dog " * 60)
     assert "".join(run(pieces, ids)) == pieces.decode(ids)  # type: ignore[arg-type]
+
+
+def test_many_bytes_are_decoded_in_time_that_grows_with_them() -> None:
+    sizes = []
+
+    class Counting(Letters):
+        def decode(self, ids: list[int]) -> str:
+            sizes.append(len(ids))
+            return super().decode(ids)
+
+    ids = [256 + byte for byte in ("€" * 1000).encode()]
+    assert "".join(run(Counting(), ids)) == "€" * 1000
+    assert max(sizes) < 100
+
+
+def test_padding_among_bytes_ends_no_character(pieces: Tokenizer) -> None:
+    ids = pieces.encode("€")
+    parts = run(pieces, [*ids[:-1], 0, 2, ids[-1]])
+    assert "".join(parts) == "€"
+    assert readable(pieces, [*pieces.encode("ab"), ids[-2]]) == "ab"
+
+
+@given(text=st.text(alphabet="the cadoß😀½Ａ ", max_size=40))
+def test_offsets_point_into_the_text(pieces: Tokenizer, text: str) -> None:
+    ids, offsets = pieces.encode(text), pieces.offsets(text)
+    assert len(ids) == len(offsets)
+    assert offsets == sorted(offsets)
+    assert all(0 <= offset <= len(text) for offset in offsets)
