@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from serving import Translator
+from serving import Generator, Translator
 from serving.bundle import find_bundles, read_manifest
+from serving.generation_options import GenerationOptions
 from serving.search import Hypothesis, decode
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
@@ -46,6 +47,23 @@ def test_german_comes_back_in_english(name: str) -> None:
     translator = Translator(MODELS / name)
     translations = translator.translate(["Guten Morgen!", "", "Ich habe keine Zeit."])
     assert [t.text for t in translations] == ["Good morning.", "", "I don't have time."]
+
+
+def test_the_language_model() -> None:
+    folder = MODELS / "lm-cascade"
+    generator = Generator(folder)
+    manifest = generator.manifest
+    assert sum(p.stat().st_size for p in folder.iterdir()) <= 10 * MEGABYTE
+    assert "CC BY-SA" in manifest.attribution
+    assert manifest.sizes.reach == (8, 16, 32, 64)
+    assert {score.metric for score in manifest.quality} == {"word perplexity"}
+    options = GenerationOptions(max_length=30, seed=7)
+    first, again = (generator.generate("The film was", options)[0][0] for _ in range(2))
+    assert first == again
+    assert first.text.startswith(" ")
+    scores = generator.score(["The film was released in the United States.", "States film in the."])
+    likely, unlikely = (sum(t.log_prob or 0.0 for t in s) / len(s) for s in scores)
+    assert likely > unlikely
 
 
 @pytest.mark.slow
