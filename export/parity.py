@@ -33,8 +33,9 @@ TIE = 1e-3
 """Outputs may differ where the checkpoint scores both within this."""
 MAX_LOGIT_DIFFERENCE = 1e-3
 """fp32 against the checkpoint."""
-MAX_TWIN_DIFFERENCE = 0.005
-"""int8 against the same arithmetic in PyTorch, mean over logits: rounding may flip a level."""
+MAX_TWIN_DIFFERENCE = 0.01
+"""int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
+noise of 2e-7 in the norms moves the twin itself by 0.002 (3+3 layers) to 0.006 (joint, 4+4)."""
 LEAST_BLEU_CHANGE = -0.3
 MAX_LOG_PROB_CHANGE = 0.01
 """Mean token log-probability of the checkpoint's own outputs, nats."""
