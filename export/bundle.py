@@ -12,6 +12,7 @@ from export.folder import commit, new_folder, package_versions
 from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
 from export.parity import DevSet, Parity, check, measure
 from export.quantize import quantized_twin
+from serving.batches import BatchLimits
 from serving.bundle import Languages, Manifest, Quality, read_manifest, write_manifest
 from serving.session import OnnxStepper
 from serving.threads import default_threads
@@ -24,6 +25,8 @@ from training.stepper import TorchStepper
 
 logger = logging.getLogger(__name__)
 
+_TEST_CACHE_BYTES = 16 * 2**30
+"""A bound that no test sentence reaches: what a search takes is far below what it may take."""
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
 
 
@@ -94,7 +97,8 @@ def export_bundle(
         )
         write_manifest(folder, manifest)
         if tests:
-            translator = Translator(folder, workers=default_threads())
+            limits = BatchLimits(max_cache_bytes=_TEST_CACHE_BYTES)
+            translator = Translator(folder, workers=default_threads(), limits=limits)
             quality = [score for test in tests for score in _scores(translator, test)]
             manifest = manifest.model_copy(update={"quality": tuple(quality)})
             write_manifest(folder, manifest)
