@@ -66,6 +66,7 @@ def test_a_joint_model_has_no_column_of_ctranslate2(tmp_path: Path) -> None:
             "threads": 1,
             "batch": 8,
             "beam_size": 5,
+            "top_k": 0,
             "ms_per_sentence": [60.0],
             "share": pytest.approx(0.2),
         }
