@@ -165,6 +165,13 @@ def read_manifest(folder: Path) -> Manifest:
 
     Raises BundleError (FormatVersionError, HashMismatchError) with one line that names both sides.
     """
+    manifest = parse_manifest(folder)
+    _check_files(folder, manifest)
+    return manifest
+
+
+def parse_manifest(folder: Path) -> Manifest:
+    """Read and check a bundle's manifest alone; raises BundleError as `read_manifest` does."""
     path = folder / MANIFEST
     try:
         tree = json.loads(path.read_text(encoding="utf-8"))
@@ -200,7 +207,6 @@ def read_manifest(folder: Path) -> Manifest:
         manifest.encoder is None or manifest.sizes.max_source is None
     ):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
-    _check_files(folder, manifest)
     return manifest
 
 

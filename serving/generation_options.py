@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import difflib
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.errors import InvalidOptionError
-from serving.options import SearchOptions
+from serving.options import SearchOptions, check_names
 
 RANGES: dict[str, tuple[float, float]] = {
     "max_length": (0, 1_000_000),
@@ -197,12 +196,7 @@ def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
 
     Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
     """
-    known = [field.name for field in dataclasses.fields(GenerationOptions)]
-    for name in values:
-        if name not in known:
-            near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-            hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
-            raise InvalidOptionError(f"unknown option {name!r}{hint}")
+    check_names(values, GenerationOptions)
     values = dict(values)
     if isinstance(values.get("stop"), str):
         values["stop"] = (values["stop"],)

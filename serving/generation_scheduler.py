@@ -10,20 +10,13 @@ from __future__ import annotations
 
 import itertools
 import threading
-import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
 
 from serving.batches import BatchLimits
 from serving.cache import most_slots
-from serving.errors import (
-    ContextLengthError,
-    DeadlineExceededError,
-    NotReadyError,
-    OverloadedError,
-    TooLongError,
-)
+from serving.errors import ContextLengthError, TooLongError
 from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions
 from serving.generation_ticket import (
@@ -40,6 +33,7 @@ from serving.generator import (
     best_choices,
 )
 from serving.language_session import CHUNK, LanguageStepper, Prompted, PromptScores, chunks
+from serving.request_queue import RequestQueue
 from serving.search import BeamSearch
 
 _READ_TOGETHER = 8
@@ -74,17 +68,14 @@ class GenerationScheduler:
     ) -> None:
         """`max_context_tokens` bounds prompt and output together."""
         self._generator = generator
-        self._max_queue, self._max_context = max_queue, max_context_tokens
-        self._limits = limits or BatchLimits()
-        self._waiting: deque[GenerationTicket] = deque()
+        self._max_context, self._limits = max_context_tokens, limits or BatchLimits()
+        self._queue: RequestQueue[GenerationTicket] = RequestQueue(max_queue, "prompts")
         self._running: dict[int, GenerationTicket] = {}
         """By key of the output's row."""
         self._keys = itertools.count()
         self._batch = GenerationBatch(generator.stepper)
         self._searches: dict[GenerationTicket, BeamSearch] = {}
         self._readings: deque[_Reading] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
         self._thread = threading.Thread(target=self._run, name="generation", daemon=True)
         self._thread.start()
 
@@ -99,19 +90,8 @@ class GenerationScheduler:
             prompt = self._generator.encode(request.prompt)
             self._generator.check_options(request.options)
             self._check_size(prompt, request.options)
-            timeout = float("inf") if request.timeout_s is None else request.timeout_s
-            tickets.append(GenerationTicket(request, prompt, time.monotonic() + timeout))
-        with self._changed:
-            if self._closing:
-                raise NotReadyError("the server is shutting down; try again later")
-            self._drop_ended()
-            if len(self._waiting) + len(tickets) > self._max_queue:
-                raise OverloadedError(
-                    f"the queue holds at most {self._max_queue} prompts and has "
-                    f"{len(self._waiting)}; try again later"
-                )
-            self._waiting += tickets
-            self._changed.notify()
+            tickets.append(GenerationTicket(request, prompt))
+        self._queue.put(tickets)
         return tickets
 
     @property
@@ -125,9 +105,7 @@ class GenerationScheduler:
 
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, finish what was accepted, end the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._queue.close()
         self._thread.join(timeout)
 
     def _check_size(self, prompt: list[int], options: GenerationOptions) -> None:
@@ -170,14 +148,8 @@ class GenerationScheduler:
         return total + stepper.cache_bytes(count, 0, longest)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not (self._waiting or self._busy or self._closing):
-                    self._changed.wait()
-                if not (self._waiting or self._busy):
-                    break
-                joining = self._take()
-            self._begin(joining)
+        while self._busy or self._queue.wait():
+            self._begin(self._take())
             if self._readings:
                 self._read()
             self._step()
@@ -187,23 +159,26 @@ class GenerationScheduler:
 
     def _take(self) -> list[GenerationTicket]:
         """Remove from the queue what fits beside what is running, oldest first."""
-        self._drop_ended()
         read = [ticket for reading in self._readings for ticket in reading.tickets]
         tickets = {*self._running.values(), *self._searches, *read}
         running = [(ticket.prompt, ticket.request.options) for ticket in tickets]
-        taken = []
-        while self._waiting:
-            ticket = self._waiting[0]
+        full = False
+
+        def choose(ticket: GenerationTicket) -> bool:
+            nonlocal full, running
+            if full:  # none is overtaken
+                return False
             beside = [*running, (ticket.prompt, ticket.request.options)]
             fits = (
                 sum(_rows(options) for _, options in beside) <= self._limits.max_rows
                 and self._cache_bytes(beside) <= self._limits.max_cache_bytes
             )
-            if running and not fits:
-                break
-            running = beside
-            taken.append(self._waiting.popleft())
-        return taken
+            full = bool(running) and not fits
+            if not full:
+                running = beside
+            return not full
+
+        return self._queue.take(choose)
 
     def _begin(self, tickets: Sequence[GenerationTicket]) -> None:
         """Read the prompts of tickets, those of one number of chunks together."""
@@ -224,7 +199,7 @@ class GenerationScheduler:
     def _read(self) -> None:
         """One chunk of the prompts that have waited longest; at their end they join."""
         reading = self._readings[0]
-        reading.tickets = [ticket for ticket in reading.tickets if not self._drop(ticket)]
+        reading.tickets = [ticket for ticket in reading.tickets if not ticket.expire()]
         try:
             if reading.tickets:
                 next(reading.steps)
@@ -285,7 +260,7 @@ class GenerationScheduler:
     def _step(self) -> None:
         """One token of every output."""
         for key, ticket in list(self._running.items()):
-            if self._drop(ticket):
+            if ticket.expire():
                 self._leave(key)
         try:
             events = self._batch.step()
@@ -304,15 +279,18 @@ class GenerationScheduler:
     def _search(self, ticket: GenerationTicket) -> None:
         """One step of a beam search."""
         search = self._searches[ticket]
-        if self._drop(ticket):
-            search.cancel(0)
-            del self._searches[ticket]
+        if ticket.expire():
+            self._end_search(ticket)
             return
         for finished in search.step():
             found = self._generator.complete_search(ticket.prompt, finished)
             ticket.num_generated = sum(len(choice.tokens) for choice in found)
             del self._searches[ticket]
             self._deliver_whole(ticket, tuple(found))
+
+    def _end_search(self, ticket: GenerationTicket) -> None:
+        """Give a beam search up."""
+        self._searches.pop(ticket).cancel(0)
 
     def _note(self, ticket: GenerationTicket, event: Generated) -> None:
         """Add a token to an output, and end what is complete."""
@@ -350,20 +328,11 @@ class GenerationScheduler:
             act()
         except Exception as error:
             ticket.fail(error)
-            self._searches.pop(ticket, None)
+            if ticket in self._searches:
+                self._end_search(ticket)
             for key in ticket.builders:
                 if key in self._running:
                     self._leave(key)
-
-    def _drop_ended(self) -> None:
-        """Remove waiting tickets that have ended or are overdue; the lock must be held."""
-        self._waiting = deque(ticket for ticket in self._waiting if not self._drop(ticket))
-
-    def _drop(self, ticket: GenerationTicket) -> bool:
-        """Whether the ticket has ended or is overdue, in which case it fails now."""
-        if not ticket.done and time.monotonic() > ticket.deadline:
-            ticket.fail(DeadlineExceededError("not finished before the deadline"))
-        return ticket.done
 
 
 def _rows(options: GenerationOptions) -> int:

@@ -6,12 +6,11 @@ import asyncio
 import contextlib
 import threading
 from collections.abc import AsyncIterator
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
-from serving.errors import CancelledError
 from serving.generation_options import GenerationOptions
 from serving.generator import ChoiceBuilder, Generation, Prompt, TokenScore
+from serving.ticket import Ticket
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,31 +59,20 @@ class GenerationDone:
 Event = PromptRead | Delta | GenerationDone
 
 
-class GenerationTicket:
-    """A submitted request."""
+class GenerationTicket(Ticket[GenerationDone]):
+    """A submitted request, whose events can be followed."""
 
-    def __init__(self, request: GenerationRequest, prompt: list[int], deadline: float) -> None:
-        self.request, self.prompt, self.deadline = request, prompt, deadline
+    def __init__(self, request: GenerationRequest, prompt: list[int]) -> None:
+        super().__init__(request.timeout_s)
+        self.request, self.prompt = request, prompt
         self.prompt_tokens: tuple[TokenScore, ...] = ()
         self.builders: dict[int, ChoiceBuilder] = {}
         """By key of the output's row."""
         self.num_generated = 0
-        self._future: Future[GenerationDone] = Future()
         self._lock = threading.Lock()
         self._told: list[PromptRead | Delta] = []
         self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._future.add_done_callback(lambda _: self._wake())
-
-    def result(self, timeout: float | None = None) -> GenerationDone:
-        """Wait for the outputs; raises the ServingError that ended the request."""
-        return self._future.result(timeout)
-
-    async def wait(self) -> GenerationDone:
-        """`result` for coroutines."""
-        inner = asyncio.wrap_future(self._future)
-        # Where nobody waits any more, an error is nobody's.
-        inner.add_done_callback(lambda future: future.cancelled() or future.exception())
-        return await asyncio.shield(inner)
 
     async def events(self) -> AsyncIterator[Event]:
         """What happens to the request, from its beginning, ending with GenerationDone; raises the
@@ -95,42 +83,23 @@ class GenerationTicket:
         seen = 0
         while True:
             changed.clear()
-            done = self._future.done()  # asked first: no event follows
+            done = self.done  # asked first: no event follows
             with self._lock:
                 new = self._told[seen:]
             for event in new:
                 yield event
             seen += len(new)
             if done:
-                yield self._future.result()
+                yield self.result()
                 return
             if not new:
                 await changed.wait()
-
-    def cancel(self) -> None:
-        """Give the request up; its rows are freed before the next step."""
-        self.fail(CancelledError("the request was cancelled"))
-
-    @property
-    def done(self) -> bool:
-        """Whether the request has ended, in whatever way."""
-        return self._future.done()
 
     def tell(self, event: PromptRead | Delta) -> None:
         """Add an event."""
         with self._lock:
             self._told.append(event)
         self._wake()
-
-    def complete(self, done: GenerationDone) -> None:
-        """Deliver the outputs, unless the request has ended already."""
-        with contextlib.suppress(InvalidStateError):
-            self._future.set_result(done)
-
-    def fail(self, error: BaseException) -> None:
-        """End the request with an error, unless it has ended already."""
-        with contextlib.suppress(InvalidStateError):
-            self._future.set_exception(error)
 
     def _wake(self) -> None:
         with self._lock:

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from serving.bundle import Manifest, read_manifest
+from serving.bundle_tokenizer import load_tokenizer
 from serving.errors import (
     BundleError,
     DecodingError,
@@ -23,9 +24,8 @@ from serving.sampling import Uniforms
 from serving.search import BeamSearch, Finished, Hypothesis, Sentence
 from serving.text_stream import TextStream
 from serving.threads import default_threads
-from serving.tokenizer import EOS_ID, TextTokenizer, Tokenizer
+from serving.tokenizer import EOS_ID, TextTokenizer
 from serving.translator import check_text
-from serving.vocabulary import WordVocabulary
 
 Prompt = str | Sequence[int]
 """Text, which stands at the beginning of a document, or token ids, which are taken as they are."""
@@ -126,7 +126,7 @@ class ChoiceBuilder:
 class Generator:
     """A language model bundle, loaded.
 
-    >>> Generator("models/lm-cascade").generate("The film was", seed=7)[0][0].text  # doctest: +SKIP
+    >>> Generator("models/lm-cascade").generate("The film was")[0][0].text  # doctest: +SKIP
     """
 
     def __init__(self, bundle: str | Path, *, threads: int | None = None) -> None:
@@ -137,7 +137,8 @@ class Generator:
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "generate":
             raise BundleError(f"{folder}: task must be 'generate', got {self.manifest.task!r}")
-        self.tokenizer = _load_tokenizer(folder, self.manifest)
+        files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
+        self.tokenizer = load_tokenizer(folder / files.source_file, files.kind, size)
         self.stepper = LanguageStepper(folder, self.manifest, threads or default_threads())
 
     @property
@@ -355,19 +356,3 @@ def text_offsets(tokenizer: TextTokenizer, ids: Sequence[int]) -> list[int]:
         if token != EOS_ID:
             stream.push(token)
     return offsets
-
-
-def _load_tokenizer(folder: Path, manifest: Manifest) -> TextTokenizer:
-    """Raises BundleError where the file is no vocabulary of the model's size."""
-    path = folder / manifest.tokenizer.source_file
-    try:
-        words = manifest.tokenizer.kind == "words"
-        tokenizer: TextTokenizer = WordVocabulary(path) if words else Tokenizer(path)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
-    if tokenizer.vocab_size != manifest.sizes.vocab_size:
-        raise BundleError(
-            f"{path}: the tokenizer has {tokenizer.vocab_size} ids, the model "
-            f"{manifest.sizes.vocab_size}"
-        )
-    return tokenizer

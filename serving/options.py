@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -129,10 +130,15 @@ def parse_options(values: dict[str, Any]) -> SearchOptions:
 
     Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
     """
-    known = [field.name for field in dataclasses.fields(SearchOptions)]
+    check_names(values, SearchOptions)
+    return SearchOptions(**values)
+
+
+def check_names(values: Iterable[str], options: type[Any]) -> None:
+    """Raise InvalidOptionError for a name that is no field of a dataclass of options."""
+    known = [field.name for field in dataclasses.fields(options)]
     for name in values:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
             raise InvalidOptionError(f"unknown option {name!r}{hint}")
-    return SearchOptions(**values)

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.bundle import Manifest, find_bundles, read_manifest
+from serving.bundle import Manifest, find_bundles, parse_manifest
 from serving.errors import (
     BundleError,
     NotReadyError,
@@ -104,7 +104,7 @@ def load_bundles(settings: Settings) -> list[Translator | Generator]:
 
 
 def _load(folder: Path, settings: Settings) -> Translator | Generator:
-    if read_manifest(folder).task == "generate":
+    if parse_manifest(folder).task == "generate":
         return Generator(folder, threads=settings.threads)
     return Translator(folder, threads=settings.threads, limits=settings.batch_limits)
 

@@ -7,25 +7,17 @@ or overdue sentence leaves at once. Rows do not yet join a batch that is running
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import threading
 import time
-from collections import deque
 from collections.abc import AsyncIterator, Sequence
-from concurrent.futures import Future, InvalidStateError
 from dataclasses import dataclass, field
 
 from serving.batches import BatchLimits, BatchRoom, demand
-from serving.errors import (
-    CancelledError,
-    DeadlineExceededError,
-    NotReadyError,
-    OverloadedError,
-    RequestError,
-)
+from serving.errors import RequestError
 from serving.options import SearchOptions
+from serving.request_queue import RequestQueue
 from serving.search import BeamSearch, Finished, Sentence
+from serving.ticket import Ticket
 from serving.translator import Translation, Translator
 
 
@@ -58,53 +50,33 @@ class Completed:
     timing: Timing
 
 
-class Ticket:
-    """A submitted request."""
+class TranslationTicket(Ticket[Completed]):
+    """A submitted text."""
 
-    def __init__(self, sentence: Sentence | None, deadline: float) -> None:
-        self.sentence, self.deadline = sentence, deadline
-        self.submitted = time.monotonic()
+    def __init__(self, sentence: Sentence | None, timeout_s: float | None) -> None:
+        """A blank text has no sentence: nothing is to be decoded."""
+        super().__init__(timeout_s)
+        self.sentence = sentence
         self.started = 0.0
+        """When it was first decoded, by the monotonic clock."""
         self.batch_size = 0
-        self._future: Future[Completed] = Future()
-
-    def result(self, timeout: float | None = None) -> Completed:
-        """Wait for the translation; raises the ServingError that ended the request."""
-        return self._future.result(timeout)
-
-    async def wait(self) -> Completed:
-        """`result` for coroutines."""
-        inner = asyncio.wrap_future(self._future)
-        # Where nobody waits any more, an error is nobody's.
-        inner.add_done_callback(lambda future: future.cancelled() or future.exception())
-        return await asyncio.shield(inner)
 
     async def events(self) -> AsyncIterator[Completed]:
         """What happens to the request, ending with Completed; leaving the loop early does not
         cancel, `cancel` does."""
         yield await self.wait()
 
-    def cancel(self) -> None:
-        """Give the request up; its row is freed before the next step."""
-        self.fail(CancelledError("the request was cancelled"))
+    def start(self, batch_size: int) -> None:
+        """Note the batch in which it is decoded, and when it first was."""
+        self.started = self.started or time.monotonic()
+        self.batch_size = batch_size
 
-    @property
-    def done(self) -> bool:
-        """Whether the request has ended, in whatever way."""
-        return self._future.done()
-
-    def complete(self, translation: Translation) -> None:
+    def translated(self, translation: Translation) -> None:
         """Deliver the translation, unless the request has ended already."""
         now = time.monotonic()
         started = self.started or now
         timing = Timing(started - self.submitted, now - started, self.batch_size)
-        with contextlib.suppress(InvalidStateError):
-            self._future.set_result(Completed(translation, timing))
-
-    def fail(self, error: BaseException) -> None:
-        """End the request with an error, unless it has ended already."""
-        with contextlib.suppress(InvalidStateError):
-            self._future.set_exception(error)
+        self.complete(Completed(translation, timing))
 
 
 class Scheduler:
@@ -117,19 +89,16 @@ class Scheduler:
         max_queue: int = 512,
         limits: BatchLimits | None = None,
     ) -> None:
-        self._translator = translator
-        self._max_queue, self._limits = max_queue, limits or BatchLimits()
-        self._waiting: deque[Ticket] = deque()
-        self._changed = threading.Condition()
-        self._closing = False
+        self._translator, self._limits = translator, limits or BatchLimits()
+        self._queue: RequestQueue[TranslationTicket] = RequestQueue(max_queue, "sentences")
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
-    def submit(self, request: Request) -> Ticket:
+    def submit(self, request: Request) -> TranslationTicket:
         """Queue one request; raises RequestError or OverloadedError."""
         return self.submit_all([request])[0]
 
-    def submit_all(self, requests: Sequence[Request]) -> list[Ticket]:
+    def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
         """Queue requests that arrive together, all or none.
 
         A RequestError says by its `index` which of them is at fault.
@@ -143,45 +112,26 @@ class Scheduler:
             except RequestError as error:
                 error.index = index
                 raise
-            timeout = float("inf") if request.timeout_s is None else request.timeout_s
-            tickets.append(Ticket(sentence, time.monotonic() + timeout))
-        with self._changed:
-            if self._closing:
-                raise NotReadyError("the server is shutting down; try again later")
-            self._drop_ended()
-            if len(self._waiting) + len(tickets) > self._max_queue:
-                raise OverloadedError(
-                    f"the queue holds at most {self._max_queue} sentences and has "
-                    f"{len(self._waiting)}; try again later"
-                )
-            for ticket in tickets:
-                if ticket.sentence is None:
-                    ticket.complete(Translation(""))
-                else:
-                    self._waiting.append(ticket)
-            self._changed.notify()
+            tickets.append(TranslationTicket(sentence, request.timeout_s))
+        self._queue.put([ticket for ticket in tickets if ticket.sentence is not None])
+        for ticket in tickets:
+            if ticket.sentence is None:
+                ticket.translated(Translation(""))
         return tickets
 
     @property
     def queue_depth(self) -> int:
         """Sentences that wait."""
-        return len(self._waiting)
+        return len(self._queue)
 
     def close(self, timeout: float | None = None) -> None:
         """Accept nothing more, finish what was accepted, end the thread."""
-        with self._changed:
-            self._closing = True
-            self._changed.notify()
+        self._queue.close()
         self._thread.join(timeout)
 
     def _run(self) -> None:
-        while True:
-            with self._changed:
-                while not self._waiting and not self._closing:
-                    self._changed.wait()
-                if not self._waiting:
-                    return
-                running = dict(enumerate(self._take()))
+        while self._queue.wait():
+            running = dict(enumerate(self._take()))
             try:
                 if running:
                     self._decode(running)
@@ -189,38 +139,27 @@ class Scheduler:
                 for ticket in running.values():
                     ticket.fail(error)
 
-    def _take(self) -> list[Ticket]:
+    def _take(self) -> list[TranslationTicket]:
         """Remove the next batch from the queue: the oldest and those that fit beside it."""
-        self._drop_ended()
-        batch: list[Ticket] = []
-        left: deque[Ticket] = deque()
         stepper = self._translator.stepper
         room = BatchRoom(stepper, self._limits)
-        for ticket in self._waiting:
-            fits = room.admit(demand(_sentence(ticket), stepper))
-            (batch if fits else left).append(ticket)
-        self._waiting = left
-        return batch
+        return self._queue.take(lambda ticket: room.admit(demand(_sentence(ticket), stepper)))
 
-    def _decode(self, running: dict[int, Ticket]) -> None:
+    def _decode(self, running: dict[int, TranslationTicket]) -> None:
         """Decode a batch; tickets leave `running` as they end."""
-        now = time.monotonic()
         for ticket in running.values():
-            ticket.started = ticket.started or now
-            ticket.batch_size = len(running)
+            ticket.start(len(running))
         sentences = [_sentence(ticket) for ticket in running.values()]
         search = BeamSearch(self._translator.stepper, sentences)
         while search.live:
             for finished in search.step():
                 self._deliver(running.pop(finished.index), finished)
-            for index in [index for index, ticket in running.items() if self._drop(ticket)]:
+            for index in [index for index, ticket in running.items() if ticket.expire()]:
                 search.cancel(index)
                 del running[index]
-            if self._waiting:
-                with self._changed:
-                    self._drop_ended()
+            self._queue.drop_ended()
 
-    def _deliver(self, ticket: Ticket, finished: Finished) -> None:
+    def _deliver(self, ticket: TranslationTicket, finished: Finished) -> None:
         try:
             outcome = self._translator.complete(_sentence(ticket), finished)
         except Exception as error:  # of this sentence alone: the others of its batch go on
@@ -228,22 +167,11 @@ class Scheduler:
             return
         if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
             ticket.sentence = outcome
-            with self._changed:
-                self._waiting.appendleft(ticket)
+            self._queue.put_back(ticket)
         else:
-            ticket.complete(outcome)
-
-    def _drop_ended(self) -> None:
-        """Remove waiting tickets that have ended or are overdue; the lock must be held."""
-        self._waiting = deque(ticket for ticket in self._waiting if not self._drop(ticket))
-
-    def _drop(self, ticket: Ticket) -> bool:
-        """Whether the ticket has ended or is overdue, in which case it fails now."""
-        if not ticket.done and time.monotonic() > ticket.deadline:
-            ticket.fail(DeadlineExceededError("not finished before the deadline"))
-        return ticket.done
+            ticket.translated(outcome)
 
 
-def _sentence(ticket: Ticket) -> Sentence:
+def _sentence(ticket: TranslationTicket) -> Sentence:
     assert ticket.sentence is not None
     return ticket.sentence

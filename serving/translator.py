@@ -12,6 +12,7 @@ import numpy as np
 
 from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
 from serving.bundle import Manifest, read_manifest
+from serving.bundle_tokenizer import load_tokenizer
 from serving.cache import round_up
 from serving.errors import (
     BundleError,
@@ -24,7 +25,7 @@ from serving.options import SearchOptions, parse_options
 from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
 from serving.threads import default_threads
-from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from serving.tokenizer import BOS_ID, EOS_ID
 
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
@@ -99,9 +100,9 @@ class Translator:
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "translate":
             raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
-        tokenizer, vocab_size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
-        self._source = _load_tokenizer(folder / tokenizer.source_file, vocab_size)
-        self._target = _load_tokenizer(folder / tokenizer.target_file, vocab_size)
+        files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
+        self._source = load_tokenizer(folder / files.source_file, files.kind, size)
+        self._target = load_tokenizer(folder / files.target_file, files.kind, size)
         self.stepper: Stepper = OnnxStepper(
             folder, self.manifest, max(1, (threads or default_threads()) // workers)
         )
@@ -273,19 +274,6 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
-
-
-def _load_tokenizer(path: Path, vocab_size: int) -> Tokenizer:
-    """Raises BundleError where the file is no tokenizer of a model with that vocabulary."""
-    try:
-        tokenizer = Tokenizer(path)
-    except (OSError, RuntimeError, ValueError) as error:
-        raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
-    if tokenizer.vocab_size != vocab_size:
-        raise BundleError(
-            f"{path}: the tokenizer has {tokenizer.vocab_size} pieces, the model {vocab_size}"
-        )
-    return tokenizer
 
 
 class GuardedSentence(Sentence):

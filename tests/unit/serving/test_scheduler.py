@@ -19,7 +19,7 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.options import SearchOptions
-from serving.scheduler import Request, Scheduler, Ticket
+from serving.scheduler import Request, Scheduler, TranslationTicket
 from serving.search import Finished, Sentence
 from serving.translator import Translation
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
@@ -80,11 +80,11 @@ def request(text: str, beam_size: int = 2, **fields: Any) -> Request:
     return Request(text=text, options=SearchOptions(beam_size=beam_size), **fields)
 
 
-def text_of(ticket: Ticket) -> str:
+def text_of(ticket: TranslationTicket) -> str:
     return ticket.result(PATIENT).translation.text
 
 
-def begin(scheduler: Scheduler, *texts: str) -> list[Ticket]:
+def begin(scheduler: Scheduler, *texts: str) -> list[TranslationTicket]:
     """Submit together and wait until they are taken into a batch."""
     tickets = scheduler.submit_all([request(text) for text in texts])
     wait_until(lambda: scheduler.queue_depth == 0)
@@ -236,7 +236,7 @@ def test_close_finishes_what_was_accepted(scheduler: Scheduler, translator: Tick
     tickets = [*begin(scheduler, "abc"), scheduler.submit(request("waiting", beam_size=3))]
     closing = threading.Thread(target=scheduler.close)
     closing.start()
-    wait_until(lambda: scheduler._closing)
+    wait_until(lambda: scheduler._queue._closing)
     with pytest.raises(OverloadedError, match="shutting down"):
         scheduler.submit(request("too late"))
     translator.stepper.run_freely()
@@ -315,10 +315,10 @@ def test_a_looping_sentence_outlives_the_batch_that_it_left(
 def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     scheduler: Scheduler, translator: TickTranslator
 ) -> None:
-    async def listen(ticket: Ticket) -> list[str]:
+    async def listen(ticket: TranslationTicket) -> list[str]:
         return [event.translation.text async for event in ticket.events()]
 
-    async def leave(ticket: Ticket) -> None:
+    async def leave(ticket: TranslationTicket) -> None:
         with pytest.raises(TimeoutError):
             await asyncio.wait_for(listen(ticket), 0.01)
 
@@ -332,7 +332,7 @@ def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
 def test_no_ticket_is_lost_among_thousands() -> None:
     """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
     scheduler = Scheduler(EchoTranslator(), max_queue=100_000)
-    outcomes: list[tuple[Request, Ticket]] = []
+    outcomes: list[tuple[Request, TranslationTicket]] = []
 
     def client(seed: int) -> None:
         rng = random.Random(seed)

@@ -11,9 +11,9 @@ import sentencepiece
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.bundle_tokenizer import load_tokenizer
 from serving.errors import BundleError
 from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
-from serving.translator import _load_tokenizer
 from tests.toy.corpus import toy_pairs
 from training.tokenizer import train_tokenizer
 
@@ -85,13 +85,13 @@ def test_foreign_special_ids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must be \(0, 1, 2, 3\), got \(-1, 0, 1, 2\)"):
         Tokenizer(path)
     with pytest.raises(BundleError, match=r"must be \(0, 1, 2, 3\)"):
-        _load_tokenizer(path, 100)
+        load_tokenizer(path, "sentencepiece", 100)
 
 
 def test_a_tokenizer_must_fit_its_model(path: Path) -> None:
-    assert _load_tokenizer(path, VOCABULARY).vocab_size == VOCABULARY
-    with pytest.raises(BundleError, match="tokenizer has 400 pieces, the model 401"):
-        _load_tokenizer(path, VOCABULARY + 1)
+    assert load_tokenizer(path, "sentencepiece", VOCABULARY).vocab_size == VOCABULARY
+    with pytest.raises(BundleError, match="tokenizer has 400 ids, the model 401"):
+        load_tokenizer(path, "sentencepiece", VOCABULARY + 1)
 
 
 def test_the_bytes_are_the_file(path: Path, tokenizer: Tokenizer) -> None:

@@ -1,0 +1,59 @@
+"""A submitted request: its outcome, which threads and coroutines can wait for, and its deadline."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from concurrent.futures import Future, InvalidStateError
+from typing import Generic, TypeVar
+
+from serving.errors import CancelledError, DeadlineExceededError
+
+Outcome = TypeVar("Outcome")
+
+
+class Ticket(Generic[Outcome]):
+    """One request on its way through a scheduler; it ends once, in whatever way comes first."""
+
+    def __init__(self, timeout_s: float | None = None) -> None:
+        """`timeout_s` are the seconds from now to the deadline; None is no deadline."""
+        self.submitted = time.monotonic()
+        self.deadline = self.submitted + (float("inf") if timeout_s is None else timeout_s)
+        self._future: Future[Outcome] = Future()
+
+    def result(self, timeout: float | None = None) -> Outcome:
+        """Wait for the outcome; raises the ServingError that ended the request."""
+        return self._future.result(timeout)
+
+    async def wait(self) -> Outcome:
+        """`result` for coroutines."""
+        inner = asyncio.wrap_future(self._future)
+        # Where nobody waits any more, an error is nobody's.
+        inner.add_done_callback(lambda future: future.cancelled() or future.exception())
+        return await asyncio.shield(inner)
+
+    def cancel(self) -> None:
+        """Give the request up; its rows are freed before the next step."""
+        self.fail(CancelledError("the request was cancelled"))
+
+    @property
+    def done(self) -> bool:
+        """Whether the request has ended, in whatever way."""
+        return self._future.done()
+
+    def complete(self, outcome: Outcome) -> None:
+        """Deliver the outcome, unless the request has ended already."""
+        with contextlib.suppress(InvalidStateError):
+            self._future.set_result(outcome)
+
+    def fail(self, error: BaseException) -> None:
+        """End the request with an error, unless it has ended already."""
+        with contextlib.suppress(InvalidStateError):
+            self._future.set_exception(error)
+
+    def expire(self) -> bool:
+        """Whether the request has ended, or is overdue and fails now."""
+        if not self.done and time.monotonic() > self.deadline:
+            self.fail(DeadlineExceededError("not finished before the deadline"))
+        return self.done
