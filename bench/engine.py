@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from bench.errors import BenchError
 from bench.materials import Subject, job_for, write_materials
+from bench.repetitions import Measured, Progress, best, repeat
 from bench.scenarios import (
     LEAST_IDENTICAL,
     OUR_FP32,
@@ -27,15 +26,11 @@ from bench.scenarios import (
     spread_rows,
 )
 from bench.systems import Output
-from bench.worker import SlotCount, Timing, Worker
+from bench.worker import SlotCount, Worker
 
 TIE = 1e-3
 """Different outputs whose scores are this close count as a tie."""
 SLOT_SENTENCES = 32
-_SETTLE_SECONDS = 0.25
-"""Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
-
-Progress = Callable[[str], None]
 _Key = tuple[System, Setting]
 
 
@@ -46,37 +41,6 @@ class Plan:
     scenarios: Sequence[Scenario]
     repetitions: int
     cores: int
-
-
-@dataclass(frozen=True)
-class Measured:
-    """Repetitions of one system with one thread setting in one scenario."""
-
-    system: System
-    setting: Setting
-    scenario: Scenario
-    timings: list[Timing]
-
-    @property
-    def ms_per_sentence(self) -> list[float]:
-        """Of each repetition."""
-        return [1000 * t.seconds / t.sentences for t in self.timings]
-
-    @property
-    def median(self) -> float:
-        """Milliseconds a sentence."""
-        return statistics.median(self.ms_per_sentence)
-
-    @property
-    def tokens_per_second(self) -> float:
-        """Generated target tokens a second, at the median time."""
-        first = self.timings[0]
-        return first.tokens / first.sentences / self.median * 1000
-
-    @property
-    def peak_rss(self) -> int:
-        """Bytes, this scenario and the smaller ones before it."""
-        return max(t.peak_rss for t in self.timings)
 
 
 @dataclass(frozen=True)
@@ -133,8 +97,7 @@ class Result:
 
     def best(self, system: System, scenario: Scenario) -> Measured:
         """The fastest thread setting of a system."""
-        found = [m for m in self.measured if (m.system, m.scenario) == (system, scenario)]
-        return min(found, key=lambda m: m.median)
+        return best(self.measured, system, scenario)
 
     def speed_over(self, rival: System, measured: Measured) -> float:
         """Speed relative to the fastest thread setting of another system."""
@@ -149,13 +112,22 @@ def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
         progress("exporting and converting the model")
         write_materials(subject, folder)
         workers: dict[_Key, Worker] = {}
-        for system, setting in _all_settings(subject, plan):
+        keys = [key for scenario in plan.scenarios for key in _settings(subject, plan, scenario)]
+        for system, setting in dict.fromkeys(keys):
             label = f"{system.name}, {setting} threads"
             progress(f"loading {label}")
             job = job_for(system, setting, subject, folder)
             workers[system, setting] = stack.enter_context(Worker(label, job, subject.sources))
         for scenario in plan.scenarios:
-            result.measured += _measure(subject, plan, scenario, workers, progress)
+            result.measured += repeat(
+                scenario,
+                {key: workers[key] for key in _settings(subject, plan, scenario)},
+                plan.repetitions,
+                _rows(subject, scenario),
+                subject.max_length,
+                progress,
+                forced=subject.forced,
+            )
             if subject.forced:
                 whole = result.best(OUR_INT8, scenario)
                 result.rooflines.append(_time_products(subject, plan, whole, folder, progress))
@@ -198,41 +170,12 @@ def compare(
     )
 
 
-def _all_settings(subject: Subject, plan: Plan) -> list[_Key]:
-    found: dict[_Key, None] = {}
-    for system in subject.comparison.systems:
-        for scenario in plan.scenarios:
-            for setting in settings(system.kind, scenario.batch, plan.cores):
-                found[system, setting] = None
-    return list(found)
-
-
-def _measure(
-    subject: Subject,
-    plan: Plan,
-    scenario: Scenario,
-    workers: dict[_Key, Worker],
-    progress: Progress,
-) -> list[Measured]:
-    """All repetitions of one scenario, system after system within each repetition."""
-    rows = _rows(subject, scenario)
-    found = [
-        Measured(system, setting, scenario, [])
+def _settings(subject: Subject, plan: Plan, scenario: Scenario) -> list[_Key]:
+    return [
+        (system, setting)
         for system in subject.comparison.systems
         for setting in settings(system.kind, scenario.batch, plan.cores)
     ]
-    for repetition in range(plan.repetitions + 1):
-        warm_up = repetition == 0
-        progress(f"{scenario}: " + ("warming up" if warm_up else f"repetition {repetition}"))
-        for measured in found:
-            worker = workers[measured.system, measured.setting]
-            time.sleep(_SETTLE_SECONDS)
-            chosen = rows[: 2 * scenario.batch] if warm_up else rows
-            timing = worker.measure(scenario, subject.max_length, chosen)
-            _check_length(subject, measured.system, timing)
-            if not warm_up:
-                measured.timings.append(timing)
-    return found
 
 
 def _rows(subject: Subject, scenario: Scenario) -> list[int]:
@@ -251,15 +194,6 @@ def _time_products(
     with Worker("int8 products", job, subject.sources) as worker:
         seconds = worker.products(whole.scenario, subject.max_length, rows, plan.repetitions)
     return Roofline(whole, [1000 * each / len(rows) for each in seconds])
-
-
-def _check_length(subject: Subject, system: System, timing: Timing) -> None:
-    wanted = timing.sentences * subject.max_length
-    if subject.forced and timing.tokens != wanted:
-        raise BenchError(
-            f"{system.name} generated {timing.tokens} tokens in place of {wanted}, so its times "
-            "cannot be compared; take another seed for --random-weights"
-        )
 
 
 def _compare(

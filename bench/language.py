@@ -5,20 +5,19 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.engine import Measured
-from bench.errors import BenchError
 from bench.language_models import convert_language_model, random_language_model, random_prompts
 from bench.materials import folder_name
 from bench.models import save_model
+from bench.repetitions import Measured, Progress, best, repeat
 from bench.report import Machine, head_lines, table_line
 from bench.scenarios import Scenario, Setting, System, settings
 from bench.systems import ID_MANIFEST, Job, id_token
-from bench.worker import Worker
+from bench.worker import Worker, current_rss
 from export.graphs import write_language_graphs
 from serving.generation import GenerationBatch, Output
 from serving.generation_options import GenerationOptions
@@ -38,10 +37,7 @@ PROMPT_VOCABULARY = 8000
 """Prompts hold ids below this, which every size has."""
 MILESTONES = (1_000, 10_000, 100_000)
 _PROMPTS = 64
-_SETTLE_SECONDS = 0.25
 _LONG_STEPS = 32
-
-Progress = Callable[[str], None]
 
 
 @dataclass(frozen=True)
@@ -89,22 +85,28 @@ def compare_rivals(
             _write(model, system, folder)
         workers: dict[tuple[System, Setting], Worker] = {}
         for scenario in scenarios:
-            for system in SYSTEMS:
-                for setting in settings(_plain(system), scenario.batch, cores):
-                    if (system, setting) not in workers:
-                        label = f"{system.name}, {setting} threads"
-                        progress(f"loading {label}")
-                        place = str(folder / folder_name(system))
-                        job = Job(
-                            system.kind,
-                            place,
-                            system.precision,
-                            setting.workers,
-                            setting.threads,
-                            None,
-                        )
-                        workers[system, setting] = stack.enter_context(Worker(label, job, prompts))
-            found += _measure(scenario, repetitions, cores, workers, progress)
+            chosen = [
+                (system, setting)
+                for system in SYSTEMS
+                for setting in settings(_plain(system), scenario.batch, cores)
+            ]
+            for system, setting in chosen:
+                if (system, setting) not in workers:
+                    label = f"{system.name}, {setting} threads"
+                    progress(f"loading {label}")
+                    place = str(folder / folder_name(system))
+                    sizes = (setting.workers, setting.threads)
+                    job = Job(system.kind, place, system.precision, *sizes, None)
+                    workers[system, setting] = stack.enter_context(Worker(label, job, prompts))
+            found += repeat(
+                scenario,
+                {key: workers[key] for key in chosen},
+                repetitions,
+                [n % _PROMPTS for n in range(max(8, 2 * scenario.batch))],
+                GENERATED,
+                progress,
+                forced=True,
+            )
     return found
 
 
@@ -183,8 +185,8 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
     columns += ["peak RSS, MiB", "speed / PyTorch eager", "speed / CTranslate2 int8"]
     lines += [table_line(columns), table_line(["---:", "---:", "---", "---", *["---:"] * 5])]
     for scenario in dict.fromkeys(measured.scenario for measured in found):
-        best = {system: _best(found, system, scenario) for system in SYSTEMS}
-        for system, measured in best.items():
+        fastest = {system: best(found, system, scenario) for system in SYSTEMS}
+        for system, measured in fastest.items():
             times = measured.ms_per_sentence
             lines.append(
                 table_line(
@@ -196,8 +198,8 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
                         f"{measured.median:.1f} ({min(times):.1f}-{max(times):.1f})",
                         f"{measured.tokens_per_second:.0f}",
                         f"{measured.peak_rss / 2**20:.0f}",
-                        f"{best[EAGER].median / measured.median:.2f}",
-                        f"{best[PEER_INT8].median / measured.median:.2f}",
+                        f"{fastest[EAGER].median / measured.median:.2f}",
+                        f"{fastest[PEER_INT8].median / measured.median:.2f}",
                     ]
                 )
             )
@@ -248,52 +250,9 @@ def long_markdown(command: str, machine: Machine, subject: str, found: Sequence[
     return "\n".join(lines)
 
 
-def current_rss() -> int:
-    """Bytes that this process holds."""
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
-
-
 def _row(key: int, prompt: list[int]) -> Output:
     options = GenerationOptions(max_length=10**6, sampling_top_k=10)
     return Output(key, prompt, options, Uniforms(1, key))
-
-
-def _measure(
-    scenario: Scenario,
-    repetitions: int,
-    cores: int,
-    workers: dict[tuple[System, Setting], Worker],
-    progress: Progress,
-) -> list[Measured]:
-    """All repetitions of one scenario, system after system within each repetition."""
-    rows = [n % _PROMPTS for n in range(max(8, 2 * scenario.batch))]
-    found = [
-        Measured(system, setting, scenario, [])
-        for system in SYSTEMS
-        for setting in settings(_plain(system), scenario.batch, cores)
-    ]
-    for repetition in range(repetitions + 1):
-        progress(f"{scenario}: " + (f"repetition {repetition}" if repetition else "warming up"))
-        for measured in found:
-            time.sleep(_SETTLE_SECONDS)
-            chosen = rows if repetition else rows[: 2 * scenario.batch]
-            worker = workers[measured.system, measured.setting]
-            timing = worker.measure(scenario, GENERATED, chosen)
-            if timing.tokens != timing.sentences * GENERATED:
-                raise BenchError(
-                    f"{measured.system.name} generated {timing.tokens} tokens in place of "
-                    f"{timing.sentences * GENERATED}; take another seed"
-                )
-            if repetition:
-                measured.timings.append(timing)
-    return found
-
-
-def _best(found: Sequence[Measured], system: System, scenario: Scenario) -> Measured:
-    every = [m for m in found if (m.system, m.scenario) == (system, scenario)]
-    return min(every, key=lambda measured: measured.median)
 
 
 def _plain(system: System) -> str:

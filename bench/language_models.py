@@ -9,14 +9,12 @@ from pathlib import Path
 
 import torch
 
-from bench.models import random_ids
+from bench.models import draw_vectors, forbid_eos, random_ids
 from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_attention
 from serving.tokenizer import EOS_ID
 from training.models import PRESETS, LanguageModel, LanguageModelConfig
 
 SHORTEST_PROMPT, LONGEST_PROMPT = 12, 28
-_SPREAD = 3.0
-_EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
 def random_language_model(preset: str, attention: str, seed: int) -> LanguageModel:
@@ -27,19 +25,9 @@ def random_language_model(preset: str, attention: str, seed: int) -> LanguageMod
     assert isinstance(config, LanguageModelConfig)
     model = LanguageModel(replace(config, attention=attention, dropout=0.0))
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("norm.weight"):
-                parameter.normal_(1.0, 0.1)
-            elif name.endswith("bias"):
-                parameter.normal_(0.0, 0.1)
+        draw_vectors(model)
         assert isinstance(model.norm, torch.nn.LayerNorm)
-        model.norm.weight.mul_(_SPREAD)
-        model.norm.weight[0] = 0.0
-        model.norm.bias[0] = _EOS_CHANNEL
-        output = model.output_weight
-        output[:, 0] = 0.0
-        output[EOS_ID, 0] = _EOS_WEIGHT
-        output[EOS_ID, 1:] = 0.0
+        forbid_eos(model.norm, model.output_weight)
     return model.eval()
 
 

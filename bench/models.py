@@ -40,26 +40,34 @@ def random_model(preset: str, seed: int) -> Model:
     torch.manual_seed(seed)
     model = build_model(replace(PRESETS[preset], dropout=0.0))
     with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            if name.endswith("norm.weight"):
-                parameter.normal_(1.0, 0.1)
-            elif name.endswith("bias"):
-                parameter.normal_(0.0, 0.1)
+        draw_vectors(model)
         parts: Any = model
         last = (parts.layers if isinstance(model, JointModel) else parts.decoder)[-1]
         down_proj = last.ffn.down_proj.weight
         down_proj.sub_(down_proj.mean(1, keepdim=True)).mul_(_LAST_FFN)
         if isinstance(model, JointModel):
             last.ffn.down_proj.bias.sub_(_mean_output(model, last.ffn))
-        norm = parts.decoder_norm
-        norm.weight.mul_(_SPREAD)
-        norm.weight[0] = 0.0
-        norm.bias[0] = _EOS_CHANNEL
-        output = model.output_weight
-        output[:, 0] = 0.0
-        output[EOS_ID, 0] = _EOS_WEIGHT
-        output[EOS_ID, 1:] = 0.0
+        forbid_eos(parts.decoder_norm, model.output_weight)
     return model.eval()
+
+
+def draw_vectors(model: nn.Module) -> None:
+    """Random norms and biases in place of the ones and zeros of a fresh model."""
+    for name, parameter in model.named_parameters():
+        if name.endswith("norm.weight"):
+            parameter.normal_(1.0, 0.1)
+        elif name.endswith("bias"):
+            parameter.normal_(0.0, 0.1)
+
+
+def forbid_eos(norm: nn.LayerNorm, output_VD: Tensor) -> None:
+    """Spread the logits, and make that of eos always -20, by one constant channel."""
+    norm.weight.mul_(_SPREAD)
+    norm.weight[0] = 0.0
+    norm.bias[0] = _EOS_CHANNEL
+    output_VD[:, 0] = 0.0
+    output_VD[EOS_ID, 0] = _EOS_WEIGHT
+    output_VD[EOS_ID, 1:] = 0.0
 
 
 def _mean_output(model: Model, module: nn.Module) -> Tensor:

@@ -14,9 +14,10 @@ from typing import Any
 
 import psutil
 
-from bench.engine import TIE, Measured, Plan, Result, Roofline
+from bench.engine import TIE, Plan, Result, Roofline
 from bench.materials import Subject
 from bench.models import slot_bytes
+from bench.repetitions import Measured
 from bench.scenarios import EAGER, PEER_INT8, SLOT_BEAM, System
 from training.checkpoint import write_atomically
 from training.quality import measure_quality

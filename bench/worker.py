@@ -148,9 +148,14 @@ def peak_rss() -> int:
                 return int(line.split()[1]) * 1024
     except OSError:
         pass
+    return current_rss()  # without /proc
+
+
+def current_rss() -> int:
+    """Bytes that this process holds now."""
     import psutil
 
-    return int(psutil.Process().memory_info().rss)  # without /proc, what it holds now
+    return int(psutil.Process().memory_info().rss)
 
 
 def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:

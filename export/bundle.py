@@ -79,7 +79,7 @@ def export_bundle(
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         parity = _parity(trained, folder, manifest, dev_set)
         logger.info("parity on %s: %s", dev.name, parity.to_dict())
-        check(parity, precision)
+        check(parity, manifest.decoder_kind, precision)
         recipe = trained.recipe
         manifest = manifest.model_copy(
             update={

@@ -10,6 +10,7 @@ import onnx
 from export.errors import ExportError
 from export.lowering import lower, probe_model
 from export.onnx_graph import export_encoder, export_language_step, export_step
+from export.shared_weights import share_weights
 from serving.bundle import FORMAT_VERSION, Graph, Languages, Manifest, Sizes, Task, TokenizerFiles
 from serving.options import MAX_STEPS
 from training.models import LanguageModel, Model, Network, TransformerConfig
@@ -17,7 +18,7 @@ from training.models.light_attention import layer_reach
 
 ALLOWED = {"cpu": ("fp32", "int8")}
 """Precisions by target device."""
-TOKENIZER_FILE, PROBE_FILE = "tokenizer.model", "probe.onnx"
+TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
 def check_precision(precision: str, target: str) -> None:
@@ -40,9 +41,12 @@ def write_graphs(
     check_precision(precision, "cpu")
     model.eval()
     encoder, encoder_graph = export_encoder(model)
-    _save(lower(encoder, int8=precision == "int8"), folder / encoder_graph.file)
+    encoder = lower(encoder, int8=precision == "int8")
     step, step_graph = export_step(model)
-    _write_step(step, step_graph, folder, precision)
+    step = _lower_step(step, step_graph, precision)
+    share_weights([encoder, step], folder / SHARED_FILE)
+    _save(encoder, folder / encoder_graph.file)
+    _save_step(step, folder / step_graph.file, precision)
     config = model.config
     return _manifest(
         model,
@@ -63,7 +67,7 @@ def write_language_graphs(
     check_precision(precision, "cpu")
     model.eval()
     step, step_graph = export_language_step(model)
-    _write_step(step, step_graph, folder, precision)
+    _save_step(_lower_step(step, step_graph, precision), folder / step_graph.file, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
     return _manifest(
         model,
@@ -77,13 +81,16 @@ def write_language_graphs(
     )
 
 
-def _write_step(step: onnx.ModelProto, graph: Graph, folder: Path, precision: str) -> None:
-    """The step graph, and for int8 the probe."""
+def _lower_step(step: onnx.ModelProto, graph: Graph, precision: str) -> onnx.ModelProto:
     flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
-    int8 = precision == "int8"
-    _save(lower(step, int8=int8, flat_outputs=flat), folder / graph.file)
-    if int8:
-        _save(probe_model(), folder / PROBE_FILE)
+    return lower(step, int8=precision == "int8", flat_outputs=flat)
+
+
+def _save_step(step: onnx.ModelProto, path: Path, precision: str) -> None:
+    """The step graph, and for int8 the probe beside it."""
+    _save(step, path)
+    if precision == "int8":
+        _save(probe_model(), path.with_name(PROBE_FILE))
 
 
 def _manifest(

@@ -15,11 +15,12 @@ import torch
 from export.errors import ExportError, ParityError
 from export.folder import commit, new_folder, package_versions
 from export.graphs import check_precision, write_language_graphs
+from export.parity import check_logits
 from export.quantize import quantized_twin
 from serving.bundle import Manifest, Quality, TokenizerFiles, read_manifest, write_manifest
 from serving.cache import PrefixTree
-from serving.language_session import CHUNK, LanguageStepper
-from serving.search import StepInputs
+from serving.generation import step_inputs
+from serving.language_session import LanguageStepper, chunks
 from serving.threads import default_threads
 from training.config import recipe_to_dict
 from training.models import LanguageModel
@@ -36,10 +37,6 @@ from training.text_data import read_documents
 logger = logging.getLogger(__name__)
 
 GENERATION_DEFAULTS = {"max_length": 64, "temperature": 1.0}
-MAX_LOGIT_DIFFERENCE = 1e-3
-"""fp32 against the checkpoint."""
-MAX_TWIN_DIFFERENCE = 0.005
-"""int8 against the same arithmetic in PyTorch, mean over logits: rounding may flip a level."""
 MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005}
 """Relative, on the validation text."""
 _LOGIT_WINDOWS, _SCORED_TOKENS = 8, 40_000
@@ -143,20 +140,11 @@ def measure_language(
 
 def check_language(parity: LanguageParity, precision: str) -> None:
     """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
-    found: list[str] = []
-    # Each condition is written so that NaN fails it.
-    if precision == "fp32" and not parity.logits_max_difference <= MAX_LOGIT_DIFFERENCE:
-        found.append(
-            f"step logits differ by up to {parity.logits_max_difference:.2g} "
-            f"(limit {MAX_LOGIT_DIFFERENCE:g})"
-        )
-    if precision == "int8" and not parity.logits_mean_difference <= MAX_TWIN_DIFFERENCE:
-        found.append(
-            "step logits differ from the same arithmetic in PyTorch by "
-            f"{parity.logits_mean_difference:.2g} in the mean (limit {MAX_TWIN_DIFFERENCE:g})"
-        )
+    found = check_logits(
+        "lm", precision, parity.logits_max_difference, parity.logits_mean_difference
+    )
     limit = MAX_PERPLEXITY_CHANGE[precision]
-    if not abs(parity.perplexity_change) <= limit:
+    if not abs(parity.perplexity_change) <= limit:  # so written, NaN fails it
         found.append(
             f"perplexity changes from {parity.perplexity_checkpoint:.4f} to "
             f"{parity.perplexity_bundle:.4f} ({parity.perplexity_change:+.2%}, limit {limit:.2%})"
@@ -170,7 +158,7 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
     total = 0.0
     by_chunks: dict[int, list[Window]] = {}
     for window in windows:
-        by_chunks.setdefault(-(-(len(window.tokens) - 1) // CHUNK), []).append(window)
+        by_chunks.setdefault(chunks(window.tokens[:-1].tolist()), []).append(window)
     for group in by_chunks.values():
         for start in range(0, len(group), 8):
             batch = group[start : start + 8]
@@ -251,17 +239,7 @@ def _step_logits(stepper: LanguageStepper, window: Window) -> np.ndarray[Any, np
     tree = PrefixTree(np.zeros(1, np.int64), 1, stepper.repack_every, reach=stepper.reach)
     found = []
     for token in tokens:
-        outputs = stepper.next(
-            state,
-            StepInputs(
-                token_ids_BK=np.array([[token]]),
-                positions_BK=tree.next_positions[:, None],
-                write_index_B=tree.write(),
-                visible_BKC=tree.visible,
-                scores_BK=np.zeros((1, 1), np.float32),
-                slot_positions_BC=tree.slot_positions,
-            ),
-        )
+        outputs = stepper.next(state, step_inputs(tree, np.array([token])))
         found.append(outputs.logits_BV[0].copy())
         tree.advance(np.zeros((1, 1), np.int64), np.ones(1, np.int64))
         repack = tree.repack(np.zeros(1, np.int64))

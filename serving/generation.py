@@ -37,9 +37,6 @@ Ints = NDArray[np.int64]
 class SamplingStepper(Stepper, Protocol):
     """A language model whose rows have one query each; `LanguageStepper` says what each does."""
 
-    @property
-    def reach(self) -> int | None: ...
-
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted: ...
 
     def score(
@@ -47,8 +44,6 @@ class SamplingStepper(Stepper, Protocol):
     ) -> tuple[Prompted, PromptScores]: ...
 
     def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs: ...
-
-    def extend(self, state: LanguageState, other: LanguageState) -> None: ...
 
 
 @dataclass(frozen=True)
@@ -124,17 +119,7 @@ class GenerationBatch:
         tokens_B = np.array(
             [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
         )
-        found = self._stepper.next(
-            self._state,
-            StepInputs(
-                token_ids_BK=tokens_B[:, None],
-                positions_BK=tree.next_positions[:, None],
-                write_index_B=tree.write(),
-                visible_BKC=tree.visible,
-                scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
-                slot_positions_BC=tree.slot_positions,
-            ),
-        )
+        found = self._stepper.next(self._state, step_inputs(tree, tokens_B))
         live_B = np.array([output is not None for output in self._outputs])
         tree.advance(np.zeros((len(tokens_B), 1), dtype=np.int64), live_B.astype(np.int64))
         return self._draw(found)
@@ -207,6 +192,18 @@ class GenerationBatch:
             if event.error is not None:
                 self.remove(event.key)
         return events
+
+
+def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
+    """The next token of each row that has one query; takes its slot in the tree."""
+    return StepInputs(
+        token_ids_BK=tokens_B[:, None],
+        positions_BK=tree.next_positions[:, None],
+        write_index_B=tree.write(),
+        visible_BKC=tree.visible,
+        scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
+        slot_positions_BC=tree.slot_positions,
+    )
 
 
 def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:

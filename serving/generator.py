@@ -273,15 +273,16 @@ class Generator:
         options: GenerationOptions,
         progress: Callable[[int], None] | None,
     ) -> list[Generation]:
-        if options.max_length == 0:
-            return [Generation("", (), "length")] * options.num_hypotheses
-        search = self.start_search(prompt, options)
-        finished: list[Finished] = []
-        while search.live:
-            finished += search.step()
+        found = [Generation("", (), "length")] * options.num_hypotheses
+        if options.max_length > 0:
+            search = self.start_search(prompt, options)
+            finished: list[Finished] = []
+            while search.live:
+                finished += search.step()
+            found = self.complete_search(prompt, finished[0])
         if progress:
             progress(1)
-        return self.complete_search(prompt, finished[0])
+        return found
 
     def _sample(
         self,
@@ -301,6 +302,8 @@ class Generator:
         left = dict.fromkeys(range(len(prompts)), count)
         if options.max_length == 0:
             waiting.clear()
+            if progress:
+                progress(len(prompts))
         batch = GenerationBatch(self.stepper)
         try:
             while waiting or len(batch):

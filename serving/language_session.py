@@ -18,7 +18,7 @@ from serving.bundle import Manifest
 from serving.cache import REPACK_EVERY, Repack, round_capacity, round_up
 from serving.caches import Caches
 from serving.memory import BlockPool
-from serving.ort import Binding, Floats, bind, load_graphs
+from serving.ort import Binding, Bindings, Floats, bind, load_graphs
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -35,10 +35,8 @@ class LanguageState:
 
     rows: int
     caches: Caches
-    bindings: dict[tuple[int, int], Binding] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=Bindings)
     """By number of queries and of queries with outputs."""
-    bound_layout: int = 0
-    """The caches' layout that they hold."""
 
 
 @dataclass(frozen=True)
@@ -264,16 +262,13 @@ class LanguageStepper:
         return binding.outputs
 
     def _binding(self, state: LanguageState, queries: int, outputs: int) -> Binding:
-        if state.bound_layout != state.caches.layout:
-            state.bindings.clear()
-            state.bound_layout = state.caches.layout
-        key = (queries, outputs)
-        if key not in state.bindings:
+        def make() -> Binding:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
             sizes |= {"R": outputs, "N": 2 * outputs, "M": state.rows * outputs}
             caches = list(state.caches.array_TRCD)
-            state.bindings[key] = bind(self._session, self._graph, sizes, caches, {})
-        return state.bindings[key]
+            return bind(self._session, self._graph, sizes, caches, {})
+
+        return state.bindings.get(state.caches.layout, (queries, outputs), make)
 
 
 def chunks(prompt: Sequence[int]) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,27 @@ class Binding:
     inputs: dict[str, NDArray[Any]]
     outputs: dict[str, NDArray[Any]]
     held: tuple[Floats, ...]
+
+
+class Bindings:
+    """The bindings of a running batch; a new layout of its caches makes all of them void."""
+
+    def __init__(self) -> None:
+        self._layout = 0
+        self._made: dict[Hashable, Binding] = {}
+
+    def get(self, layout: int, key: Hashable, make: Callable[[], Binding]) -> Binding:
+        """The binding of that key to caches of that layout, made where there is none."""
+        if layout != self._layout:
+            self._made.clear()
+            self._layout = layout
+        if key not in self._made:
+            self._made[key] = make()
+        return self._made[key]
+
+    def clear(self) -> None:
+        """Forget all: they hold pointers into the caches."""
+        self._made.clear()
 
 
 def load_graphs(

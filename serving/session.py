@@ -18,7 +18,7 @@ from serving.bundle import Manifest
 from serving.cache import REPACK_EVERY, Repack, round_up
 from serving.caches import Caches
 from serving.memory import BlockPool
-from serving.ort import Binding, Floats, bind, load_graphs, names_by_role
+from serving.ort import Binding, Bindings, Floats, bind, load_graphs, names_by_role
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -38,10 +38,8 @@ class OnnxState:
     sources: list[Floats]
     source_mask_BS: Floats
     caches: Caches
-    bindings: dict[tuple[int, bool, bool], Binding] = field(default_factory=dict)
+    bindings: Bindings = field(default_factory=Bindings)
     """By number of queries and by whether logits and alignment queries are wanted."""
-    bound_layout: int = 0
-    """The caches' layout that they hold."""
 
 
 class OnnxStepper:
@@ -180,25 +178,18 @@ class OnnxStepper:
     def _binding(
         self, state: OnnxState, queries: int, *, want_logits: bool, want_attention: bool
     ) -> Binding:
-        if state.bound_layout != state.caches.layout:
-            state.bindings.clear()
-            state.bound_layout = state.caches.layout
-        key = (queries, want_logits, want_attention)
-        if key not in state.bindings:
-            state.bindings[key] = self._bind(state, *key)
-        return state.bindings[key]
+        def make() -> Binding:
+            rows, length = state.source_mask_BS.shape
+            sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "N": 2 * queries}
+            sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
+            unwanted = set() if want_logits else {"logits"}
+            unwanted |= set() if want_attention else {"alignment", "alignment_query"}
+            sources = {"source": state.sources, "source_mask": [state.source_mask_BS]}
+            caches = list(state.caches.array_TRCD)
+            return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
 
-    def _bind(
-        self, state: OnnxState, queries: int, want_logits: bool, want_attention: bool
-    ) -> Binding:
-        rows, length = state.source_mask_BS.shape
-        sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "N": 2 * queries}
-        sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
-        unwanted = set() if want_logits else {"logits"}
-        unwanted |= set() if want_attention else {"alignment", "alignment_query"}
-        sources = {"source": state.sources, "source_mask": [state.source_mask_BS]}
-        caches = list(state.caches.array_TRCD)
-        return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
+        key = (queries, want_logits, want_attention)
+        return state.bindings.get(state.caches.layout, key, make)
 
     def _attention(self, outputs: dict[str, NDArray[Any]], state: OnnxState) -> Floats:
         """Weights of the source positions, [B,Q,S].

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from filelock import FileLock
+
+if TYPE_CHECKING:
+    from serving.generator import Generator
 
 OVERRIDES = [
     "model.vocab_size=300",
@@ -27,6 +33,24 @@ OVERRIDES = [
     "loop.checkpoint_every=250",
     "loop.bleu_sentences=0",
 ]
+
+
+@contextlib.contextmanager
+def single_thread() -> Iterator[None]:
+    """Tiny tensors gain nothing from more threads, and equal threads make equal bits."""
+    import torch
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(scope="module")
+def one_thread() -> Iterator[None]:
+    """PyTorch on one thread, for the tests of a module."""
+    with single_thread():
+        yield
 
 
 @dataclass(frozen=True)
@@ -53,18 +77,14 @@ def tiny_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Tiny
 
 
 def _make(folder: Path, model: TinyModel) -> None:
-    import torch
-
     from export.bundle import export_bundle
     from tests.toy.recipe import write_toy_recipe
     from training.config import load_recipe
     from training.trainer import train
 
     recipe = write_toy_recipe(folder, pairs=3000, seed=1, task="copy")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    train(load_recipe(str(recipe), OVERRIDES), model.run)
-    torch.set_num_threads(threads)
+    with single_thread():
+        train(load_recipe(str(recipe), OVERRIDES), model.run)
     for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
         export_bundle(model.run, out, precision=precision, target="cpu")
 
@@ -110,17 +130,21 @@ def tiny_language_model(
 
 
 def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
-    import torch
-
     from export.language_bundle import export_language_bundle
     from tests.toy.text import write_toy_text
     from training.config import load_recipe
     from training.trainer import train
 
     recipe = write_toy_text(folder, "sentencepiece")
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    train(load_recipe(str(recipe), ["loop.max_steps=60"]), model.run)
-    torch.set_num_threads(threads)
+    with single_thread():
+        train(load_recipe(str(recipe), ["loop.max_steps=60"]), model.run)
     for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
         export_language_bundle(model.run, out, precision=precision, target="cpu")
+
+
+@pytest.fixture(scope="session")
+def generator(tiny_language_model: TinyLanguageModel) -> Generator:
+    """Its fp32 bundle, loaded."""
+    from serving.generator import Generator
+
+    return Generator(tiny_language_model.fp32, threads=1)

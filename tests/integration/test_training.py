@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -13,8 +12,8 @@ import yaml
 
 from tests.toy.corpus import toy_pairs, write_toy_corpus
 from tests.toy.recipe import write_toy_recipe
+from tests.toy.refusal import refusal
 from tests.toy.run import ToyRun, train_toy
-from training.__main__ import main
 from training.checkpoint import find_checkpoint, list_checkpoints
 from training.config import load_recipe
 from training.corpus import read_lines
@@ -24,13 +23,7 @@ from training.metrics import read_metrics
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -286,12 +279,7 @@ def test_a_recipe_that_cannot_be_followed_is_one_line(
     message: str,
 ) -> None:
     run = str(tmp_path / "run")
-    assert main(["train", str(small_recipe), *overrides, "--run", run]) == 1
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    error = captured.err.splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+    assert message in refusal(capsys, "train", str(small_recipe), *overrides, "--run", run)
 
 
 def test_a_tokenizer_of_another_size_says_which_size_to_set(

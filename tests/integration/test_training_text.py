@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from tests.toy.recipe import write_toy_recipe
+from tests.toy.refusal import refusal
 from tests.toy.text import write_toy_text
 from training.__main__ import main
 from training.config import LanguageRecipe, load_recipe
@@ -23,13 +23,7 @@ from training.perplexity import evaluate_text
 from training.run import load_language_model, load_trained, read_run_recipe
 from training.text_data import prepare_text
 
-
-@pytest.fixture(autouse=True, scope="module")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -199,11 +193,8 @@ def test_each_kind_of_run_is_refused_where_the_other_is_needed(
 def test_a_recipe_that_cannot_be_followed_is_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], overrides: list[str], message: str
 ) -> None:
-    recipe = write_toy_text(tmp_path)
-    assert main(["train", str(recipe), *overrides, "--run", str(tmp_path / "run")]) == 1
-    error = capsys.readouterr().err.splitlines()[-1]
-    assert error.startswith("error: ")
-    assert message in error
+    recipe, run = str(write_toy_text(tmp_path)), str(tmp_path / "run")
+    assert message in refusal(capsys, "train", recipe, *overrides, "--run", run)
 
 
 def test_a_run_is_not_resumed_on_other_text(
@@ -214,8 +205,7 @@ def test_a_run_is_not_resumed_on_other_text(
     text = tmp_path / "train.txt"
     text.write_text("".join(f"{line}\n" for line in reversed(read_lines(text))))
     arguments = ["train", str(recipe), "loop.max_steps=4", "--run", str(tmp_path / "run")]
-    assert main(arguments) == 1
-    assert "training text is no longer the one" in capsys.readouterr().err
+    assert "training text is no longer the one" in refusal(capsys, *arguments)
 
 
 def test_a_translation_model_has_no_word_list(tmp_path: Path) -> None:

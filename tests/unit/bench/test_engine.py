@@ -2,7 +2,8 @@
 
 import pytest
 
-from bench.engine import Agreement, Measured, Result, Roofline, compare, failures
+from bench.engine import Agreement, Result, Roofline, compare, failures
+from bench.repetitions import Measured
 from bench.scenarios import EAGER, OUR_INT8, PEER_FP32, PEER_INT8, Scenario, Setting, System
 from bench.systems import Output
 from bench.worker import Timing

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from bench.engine import Agreement, Measured, Plan, Result, Roofline
+from bench.engine import Agreement, Plan, Result, Roofline
 from bench.materials import Subject
+from bench.repetitions import Measured
 from bench.report import Bleu, Machine, to_markdown, write_record
 from bench.scenarios import EAGER, OUR_INT8, Scenario, Setting
 from bench.worker import SlotCount, Timing

@@ -1,14 +1,8 @@
-"""One thread a test: tiny tensors gain nothing from more, and equal threads make equal bits."""
-
-from collections.abc import Iterator
+"""One thread for all tests here."""
 
 import pytest
-import torch
 
 
-@pytest.fixture(autouse=True, scope="session")
-def _one_thread() -> Iterator[None]:
-    before = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(before)
+@pytest.fixture(autouse=True)
+def _one_thread(one_thread: None) -> None:
+    pass
