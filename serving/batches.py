@@ -46,36 +46,53 @@ def demand(sentence: Sentence, stepper: Stepper) -> Demand:
 
 
 class BatchRoom:
-    """Counts what a batch holds while it is put together."""
+    """Counts what is decoded at once while it is put together: batches, one for each beam size,
+    that share the limits."""
 
     def __init__(self, stepper: Stepper, limits: BatchLimits) -> None:
         self._stepper, self._limits = stepper, limits
-        self._rows = 0
-        self._largest = Demand(0, 0, 0)
+        self._held: dict[int, tuple[int, Demand]] = {}
+        """Rows and the largest demands, by beam size."""
+
+    @property
+    def full(self) -> bool:
+        """Whether no further row fits, however small."""
+        return sum(rows for rows, _ in self._held.values()) >= self._limits.max_rows
+
+    def hold(self, demand: Demand) -> None:
+        """Count a row, whether it fits or not."""
+        self._held[demand.beam_size] = self._with(demand)
 
     def admit(self, demand: Demand) -> bool:
-        """Whether a row fits beside those admitted, in which case it is counted.
+        """Whether a row fits beside those held, in which case it is counted.
 
         The first always does: a sentence too large for any batch is refused before it gets here.
         """
-        rows = self._rows + 1
-        largest = Demand(
-            demand.beam_size,
-            max(self._largest.source_length, demand.source_length),
-            max(self._largest.slots, demand.slots),
-        )
-        limits, length = self._limits, largest.source_length
-        most_states = self._stepper.most_states
-        if self._rows and not (
-            demand.beam_size == self._largest.beam_size
-            and (most_states is None or rows * demand.beam_size * length <= most_states)
-            and rows <= limits.max_rows
-            and rows * length <= limits.max_tokens
-            and self._stepper.cache_bytes(rows, length, largest.slots) <= limits.max_cache_bytes
-        ):
+        held = self._held | {demand.beam_size: self._with(demand)}
+        if self._held and not self._fits(held):
             return False
-        self._rows, self._largest = rows, largest
+        self._held = held
         return True
+
+    def _with(self, demand: Demand) -> tuple[int, Demand]:
+        rows, largest = self._held.get(demand.beam_size, (0, demand))
+        length = max(largest.source_length, demand.source_length)
+        return rows + 1, Demand(demand.beam_size, length, max(largest.slots, demand.slots))
+
+    def _fits(self, held: dict[int, tuple[int, Demand]]) -> bool:
+        limits, stepper = self._limits, self._stepper
+        rows = tokens = states = cache_bytes = 0
+        for count, largest in held.values():
+            rows += count
+            tokens += count * largest.source_length
+            states += count * largest.source_length * largest.beam_size
+            cache_bytes += stepper.cache_bytes(count, largest.source_length, largest.slots)
+        return (
+            rows <= limits.max_rows
+            and tokens <= limits.max_tokens
+            and (stepper.most_states is None or states <= stepper.most_states)
+            and cache_bytes <= limits.max_cache_bytes
+        )
 
 
 def fill_batches(
@@ -83,11 +100,12 @@ def fill_batches(
 ) -> list[list[int]]:
     """Keys in batches of one beam size and like length, within the limits."""
     batches: list[list[int]] = []
-    room = BatchRoom(stepper, limits)
+    room, beam_size = BatchRoom(stepper, limits), 0
     for key in sorted(demands, key=demands.__getitem__):
-        if not batches or not room.admit(demands[key]):
-            room = BatchRoom(stepper, limits)
-            room.admit(demands[key])
+        demand = demands[key]
+        if demand.beam_size != beam_size or not room.admit(demand):
+            room, beam_size = BatchRoom(stepper, limits), demand.beam_size
+            room.hold(demand)
             batches.append([])
         batches[-1].append(key)
     return batches

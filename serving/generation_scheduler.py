@@ -150,6 +150,7 @@ class GenerationScheduler:
     def _run(self) -> None:
         while self._busy or self._queue.wait():
             self._begin(self._take())
+            self._queue.drop_ended()
             if self._readings:
                 self._read()
             self._step()
@@ -162,21 +163,18 @@ class GenerationScheduler:
         read = [ticket for reading in self._readings for ticket in reading.tickets]
         tickets = {*self._running.values(), *self._searches, *read}
         running = [(ticket.prompt, ticket.request.options) for ticket in tickets]
-        full = False
 
-        def choose(ticket: GenerationTicket) -> bool:
-            nonlocal full, running
-            if full:  # none is overtaken
-                return False
+        def choose(ticket: GenerationTicket) -> bool | None:
+            nonlocal running
             beside = [*running, (ticket.prompt, ticket.request.options)]
             fits = (
                 sum(_rows(options) for _, options in beside) <= self._limits.max_rows
                 and self._cache_bytes(beside) <= self._limits.max_cache_bytes
             )
-            full = bool(running) and not fits
-            if not full:
-                running = beside
-            return not full
+            if running and not fits:
+                return None  # none is overtaken
+            running = beside
+            return True
 
         return self._queue.take(choose)
 

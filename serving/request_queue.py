@@ -3,67 +3,89 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
 from serving.errors import NotReadyError, OverloadedError
-from serving.ticket import Ticket
 
-AnyTicket = TypeVar("AnyTicket", bound=Ticket)  # type: ignore[type-arg]
+_LOOK_EVERY_S = 0.02
 
 
-class RequestQueue(Generic[AnyTicket]):
-    """A bounded queue of tickets, oldest first; ended and overdue ones leave it."""
+class Expiring(Protocol):
+    """What can wait."""
+
+    def expire(self) -> bool:
+        """Whether it has ended, or is overdue and fails now."""
+        ...
+
+
+Item = TypeVar("Item", bound=Expiring)
+
+
+class RequestQueue(Generic[Item]):
+    """A bounded queue, oldest first; ended and overdue requests leave it."""
 
     def __init__(self, max_size: int, unit: str) -> None:
-        """`unit` is what messages call a ticket, in the plural."""
+        """`unit` is what messages call a request, in the plural."""
         self._max_size, self._unit = max_size, unit
-        self._waiting: deque[AnyTicket] = deque()
+        self._waiting: deque[Item] = deque()
         self._changed = threading.Condition()
+        self._next_look = 0.0
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, tickets: Sequence[AnyTicket]) -> None:
-        """Add tickets, all or none; raises OverloadedError, or NotReadyError once closed."""
+    def put(self, items: Sequence[Item]) -> None:
+        """Add requests, all or none; raises OverloadedError, or NotReadyError once closed."""
         with self._changed:
             if self._closing:
                 raise NotReadyError("the server is shutting down; try again later")
             self._drop_ended()
-            if len(self._waiting) + len(tickets) > self._max_size:
+            if len(self._waiting) + len(items) > self._max_size:
                 raise OverloadedError(
                     f"the queue holds at most {self._max_size} {self._unit} and has "
                     f"{len(self._waiting)}; try again later"
                 )
-            self._waiting.extend(tickets)
+            self._waiting.extend(items)
             self._changed.notify()
 
-    def put_back(self, ticket: AnyTicket) -> None:
-        """Add a ticket that has been decoded before, ahead of all others, whatever the bound."""
+    def put_back(self, item: Item) -> None:
+        """Add what has been decoded before, ahead of all others, whatever the bound."""
         with self._changed:
-            self._waiting.appendleft(ticket)
+            self._waiting.appendleft(item)
 
-    def take(self, choose: Callable[[AnyTicket], bool]) -> list[AnyTicket]:
-        """Remove the tickets that are chosen, asked oldest first."""
+    def take(self, choose: Callable[[Item], bool | None]) -> list[Item]:
+        """Remove those that are chosen, asked oldest first until the answer is None."""
         if not self._waiting:
             return []
         with self._changed:
-            self._drop_ended()
-            taken = [ticket for ticket in self._waiting if choose(ticket)]
-            chosen = set(taken)
-            self._waiting = deque(ticket for ticket in self._waiting if ticket not in chosen)
+            taken: list[Item] = []
+            left: deque[Item] = deque()
+            while self._waiting:
+                item = self._waiting.popleft()
+                if item.expire():
+                    continue
+                chosen = choose(item)
+                (taken if chosen else left).append(item)
+                if chosen is None:
+                    break
+            self._waiting.extendleft(reversed(left))
             return taken
 
     def drop_ended(self) -> None:
-        """Let tickets that have ended or are overdue leave, which fails the overdue."""
-        if self._waiting:
+        """Let requests that have ended or are overdue leave, which fails the overdue; to be called
+        often, looks now and then."""
+        now = time.monotonic()
+        if self._waiting and now >= self._next_look:
+            self._next_look = now + _LOOK_EVERY_S
             with self._changed:
                 self._drop_ended()
 
     def wait(self) -> bool:
-        """Wait until there is a ticket; False once the queue is closed and empty."""
+        """Wait until there is a request; False once the queue is closed and empty."""
         with self._changed:
             while not self._waiting and not self._closing:
                 self._changed.wait()
@@ -76,4 +98,4 @@ class RequestQueue(Generic[AnyTicket]):
             self._changed.notify()
 
     def _drop_ended(self) -> None:
-        self._waiting = deque(ticket for ticket in self._waiting if not ticket.expire())
+        self._waiting = deque(item for item in self._waiting if not item.expire())

@@ -1,8 +1,9 @@
-"""One running batch a model: requests wait in a bounded queue and are decoded together.
+"""One running batch a model: sentences join and leave it between steps.
 
-Knows nothing of HTTP. A batch takes the oldest waiting request and whatever waits beside it with
-the same beam size, within the limits of rows, padded tokens and cache memory. A finished, cancelled
-or overdue sentence leaves at once. Rows do not yet join a batch that is running.
+Knows nothing of HTTP. Sentences of one beam size are decoded together; those of other sizes have
+batches of their own, which take turns and share one budget of rows, padded source tokens and cache
+memory. A finished, cancelled or overdue sentence leaves at once. Equal sentences in flight are
+decoded once.
 """
 
 from __future__ import annotations
@@ -11,14 +12,20 @@ import threading
 import time
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
+from weakref import WeakValueDictionary
 
-from serving.batches import BatchLimits, BatchRoom, demand
+from serving.batches import BatchLimits, BatchRoom, Demand, demand
 from serving.errors import RequestError
 from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
 from serving.search import BeamSearch, Finished, Sentence
 from serving.ticket import Ticket
 from serving.translator import Translation, Translator
+
+JOIN_EVERY = 4
+"""Steps of a batch between joins: each copies the caches of those that are in it."""
+MAX_OVERTAKEN_S = 0.5
+"""Seconds for which smaller sentences may be taken before one that does not fit."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,7 +46,7 @@ class Timing:
     queue_s: float
     decode_s: float
     batch_size: int
-    """Sentences in the batch when it started."""
+    """Sentences being decoded when it joined them, itself included."""
 
 
 @dataclass(frozen=True)
@@ -53,30 +60,102 @@ class Completed:
 class TranslationTicket(Ticket[Completed]):
     """A submitted text."""
 
-    def __init__(self, sentence: Sentence | None, timeout_s: float | None) -> None:
-        """A blank text has no sentence: nothing is to be decoded."""
-        super().__init__(timeout_s)
-        self.sentence = sentence
-        self.started = 0.0
-        """When it was first decoded, by the monotonic clock."""
-        self.batch_size = 0
-
     async def events(self) -> AsyncIterator[Completed]:
         """What happens to the request, ending with Completed; leaving the loop early does not
         cancel, `cancel` does."""
         yield await self.wait()
+
+    def translated(self, translation: Translation, started: float, batch_size: int) -> None:
+        """Deliver the translation, unless the request has ended already."""
+        now = time.monotonic()
+        started = max(started, self.submitted)  # it may have come when another's was under way
+        timing = Timing(started - self.submitted, now - started, batch_size)
+        self.complete(Completed(translation, timing))
+
+
+class _Work:
+    """A sentence to decode, with every ticket that waits for it."""
+
+    def __init__(self, sentence: Sentence, ticket: TranslationTicket, demand: Demand) -> None:
+        self.sentence, self.demand = sentence, demand
+        self.submitted = ticket.submitted
+        self.started = 0.0
+        """When it was first decoded, by the monotonic clock."""
+        self.batch_size = 0
+        self._tickets = [ticket]
+        self._lock = threading.Lock()
+        self._ended = False
+
+    def share(self, ticket: TranslationTicket) -> bool:
+        """Let another ticket wait for the same, unless it is too late."""
+        with self._lock:
+            if not self._ended:
+                self._tickets.append(ticket)
+            return not self._ended
+
+    def expire(self) -> bool:
+        """Whether nobody waits for it any more; overdue tickets fail now."""
+        with self._lock:
+            waiting = [ticket for ticket in self._tickets if not ticket.expire()]
+            self._ended = self._ended or not waiting
+            return self._ended
 
     def start(self, batch_size: int) -> None:
         """Note the batch in which it is decoded, and when it first was."""
         self.started = self.started or time.monotonic()
         self.batch_size = batch_size
 
-    def translated(self, translation: Translation) -> None:
-        """Deliver the translation, unless the request has ended already."""
-        now = time.monotonic()
-        started = self.started or now
-        timing = Timing(started - self.submitted, now - started, self.batch_size)
-        self.complete(Completed(translation, timing))
+    def complete(self, translation: Translation) -> None:
+        """Deliver the translation to all who wait for it."""
+        for ticket in self._end():
+            ticket.translated(translation, self.started, self.batch_size)
+
+    def fail(self, error: BaseException) -> None:
+        """End it for all who wait for it."""
+        for ticket in self._end():
+            ticket.fail(error)
+
+    def _end(self) -> list[TranslationTicket]:
+        with self._lock:
+            self._ended = True
+            return self._tickets
+
+
+class _Batch:
+    """The running sentences of one beam size."""
+
+    def __init__(self, translator: Translator, works: Sequence[_Work]) -> None:
+        self.works: dict[int, _Work] = {}
+        """By number in the search."""
+        self._translator = translator
+        self._steps_since_join = 0
+        self._search = BeamSearch(translator.stepper, [work.sentence for work in works])
+        self._note(range(len(works)), works)
+
+    @property
+    def may_be_joined(self) -> bool:
+        """Whether the last join is long enough ago."""
+        return self._steps_since_join >= JOIN_EVERY
+
+    def join(self, works: Sequence[_Work]) -> None:
+        """Let sentences join."""
+        self._note(self._search.add([work.sentence for work in works]), works)
+
+    def step(self) -> list[tuple[_Work, Finished]]:
+        """One token of every sentence; returns those that are done. Those that nobody waits for any
+        more have left before the next step."""
+        found = [(self.works.pop(done.index), done) for done in self._search.step()]
+        self._steps_since_join += 1
+        for number in [number for number, work in self.works.items() if work.expire()]:
+            self._search.cancel(number)
+            del self.works[number]
+        return found
+
+    def _note(self, numbers: Sequence[int], works: Sequence[_Work]) -> None:
+        self.works.update(zip(numbers, works, strict=True))
+        for work in works:
+            work.start(len(self.works))
+        self._steps_since_join = 0
 
 
 class Scheduler:
@@ -90,7 +169,11 @@ class Scheduler:
         limits: BatchLimits | None = None,
     ) -> None:
         self._translator, self._limits = translator, limits or BatchLimits()
-        self._queue: RequestQueue[TranslationTicket] = RequestQueue(max_queue, "sentences")
+        self._queue: RequestQueue[_Work] = RequestQueue(max_queue, "sentences")
+        self._submitting = threading.Lock()
+        self._in_flight: WeakValueDictionary[object, _Work] = WeakValueDictionary()
+        self._batches: dict[int, _Batch] = {}
+        """By beam size."""
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -103,7 +186,7 @@ class Scheduler:
 
         A RequestError says by its `index` which of them is at fault.
         """
-        tickets = []
+        prepared: list[tuple[Sentence | None, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
                 sentence = self._translator.prepare(
@@ -112,11 +195,18 @@ class Scheduler:
             except RequestError as error:
                 error.index = index
                 raise
-            tickets.append(TranslationTicket(sentence, request.timeout_s))
-        self._queue.put([ticket for ticket in tickets if ticket.sentence is not None])
-        for ticket in tickets:
-            if ticket.sentence is None:
-                ticket.translated(Translation(""))
+            prepared.append((sentence, TranslationTicket(request.timeout_s)))
+        tickets = [ticket for _, ticket in prepared]
+        try:
+            with self._submitting:
+                self._enqueue([(s, ticket) for s, ticket in prepared if s is not None])
+        except BaseException:
+            for ticket in tickets:  # of which some may have joined others already
+                ticket.cancel()
+            raise
+        for sentence, ticket in prepared:
+            if sentence is None:  # a blank text
+                ticket.translated(Translation(""), ticket.submitted, 0)
         return tickets
 
     @property
@@ -129,49 +219,82 @@ class Scheduler:
         self._queue.close()
         self._thread.join(timeout)
 
+    def _enqueue(self, prepared: Sequence[tuple[Sentence, TranslationTicket]]) -> None:
+        """Queue what is not in flight already."""
+        new: dict[object, _Work] = {}
+        for sentence, ticket in prepared:
+            key = (tuple(sentence.source), sentence.options, tuple(sentence.target_prefix))
+            same = new.get(key) or self._in_flight.get(key)
+            if same is None or not same.share(ticket):
+                new[key] = _Work(sentence, ticket, demand(sentence, self._translator.stepper))
+        self._queue.put(list(new.values()))
+        self._in_flight.update(new)
+
     def _run(self) -> None:
-        while self._queue.wait():
-            running = dict(enumerate(self._take()))
-            try:
-                if running:
-                    self._decode(running)
-            except Exception as error:  # the thread must outlive any failure of a batch
-                for ticket in running.values():
-                    ticket.fail(error)
-
-    def _take(self) -> list[TranslationTicket]:
-        """Remove the next batch from the queue: the oldest and those that fit beside it."""
-        stepper = self._translator.stepper
-        room = BatchRoom(stepper, self._limits)
-        return self._queue.take(lambda ticket: room.admit(demand(_sentence(ticket), stepper)))
-
-    def _decode(self, running: dict[int, TranslationTicket]) -> None:
-        """Decode a batch; tickets leave `running` as they end."""
-        for ticket in running.values():
-            ticket.start(len(running))
-        sentences = [_sentence(ticket) for ticket in running.values()]
-        search = BeamSearch(self._translator.stepper, sentences)
-        while search.live:
-            for finished in search.step():
-                self._deliver(running.pop(finished.index), finished)
-            for index in [index for index, ticket in running.items() if ticket.expire()]:
-                search.cancel(index)
-                del running[index]
+        while self._batches or self._queue.wait():
+            self._join()
+            for beam_size in list(self._batches):
+                self._step(beam_size)
             self._queue.drop_ended()
 
-    def _deliver(self, ticket: TranslationTicket, finished: Finished) -> None:
+    def _join(self) -> None:
+        """Take what fits beside the running sentences, oldest first, into their batches."""
+        if not len(self._queue):
+            return
+        waiting = {size for size, batch in self._batches.items() if not batch.may_be_joined}
+        room = BatchRoom(self._translator.stepper, self._limits)
+        for batch in self._batches.values():
+            for work in batch.works.values():
+                room.hold(work.demand)
+        now = time.monotonic()
+
+        def choose(work: _Work) -> bool | None:
+            if work.demand.beam_size in waiting:
+                room.hold(work.demand)  # it is its turn soon
+                return False
+            if room.admit(work.demand):
+                return True
+            overtaken = now - work.submitted > MAX_OVERTAKEN_S
+            return None if overtaken or room.full else False
+
+        joining: dict[int, list[_Work]] = {}
+        for work in self._queue.take(choose):
+            joining.setdefault(work.demand.beam_size, []).append(work)
+        for beam_size, works in joining.items():
+            self._begin(beam_size, works)
+
+    def _begin(self, beam_size: int, works: list[_Work]) -> None:
         try:
-            outcome = self._translator.complete(_sentence(ticket), finished)
+            if beam_size in self._batches:
+                self._batches[beam_size].join(works)
+            else:
+                self._batches[beam_size] = _Batch(self._translator, works)
+        except Exception as error:  # the thread must outlive any failure
+            for work in works:
+                work.fail(error)
+
+    def _step(self, beam_size: int) -> None:
+        batch = self._batches[beam_size]
+        try:
+            finished = batch.step()
+        except Exception as error:  # the thread must outlive any failure of a batch
+            del self._batches[beam_size]
+            for work in batch.works.values():
+                work.fail(error)
+            return
+        if not batch.works:
+            del self._batches[beam_size]
+        for work, done in finished:
+            self._deliver(work, done)
+
+    def _deliver(self, work: _Work, finished: Finished) -> None:
+        try:
+            outcome = self._translator.complete(work.sentence, finished)
         except Exception as error:  # of this sentence alone: the others of its batch go on
-            ticket.fail(error)
+            work.fail(error)
             return
         if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
-            ticket.sentence = outcome
-            self._queue.put_back(ticket)
+            work.sentence = outcome
+            self._queue.put_back(work)
         else:
-            ticket.translated(outcome)
-
-
-def _sentence(ticket: TranslationTicket) -> Sentence:
-    assert ticket.sentence is not None
-    return ticket.sentence
+            work.complete(outcome)

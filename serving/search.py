@@ -135,6 +135,8 @@ class BeamSearch:
                     f"sentences of one batch must share beam_size = {self._beam_size}, got "
                     f"{sentence.options.beam_size}"
                 )
+        if self.live:
+            self._repack(drop_idle=True)
         stepper, beam_size = self._stepper, self._beam_size
         numbers = list(range(self._joined, self._joined + len(sentences)))
         self._joined += len(sentences)
@@ -333,14 +335,14 @@ class BeamSearch:
         self._scores[number] = -np.inf
         self._tree.clear(number)
 
-    def _repack(self) -> None:
-        """Drop dead slots where due, and idle rows when more than a quarter are idle."""
+    def _repack(self, *, drop_idle: bool = False) -> None:
+        """Drop dead slots where due, and idle rows, by default when more than a quarter are."""
         count = int(self._running.sum())
         if count == 0:
             self._empty()
             return
         rows = np.arange(len(self._rows))
-        if (len(rows) - count) * 4 > len(rows):
+        if drop_idle or (len(rows) - count) * 4 > len(rows):
             rows = np.flatnonzero(self._running)
         repack = self._tree.repack(rows)
         if repack is None:

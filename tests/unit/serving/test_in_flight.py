@@ -13,7 +13,6 @@ from serving.registry import Registry
 from serving.settings import Settings
 from tests.unit.serving.echo import EchoTranslator
 
-BODY = json.dumps({"q": ["eins", "zwei"], "source": "de", "target": "en"}).encode()
 SCOPE = {
     "type": "http",
     "method": "POST",
@@ -28,12 +27,13 @@ SCOPE = {
 class Client:
     """Sends a body, in two parts, and leaves when told to."""
 
-    def __init__(self, app: ASGIApp) -> None:
+    def __init__(self, app: ASGIApp, *texts: str) -> None:
         self.app, self.sent = app, list[Message]()
         self.leaving = asyncio.Event()
+        body = json.dumps({"q": texts, "source": "de", "target": "en"}).encode()
         self._parts = [
-            {"type": "http.request", "body": BODY[:9], "more_body": True},
-            {"type": "http.request", "body": BODY[9:], "more_body": False},
+            {"type": "http.request", "body": body[:9], "more_body": True},
+            {"type": "http.request", "body": body[9:], "more_body": False},
         ]
 
     async def receive(self) -> Message:
@@ -69,7 +69,8 @@ def test_what_a_client_asked_for_is_given_up_when_it_leaves() -> None:
 
     async def scenario() -> None:
         app = create_app(registry, Settings())
-        staying, leaving, waiting = Client(app), Client(app), Client(app)
+        staying, leaving = Client(app, "eins", "zwei"), Client(app, "drei", "vier")
+        waiting = Client(app, "fünf", "sechs")
         stepper.gate.clear()
         leaving_task = asyncio.create_task(leaving.ask())
         await until(lambda: len(stepper.states) == 2)  # its batch has begun
@@ -103,7 +104,7 @@ def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
     registry.start([EchoTranslator()])
 
     async def scenario() -> None:
-        client = Client(create_app(registry, Settings()))
+        client = Client(create_app(registry, Settings()), "eins")
         client._parts = client._parts[:1]
         client.leaving.set()
         await asyncio.wait_for(client.ask(), 5)

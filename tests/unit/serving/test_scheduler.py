@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import random
 import threading
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
 
-from serving.batches import BatchLimits, demand
+from serving.batches import BatchLimits
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -19,10 +20,11 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.options import SearchOptions
-from serving.scheduler import Request, Scheduler, TranslationTicket
+from serving.scheduler import JOIN_EVERY, Request, Scheduler, TranslationTicket
 from serving.search import Finished, Sentence
 from serving.translator import Translation
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
+from tests.unit.serving.fake_stepper import FakeModel, FakeState, FakeStepper
 
 PATIENT = 60.0
 
@@ -34,6 +36,13 @@ class TickStepper(EchoStepper):
         super().__init__()
         self.ticks = threading.Semaphore(0)
         self.free_running = False
+        self.encoded: list[int] = []
+        """Sentences of each call of the encoder."""
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> FakeState:
+        """Empty caches."""
+        self.encoded.append(len(sources))
+        return super().encode(sources)
 
     def tick(self, count: int = 1) -> None:
         """Let some steps happen and wait for them; results may still be on the way."""
@@ -61,6 +70,25 @@ class TickTranslator(EchoTranslator):
         self.stepper: TickStepper = TickStepper()
 
 
+class WatchedStepper(EchoStepper):
+    """Calls `watch` before each step."""
+
+    watch: Callable[[], None]
+
+    def step(self, *arguments: Any, **options: Any) -> Any:
+        """One step."""
+        self.watch()
+        return super().step(*arguments, **options)
+
+
+class RandomTranslator(EchoTranslator):
+    """Outputs that depend on every slot of the cache that is seen."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.stepper = FakeStepper(FakeModel(vocab_size=260, eos_bias=3.0))  # type: ignore[assignment]
+
+
 @pytest.fixture
 def translator() -> Iterator[TickTranslator]:
     translator = TickTranslator()
@@ -76,36 +104,83 @@ def scheduler(translator: TickTranslator) -> Iterator[Scheduler]:
     scheduler.close(PATIENT)
 
 
-def request(text: str, beam_size: int = 2, **fields: Any) -> Request:
-    return Request(text=text, options=SearchOptions(beam_size=beam_size), **fields)
+def request(
+    text: str, beam_size: int = 2, *, min_length: int = 0, timeout_s: float | None = None
+) -> Request:
+    options = SearchOptions(beam_size=beam_size, min_length=min_length)
+    return Request(text=text, options=options, timeout_s=timeout_s)
 
 
 def text_of(ticket: TranslationTicket) -> str:
     return ticket.result(PATIENT).translation.text
 
 
-def begin(scheduler: Scheduler, *texts: str) -> list[TranslationTicket]:
+def begin(scheduler: Scheduler, *texts: str, beam_size: int = 2) -> list[TranslationTicket]:
     """Submit together and wait until they are taken into a batch."""
-    tickets = scheduler.submit_all([request(text) for text in texts])
+    tickets = scheduler.submit_all([request(text, beam_size) for text in texts])
     wait_until(lambda: scheduler.queue_depth == 0)
     return tickets
 
 
-def test_requests_that_wait_together_are_decoded_together(
+def test_requests_join_the_running_batch_of_their_beam_size(
     scheduler: Scheduler, translator: TickTranslator
 ) -> None:
-    (first,) = begin(scheduler, "first")
+    (first,) = begin(scheduler, "first one")
     mixed = [("b2", 2), ("c3", 3), ("d2", 2), ("e3", 3)]
     tickets = [scheduler.submit(request(text, beam_size)) for text, beam_size in mixed]
     translator.stepper.run_freely()
     assert [text_of(ticket) for ticket in tickets] == ["b2", "c3", "d2", "e3"]
-    assert text_of(first) == "first"
-    assert [ticket.result().timing.batch_size for ticket in (first, *tickets)] == [1, 2, 2, 2, 2]
-    assert len(translator.stepper.states) == 3
+    assert text_of(first) == "first one"
+    assert [ticket.result().timing.batch_size for ticket in (first, *tickets)] == [1, 3, 2, 3, 2]
+    assert sorted(translator.stepper.encoded) == [1, 2, 2]
+
+
+def test_a_batch_is_joined_every_few_steps_only(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    (long,) = begin(scheduler, "abcdefghijklmnop")
+    scheduler.submit(request("b"))
+    translator.stepper.tick(JOIN_EVERY - 1)
+    assert scheduler.queue_depth == 1
+    translator.stepper.tick(2)
+    assert scheduler.queue_depth == 0
+    assert not long.done
+
+
+def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
+    """Joins, and cache rows that others leave, at random."""
+    rng = random.Random(4)
+    translator = RandomTranslator()
+    texts = ["".join(rng.choices("abcdefgh", k=rng.randint(1, 12))) for _ in range(150)]
+    requests = [
+        Request(
+            text=text,
+            target_prefix=rng.choice(["", "", "q", "qrs"]),
+            options=SearchOptions(
+                beam_size=rng.choice([1, 3, 3, 3]),
+                coverage_penalty=rng.choice([0.0, 0.2]),
+                no_repeat_ngram_size=rng.choice([0, 2]),
+                max_length=rng.randint(5, 20),
+            ),
+        )
+        for text in texts
+    ]
+    alone = [
+        translator.translate([r.text], r.options, target_prefix=[r.target_prefix])[0]
+        for r in requests
+    ]
+    scheduler = Scheduler(translator, limits=BatchLimits(max_rows=7))
+    tickets = []
+    for sent in requests:
+        tickets.append(scheduler.submit(sent))
+        if rng.random() < 0.3:
+            time.sleep(0.003)
+    assert [ticket.result(PATIENT).translation for ticket in tickets] == alone
+    scheduler.close(PATIENT)
 
 
 def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickTranslator) -> None:
-    begin(scheduler, "x")
+    begin(scheduler, "abcdefg", beam_size=4)
     options = [
         SearchOptions(beam_size=4, max_length=2, loop_guard=False),
         SearchOptions(beam_size=4, num_hypotheses=3),
@@ -117,31 +192,93 @@ def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickT
     assert (short.text, short.warnings) == ("ab", ("max_length",))
     assert len(three.hypotheses) == 3
     assert len(long.hypotheses[0].tokens) >= 6
-    assert tickets[0].result().timing.batch_size == 3
+    assert tickets[0].result().timing.batch_size == 4
 
 
-def test_the_padded_token_budget_bounds_a_batch(translator: TickTranslator) -> None:
-    scheduler = Scheduler(translator, limits=BatchLimits(max_rows=3, max_tokens=20))
-    begin(scheduler, "x")
-    tickets = scheduler.submit_all([request(t) for t in ("a", "b", "c", "d", "abcdefgh", "ef")])
+@pytest.mark.parametrize("seed", range(5))
+def test_no_step_is_over_the_budget(seed: int) -> None:
+    """Sentences of every size and beam arrive at random; what runs at once stays in the limits."""
+    rng = random.Random(seed)
+    translator = EchoTranslator()
+    stepper = translator.stepper = WatchedStepper()
+    limits = BatchLimits(max_rows=5, max_tokens=60, max_cache_bytes=5_000)
+    scheduler = Scheduler(translator, limits=limits)
+    excesses: list[tuple[int, ...]] = []
+
+    def check() -> None:
+        held = []
+        for batch in scheduler._batches.values():
+            demands = [work.demand for work in batch.works.values()]
+            longest = max(demand.source_length for demand in demands)
+            held.append((len(demands), longest, max(demand.slots for demand in demands)))
+        rows = sum(count for count, _, _ in held)
+        tokens = sum(count * length for count, length, _ in held)
+        memory = sum(stepper.cache_bytes(*each) for each in held)
+        if rows > 1 and (rows > 5 or tokens > 60 or memory > 5_000):
+            excesses.append((rows, tokens, memory))
+
+    stepper.watch = check
+    tickets = []
+    for _ in range(120):
+        text = "".join(rng.choices("abcdefgh", k=rng.choice([1, 2, 5, 20, 40])))
+        tickets.append(scheduler.submit(request(text, rng.choice([1, 2, 2]))))
+        if rng.random() < 0.2:
+            time.sleep(0.002)
+    for ticket in tickets:
+        ticket.result(PATIENT)
+    scheduler.close(PATIENT)
+    assert excesses == []
+
+
+def test_a_large_sentence_is_overtaken_for_a_while_only(
+    translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.scheduler.MAX_OVERTAKEN_S", 0.05)
+    scheduler = Scheduler(translator, limits=BatchLimits(max_tokens=24))
+    begin(scheduler, "abcdefghij")
+    large = scheduler.submit(request("klmnopqrstuvwxyz"))
+    small = scheduler.submit(request("b"))
+    translator.stepper.tick(JOIN_EVERY + 1)
+    wait_until(lambda: scheduler.queue_depth == 1)  # the small one has overtaken it
+    time.sleep(0.06)
+    last = scheduler.submit(request("c"))
     translator.stepper.run_freely()
-    # Sources end with eos: 3 rows of 2; then 9 x 2 = 18 cells, where a third row is too much.
-    sizes = [ticket.result(PATIENT).timing.batch_size for ticket in tickets]
-    assert sizes == [3, 3, 3, 2, 2, 1]
+    assert text_of(large) == "klmnopqrstuvwxyz"
+    assert [text_of(small), text_of(last)] == ["b", "c"]
+    starts = [t.submitted + t.result().timing.queue_s for t in (small, large, last)]
+    assert starts == sorted(starts)
     scheduler.close(PATIENT)
 
 
-def test_the_cache_budget_bounds_a_batch_and_the_others_wait(translator: TickTranslator) -> None:
-    sentence = translator.prepare("a", request("a").options)
-    assert sentence is not None
-    row = translator.stepper.cache_bytes(1, 2, demand(sentence, translator.stepper).slots)
-    scheduler = Scheduler(translator, limits=BatchLimits(max_cache_bytes=2 * row + 1))
-    begin(scheduler, "x")
-    tickets = scheduler.submit_all([request(t) for t in "abcde"])
+def test_equal_requests_are_decoded_once(scheduler: Scheduler, translator: TickTranslator) -> None:
+    (running,) = begin(scheduler, "abcdef")
+    again = scheduler.submit(request("abcdef"))  # beside one that runs
+    waiting = scheduler.submit_all([request("xyz"), request("xyz")])
+    third = scheduler.submit(request("xyz"))  # beside one that waits
+    other = scheduler.submit(request("xyz", min_length=2))
+    assert scheduler.queue_depth == 2
     translator.stepper.run_freely()
-    assert [text_of(ticket) for ticket in tickets] == list("abcde")
-    assert [ticket.result().timing.batch_size for ticket in tickets] == [2, 2, 2, 2, 1]
-    scheduler.close(PATIENT)
+    assert [text_of(t) for t in (running, again)] == ["abcdef"] * 2
+    assert [text_of(t) for t in (*waiting, third, other)] == ["xyz"] * 4
+    assert sum(translator.stepper.encoded) == 3
+    assert again.result().timing.queue_s >= 0.0
+
+
+def test_one_of_several_equal_requests_may_be_cancelled(
+    scheduler: Scheduler, translator: TickTranslator
+) -> None:
+    (first,) = begin(scheduler, "abcdef")
+    second = scheduler.submit(request("abcdef"))
+    late = scheduler.submit(request("abcdef", timeout_s=0.0))
+    first.cancel()
+    translator.stepper.tick(2)
+    with pytest.raises(DeadlineExceededError):
+        late.result(PATIENT)
+    assert not second.done
+    translator.stepper.run_freely()
+    assert text_of(second) == "abcdef"
+    again = scheduler.submit(request("abcdef"))  # which is over by now
+    assert text_of(again) == "abcdef"
 
 
 def test_a_text_over_the_budget_runs_alone(translator: TickTranslator) -> None:
@@ -298,6 +435,7 @@ def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslato
 def test_a_looping_sentence_outlives_the_batch_that_it_left(
     scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("serving.scheduler.JOIN_EVERY", 1000)
     looping, long = begin(scheduler, "a" * 8, "abcdefghijklmnopqrstuvwxyz")
     wait_until(lambda: translator.stepper.ticks.release() or scheduler.queue_depth == 1)
 
@@ -329,18 +467,18 @@ def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     assert asyncio.run(listen(ticket)) == ["abc"]
 
 
-def test_no_ticket_is_lost_among_thousands() -> None:
+def test_no_ticket_is_lost_among_ten_thousand() -> None:
     """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
     scheduler = Scheduler(EchoTranslator(), max_queue=100_000)
     outcomes: list[tuple[Request, TranslationTicket]] = []
 
     def client(seed: int) -> None:
         rng = random.Random(seed)
-        for _ in range(250):
+        for _ in range(1050):
             requests = [
                 request(
-                    "".join(rng.choices("abcdefgh", k=rng.randint(0, 6))),
-                    beam_size=rng.choice([1, 1, 2]),
+                    "".join(rng.choices("abcdefgh", k=rng.choice([0, 1, 2, 2, 3, 6]))),
+                    beam_size=rng.choice([1, 1, 1, 2]),
                     timeout_s=rng.choice([None, None, None, 0.0, PATIENT]),
                 )
                 for _ in range(rng.randint(1, 4))
@@ -356,7 +494,7 @@ def test_no_ticket_is_lost_among_thousands() -> None:
     for thread in clients:
         thread.join(PATIENT)
     scheduler.close(PATIENT)
-    assert len(outcomes) > 2000
+    assert len(outcomes) > 10_000
     translated = 0
     for sent, ticket in outcomes:
         assert ticket.done
@@ -370,4 +508,4 @@ def test_no_ticket_is_lost_among_thousands() -> None:
         translated += 1
         if "repetition" not in completed.translation.warnings:
             assert completed.translation.text == sent.text
-    assert translated > 1000
+    assert translated > 5000
