@@ -1,4 +1,4 @@
-"""`python -m bench engine | quality | language | attention`; `--help` imports no engine."""
+"""`python -m bench engine | server | quality | language | attention`; `--help` loads no engine."""
 
 from __future__ import annotations
 
@@ -50,6 +50,25 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+    server = verbs.add_parser(
+        "server",
+        help="latency of the server under Poisson arrivals, beside CTranslate2",
+        description="Latency, goodput and saturation of this engine and of CTranslate2 behind the "
+        "same HTTP layer, at the same Poisson arrivals: 70 % of what CTranslate2 answers at most.",
+    )
+    server.add_argument("--shape", help="random weights of a size: demo (default), base, iwslt")
+    server.add_argument(
+        "--random-weights", type=int, metavar="SEED", help="seed of weights and texts (default 1)"
+    )
+    server.add_argument("--checkpoint", type=Path, metavar="RUN", help="a baseline run")
+    server.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
+    server.add_argument("--reference", type=Path, metavar="FILE", help="its translation")
+    server.add_argument("--beam", default="5", metavar="N", help="default 5")
+    server.add_argument("--seconds", type=int, default=30, metavar="N", help="a run; default 30")
+    server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
+    server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
 
     quality = verbs.add_parser(
         "quality", help="BLEU, chrF and their spread over seeds of several trained systems"

@@ -21,7 +21,7 @@ from bench.language import (
     time_context,
     time_long_output,
 )
-from bench.materials import Subject, random_subject, trained_subject
+from bench.materials import RANDOM_SENTENCES, Subject, random_subject, trained_subject
 from bench.quality import compare_systems, parse_system
 from bench.quality_report import quality_markdown, write_quality_record
 from bench.report import (
@@ -32,7 +32,9 @@ from bench.report import (
     to_markdown,
     write_record,
 )
-from bench.scenarios import SHAPES, Scenario, order_scenarios
+from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
+from bench.server import Plan as ServerPlan
+from bench.server import run_server, server_markdown, texts_of
 from serving.options import RANGES
 from serving.threads import default_threads
 from training.models import PRESETS, LanguageModelConfig
@@ -40,6 +42,7 @@ from training.models.decoding import TOP
 
 _DEFAULT_SEED = 1
 _MAX_BATCH = 1024
+_SERVED_SENTENCES = 4000
 
 
 def engine(options: argparse.Namespace) -> int:
@@ -67,6 +70,28 @@ def engine(options: argparse.Namespace) -> int:
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
     return 1 if failed else 0
+
+
+def server(options: argparse.Namespace) -> int:
+    """Measure latency under Poisson arrivals beside CTranslate2; the table goes to stdout."""
+    cores = _cores(options.threads)
+    machine = look_at_machine(cores)
+    plan = ServerPlan(
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        seconds=_at_least_one("--seconds", options.seconds),
+        target_ms=_at_least_one("--target-ms", options.target_ms),
+        cores=cores,
+    )
+    (beam_size,) = _numbers("--beam", options.beam, int(RANGES["beam_size"][1]))[:1]
+    subject = _subject(options, _SERVED_SENTENCES)
+    if subject.comparison.rival.kind != PEER_INT8.kind:
+        raise BenchError("CTranslate2 has no joint-representation models; give another model")
+    _show_load(machine)
+    texts = texts_of(subject)
+    result = run_server(subject, texts, beam_size, plan, _progress)
+    line = f"{subject.name}; {len(texts)} texts, one a request, beam {beam_size}."
+    print(server_markdown(_command(options), machine, line, plan, result))
+    return 0
 
 
 def quality(options: argparse.Namespace) -> int:
@@ -144,7 +169,7 @@ def attention(options: argparse.Namespace) -> int:
     return 0
 
 
-def _subject(options: argparse.Namespace) -> Subject:
+def _subject(options: argparse.Namespace, random_sentences: int = RANDOM_SENTENCES) -> Subject:
     text = (options.source, options.reference)
     if options.checkpoint is None:
         if any(text):
@@ -153,7 +178,7 @@ def _subject(options: argparse.Namespace) -> Subject:
         if shape not in SHAPES:
             raise BenchError(f"--shape must be one of {', '.join(SHAPES)}, got {shape!r}")
         seed = _DEFAULT_SEED if options.random_weights is None else options.random_weights
-        return random_subject(shape, seed)
+        return random_subject(shape, seed, random_sentences)
     if options.shape is not None or options.random_weights is not None:
         raise BenchError("--checkpoint has its own shape and weights; leave out the other two")
     if not all(text):

@@ -110,7 +110,7 @@ def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        write_materials(subject, folder)
+        write_materials(subject, subject.comparison.systems, folder)
         workers: dict[_Key, Worker] = {}
         keys = [key for scenario in plan.scenarios for key in _settings(subject, plan, scenario)]
         for system, setting in dict.fromkeys(keys):

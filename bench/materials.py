@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,10 +58,10 @@ class Subject:
         return FORCED_LENGTH if self.forced else MAX_LENGTH
 
 
-def random_subject(shape: str, seed: int) -> Subject:
+def random_subject(shape: str, seed: int, sentences: int = RANDOM_SENTENCES) -> Subject:
     """A random model of a shape, and random sources."""
     model = random_model(SHAPES[shape], seed)
-    sources = random_sources(model.config.vocab_size, RANDOM_SENTENCES, seed)
+    sources = random_sources(model.config.vocab_size, sentences, seed)
     return Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
 
 
@@ -87,11 +88,11 @@ def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
     )
 
 
-def write_materials(subject: Subject, folder: Path) -> None:
+def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -> None:
     """Write what the jobs of `job_for` load."""
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
-    for system in subject.comparison.systems:
+    for system in systems:
         place = folder / folder_name(system)
         if system.kind == "eager":
             save_model(subject.model, place)

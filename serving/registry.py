@@ -152,6 +152,11 @@ class Registry:
             logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         self._ready = True
 
+    def add(self, model: Model) -> None:
+        """Open a translation model whose scheduler is already running."""
+        self._models[model.name] = model
+        self._ready = True
+
     def _start_translator(self, translator: Translator) -> Model:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)

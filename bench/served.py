@@ -1,0 +1,152 @@
+"""One system behind this project's HTTP layer, in a process of its own.
+
+CTranslate2 has no server; here it gets the same app, with batches made of what waits whenever one
+of its workers is free.
+"""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import threading
+import time
+import urllib.request
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import uvicorn
+
+from bench.errors import BenchError
+from bench.systems import Job, LoadedSystem, Search, load
+from serving.app import create_app
+from serving.bundle import read_manifest
+from serving.registry import Model, Registry
+from serving.scheduler import Request, Scheduler, TranslationTicket
+from serving.settings import Settings
+from serving.tokenizer import EOS_ID
+from serving.translator import Translation, Translator
+
+_MAX_BATCH = 32
+_START_SECONDS = 120.0
+
+
+class PeerScheduler:
+    """Takes the place of `serving.scheduler.Scheduler` for a system that decodes whole batches."""
+
+    def __init__(self, system: LoadedSystem, search: Search, job: Job) -> None:
+        self._system, self._search, self._texts = system, search, job.tokenizer_file is not None
+        self._waiting: list[tuple[Any, TranslationTicket]] = []
+        self._changed = threading.Condition()
+        self._threads = [
+            threading.Thread(target=self._run, daemon=True) for _ in range(job.workers)
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
+        """Queue requests."""
+        tickets = [TranslationTicket(request.timeout_s) for request in requests]
+        texts = [request.text for request in requests]
+        sources = texts if self._texts else [_ids(text) for text in texts]
+        prepared = self._system.prepare(sources)
+        with self._changed:
+            self._waiting += zip(prepared, tickets, strict=True)
+            self._changed.notify()
+        return tickets
+
+    @property
+    def queue_depth(self) -> int:
+        """Requests that wait."""
+        return len(self._waiting)
+
+    def _run(self) -> None:
+        while True:
+            with self._changed:
+                while not self._waiting:
+                    self._changed.wait()
+                batch = self._waiting[:_MAX_BATCH]
+                del self._waiting[:_MAX_BATCH]
+            started = time.monotonic()
+            try:
+                results = self._system.call([source for source, _ in batch], self._search)
+                outputs = self._system.outputs(results)
+            except RuntimeError as error:
+                for _, ticket in batch:
+                    ticket.fail(error)
+                continue
+            for (_, ticket), output in zip(batch, outputs, strict=True):
+                text = output.text if self._texts else " ".join(output.tokens)
+                ticket.translated(Translation(text), started, len(batch))
+
+
+class Served:
+    """The parent's end: a server that is ready. Ends with `with`."""
+
+    def __init__(self, name: str, job: Job, bundle: Path, search: Search) -> None:
+        """`bundle` is this engine's, whose manifest names the languages for every system."""
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        self._base = f"http://127.0.0.1:{port}"
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "bench.served"], stdin=subprocess.PIPE, text=True
+        )
+        assert self._process.stdin is not None
+        first = {"job": asdict(job), "bundle": str(bundle), "search": asdict(search), "port": port}
+        with self._process.stdin as stdin:
+            stdin.write(json.dumps(first))
+        end = time.monotonic() + _START_SECONDS
+        while not self._ready():
+            if self._process.poll() is not None or time.monotonic() > end:
+                self._process.kill()
+                raise BenchError(f"the server of {name} did not start; see the messages above")
+            time.sleep(0.1)
+
+    def __enter__(self) -> Served:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+    @property
+    def url(self) -> str:
+        """Where texts are translated."""
+        return f"{self._base}/translate"
+
+    def _ready(self) -> bool:
+        try:
+            with urllib.request.urlopen(f"{self._base}/readyz", timeout=5) as answer:
+                return bool(answer.status == 200)
+        except OSError:
+            return False
+
+
+def _ids(text: str) -> list[int]:
+    """Ids that end with eos, of a text of ids in decimals."""
+    return [*map(int, text.split()), EOS_ID]
+
+
+def main() -> None:
+    """The server's end."""
+    first = json.loads(sys.stdin.read())
+    job, search = Job(**first["job"]), Search(**first["search"])
+    bundle = Path(first["bundle"])
+    settings = Settings.from_environment({})
+    if job.kind == "onnx":
+        translator = Translator(bundle, threads=job.threads)
+        scheduler: Any = Scheduler(translator, limits=settings.batch_limits)
+    else:
+        scheduler = PeerScheduler(load(job), search, job)
+    registry = Registry(settings)
+    registry.add(Model(read_manifest(bundle), search.options, scheduler))
+    app = create_app(registry, settings)
+    uvicorn.run(app, host="127.0.0.1", port=first["port"], log_level="warning", access_log=False)
+
+
+if __name__ == "__main__":
+    main()

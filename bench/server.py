@@ -1,0 +1,175 @@
+"""The run of `python -m bench server`: latency under Poisson arrivals, beside CTranslate2.
+
+Both systems stand behind the same HTTP layer. The arrival rate is a share of what the rival can
+answer at most, and the same for both.
+"""
+
+from __future__ import annotations
+
+import statistics
+import tempfile
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from bench.load import Load, full_load, poisson_load
+from bench.materials import Subject, folder_name, job_for, write_materials
+from bench.repetitions import Progress
+from bench.report import Machine, head_lines, table_line
+from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
+from bench.served import Served
+from bench.systems import Search
+from export.graphs import write_graphs
+from serving.bundle import Languages, TokenizerFiles, write_manifest
+from serving.vocabulary import EOS, UNK
+
+SYSTEMS = (OUR_INT8, PEER_INT8)
+SHARE = 0.7
+"""Of the rival's saturation: the arrival rate."""
+_CLIENTS, _SATURATION_SECONDS = 64, 10.0
+_LANGUAGES = ("xx", "yy")
+_WORDS_FILE = "vocab.txt"
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How much is measured."""
+
+    repetitions: int
+    seconds: float
+    target_ms: float
+    cores: int
+
+
+@dataclass(frozen=True)
+class Answered:
+    """One system at its best setting."""
+
+    system: System
+    setting: Setting
+    saturation: float
+    """Requests a second that it answers at most."""
+    loads: list[Load]
+    """Under Poisson arrivals, one a repetition."""
+
+    def median(self, percent: float) -> float:
+        """Over repetitions, of a percentile of the latency in milliseconds."""
+        return statistics.median(load.percentile(percent) for load in self.loads)
+
+
+@dataclass(frozen=True)
+class ServerResult:
+    """What one run found."""
+
+    rate: float
+    """Arrivals a second."""
+    answered: list[Answered]
+
+
+def run_server(
+    subject: Subject, texts: Sequence[str], beam_size: int, plan: Plan, progress: Progress
+) -> ServerResult:
+    """Measure both systems on requests of one text each."""
+    search = Search(beam_size, subject.max_length)
+    source, target = subject.languages if subject.tokenizer else _LANGUAGES
+    bodies = [{"q": text, "source": source, "target": target} for text in texts]
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
+        folder = Path(name)
+        progress("exporting and converting the model")
+        bundle = _write(subject, folder)
+        chosen: dict[System, tuple[Setting, float, Served]] = {}
+        for system in SYSTEMS:
+            for setting in _settings(system, plan.cores):
+                label = f"{system.name}, {setting} threads"
+                progress(f"saturation of {label}")
+                job = job_for(system, setting, subject, folder)
+                served = stack.enter_context(Served(label, job, bundle, search))
+                seconds = min(_SATURATION_SECONDS, plan.seconds)
+                full_load(served.url, bodies, _CLIENTS, seconds / 5)  # warm-up
+                rate = full_load(served.url, bodies, _CLIENTS, seconds).rate
+                if system not in chosen or rate > chosen[system][1]:
+                    chosen[system] = (setting, rate, served)
+        rate = SHARE * chosen[PEER_INT8][1]
+        answered = [Answered(s, chosen[s][0], chosen[s][1], []) for s in SYSTEMS]
+        for repetition in range(plan.repetitions):
+            for each in answered:
+                progress(f"{rate:.1f} requests/s, repetition {repetition + 1}: {each.system.name}")
+                url = chosen[each.system][2].url
+                shift = repetition * len(bodies) // plan.repetitions
+                turned = [*bodies[shift:], *bodies[:shift]]
+                each.loads.append(poisson_load(url, turned, rate, plan.seconds, repetition))
+    return ServerResult(rate, answered)
+
+
+def server_markdown(
+    command: str, machine: Machine, subject: str, plan: Plan, result: ServerResult
+) -> str:
+    """The table."""
+    lines = [*head_lines(command, machine, subject), ""]
+    lines += [
+        f"{result.rate:.1f} requests/s for {plan.seconds:g} s, {SHARE:.0%} of what CTranslate2 "
+        f"answers at most; latency in ms from the moment when a request is due, median of "
+        f"{plan.repetitions} interleaved repetitions.",
+        "",
+    ]
+    columns = ["system", "workers x threads", "at most, requests/s", "p50", "p95 (min-max)", "p99"]
+    columns += [f"within {plan.target_ms:g} ms, requests/s", "failed", "generator CPU", "p95 ratio"]
+    lines += [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]
+    rival = next(each for each in result.answered if each.system == PEER_INT8).median(95)
+    for each in result.answered:
+        p95 = [load.percentile(95) for load in each.loads]
+        goodput = statistics.median(load.goodput(plan.target_ms) for load in each.loads)
+        cells = [each.system.name, str(each.setting), f"{each.saturation:.1f}"]
+        cells += [
+            f"{each.median(50):.0f}",
+            f"{each.median(95):.0f} ({min(p95):.0f}-{max(p95):.0f})",
+        ]
+        cells += [
+            f"{each.median(99):.0f}",
+            f"{goodput:.1f}",
+            str(sum(load.failed for load in each.loads)),
+        ]
+        cells += [f"{statistics.median(load.generator_cpu for load in each.loads):.0%}"]
+        cells += [f"{rival / each.median(95):.2f}"]
+        lines.append(table_line(cells))
+    return "\n".join(lines)
+
+
+def texts_of(subject: Subject) -> list[str]:
+    """What the requests hold; ids in decimals for a random model.
+
+    No text stands there twice: equal requests in flight would be decoded once.
+    """
+    if subject.tokenizer is not None:
+        texts = [str(source) for source in subject.sources]
+    else:
+        texts = [" ".join(map(str, source[:-1])) for source in subject.sources]
+    return list(dict.fromkeys(texts))
+
+
+def _settings(system: System, cores: int) -> list[Setting]:
+    """One running batch for this engine, as its server has it; for the rival also workers."""
+    found = [Setting(1, threads) for threads in sorted({1, cores})]
+    return found if system == OUR_INT8 or cores == 1 else [*found, Setting(cores, 1)]
+
+
+def _write(subject: Subject, folder: Path) -> Path:
+    """The materials of both systems; returns the folder of this engine's bundle."""
+    if subject.tokenizer is not None:
+        write_materials(subject, SYSTEMS, folder)
+        return folder / folder_name(OUR_INT8)
+    write_materials(subject, [PEER_INT8], folder)
+    bundle = folder / folder_name(OUR_INT8)
+    bundle.mkdir()
+    manifest = write_graphs(subject.model, bundle, name="bench", precision=OUR_INT8.precision)
+    words = [str(number) for number in range(subject.model.config.vocab_size)]
+    words[1], words[3] = UNK, EOS
+    (bundle / _WORDS_FILE).write_text("".join(f"{word}\n" for word in words))
+    tokenizer = TokenizerFiles(kind="words", source_file=_WORDS_FILE, target_file=_WORDS_FILE)
+    source, target = _LANGUAGES
+    languages = Languages(source=(source,), target=(target,))
+    write_manifest(
+        bundle, manifest.model_copy(update={"tokenizer": tokenizer, "languages": languages})
+    )
+    return bundle

@@ -1,0 +1,52 @@
+"""`python -m bench server`, and both systems behind the HTTP layer, on a model too small to tell
+anything of speed."""
+
+from __future__ import annotations
+
+import json
+import urllib.request
+from pathlib import Path
+
+import pytest
+
+from bench.__main__ import main
+from bench.materials import folder_name, job_for, random_subject
+from bench.scenarios import OUR_INT8, Setting
+from bench.served import Served
+from bench.server import SYSTEMS, _write, texts_of
+from bench.systems import Search
+
+
+def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
+    subject = random_subject("tiny", 3, 4)
+    texts = texts_of(subject)
+    bundle = _write(subject, tmp_path)
+    assert bundle == tmp_path / folder_name(OUR_INT8)
+    answers = []
+    for system in SYSTEMS:
+        job = job_for(system, Setting(1, 1), subject, tmp_path)
+        with Served(system.name, job, bundle, Search(2, subject.max_length)) as served:
+            body = json.dumps({"q": texts, "source": "xx", "target": "yy"}).encode()
+            headers = {"Content-Type": "application/json"}
+            request = urllib.request.Request(served.url, body, headers)
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                answers.append(json.load(answer)["translatedText"])
+    ours, theirs = ([text.split() for text in answer] for answer in answers)
+    assert [len(words) for words in ours] == [len(words) for words in theirs] == [25] * 4
+    # int8 is rounded in two ways, and a random model is flat: the first words agree.
+    assert sum(a[0] == b[0] for a, b in zip(ours, theirs, strict=True)) >= 3
+
+
+@pytest.mark.slow
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    options = "--shape tiny --seconds 1 --repetitions 2 --threads 1 --beam 2"
+    assert main(["server", *options.split()]) == 0
+    out = capsys.readouterr().out
+    rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]
+    assert [row[0].removeprefix("| ") for row in rows[2:]] == [system.name for system in SYSTEMS]
+    header = [cell.strip("| ") for cell in rows[0]]
+    for row in rows[2:]:
+        assert row[header.index("failed")] == "0"
+        assert float(row[header.index("at most, requests/s")]) > 1
+    assert main(["server", "--shape", "joint-tiny"]) == 1
+    assert "no joint-representation models" in capsys.readouterr().err
