@@ -33,6 +33,12 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
     bundle.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
     bundle.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
+    bundle.add_argument(
+        "--activations",
+        choices=("row", "static"),
+        default="row",
+        help="int8: a scale for each row (default), or static ones, which are faster",
+    )
     bundle.add_argument("--target", default="cpu", help="cpu (default)")
     bundle.add_argument(
         "--dev",

@@ -7,18 +7,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from export.calibration import calibrate
 from export.errors import ExportError
 from export.folder import commit, new_folder, package_versions
 from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
-from export.parity import DevSet, Parity, check, measure
+from export.parity import DevSet, check, measure, search_all
 from export.quantize import quantized_twin
 from serving.batches import BatchLimits
-from serving.bundle import Languages, Manifest, Quality, read_manifest, write_manifest
+from serving.bundle import Activations, Languages, Manifest, Quality, read_manifest, write_manifest
+from serving.options import SearchOptions
+from serving.search import Sentence
 from serving.session import OnnxStepper
 from serving.threads import default_threads
+from serving.tokenizer import EOS_ID
 from serving.translator import Translator
 from training.config import recipe_to_dict
 from training.corpus import read_pairs
+from training.models import Model
 from training.quality import measure_quality
 from training.run import VALIDATION_SOURCE, VALIDATION_TARGET, Trained, load_trained
 from training.stepper import TorchStepper
@@ -27,6 +32,7 @@ logger = logging.getLogger(__name__)
 
 _TEST_CACHE_BYTES = 16 * 2**30
 """A bound that no test sentence reaches: what a search takes is far below what it may take."""
+_CALIBRATED_SENTENCES = 64
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
 
 
@@ -54,6 +60,7 @@ def export_bundle(
     *,
     precision: str,
     target: str,
+    activations: Activations = "row",
     priority: int = 0,
     dev: TextPair | None = None,
     tests: tuple[TextPair, ...] = (),
@@ -64,7 +71,7 @@ def export_bundle(
     It is compared with the checkpoint on `dev` (default: the run's validation pairs) and scored on
     `tests`. Raises ExportError (ParityError) without leaving anything behind.
     """
-    check_precision(precision, target)
+    check_precision(precision, target, activations)
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
     trained = load_trained(path)
@@ -75,9 +82,15 @@ def export_bundle(
         )
     dev_set = _read(dev)
     with new_folder(out) as folder:
-        manifest = write_graphs(trained.model, folder, name=out.name, precision=precision)
+        twin = quantized_twin(trained.model) if precision == "int8" else trained.model
+        peaks = _calibrate(trained, twin, dev_set) if activations == "static" else None
+        manifest = write_graphs(
+            trained.model, folder, name=out.name, precision=precision, peaks=peaks
+        )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
-        parity = _parity(trained, folder, manifest, dev_set)
+        bundle = OnnxStepper(folder, manifest, default_threads())
+        steppers = (TorchStepper(trained.model), TorchStepper(twin), bundle)
+        parity = measure(*steppers, trained.tokenizer, dev_set)
         logger.info("parity on %s: %s", dev.name, parity.to_dict())
         check(parity, manifest.decoder_kind, precision)
         recipe = trained.recipe
@@ -105,12 +118,14 @@ def export_bundle(
     return read_manifest(out)
 
 
-def _parity(trained: Trained, folder: Path, manifest: Manifest, dev: DevSet) -> Parity:
-    int8 = manifest.precision == "int8"
-    reference = TorchStepper(trained.model)
-    twin = TorchStepper(quantized_twin(trained.model)) if int8 else reference
-    bundle = OnnxStepper(folder, manifest, default_threads())
-    return measure(reference, twin, bundle, trained.tokenizer, dev)
+def _calibrate(trained: Trained, twin: Model, dev: DevSet) -> dict[bytes, float]:
+    """Static scales from searches over the end of the development set; its beginning is what the
+    logits are compared on."""
+    sources = dev.sources[-_CALIBRATED_SENTENCES:]
+    options = SearchOptions(loop_guard=False)
+    encoded = trained.tokenizer.encode_batch(sources)
+    sentences = [Sentence([*ids, EOS_ID], options) for ids in encoded]
+    return calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
 
 
 def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,16 @@ from export.errors import ExportError
 from export.lowering import lower, probe_model
 from export.onnx_graph import export_encoder, export_language_step, export_step
 from export.shared_weights import share_weights
-from serving.bundle import FORMAT_VERSION, Graph, Languages, Manifest, Sizes, Task, TokenizerFiles
+from serving.bundle import (
+    FORMAT_VERSION,
+    Activations,
+    Graph,
+    Languages,
+    Manifest,
+    Sizes,
+    Task,
+    TokenizerFiles,
+)
 from serving.options import MAX_STEPS
 from training.models import LanguageModel, Model, Network, TransformerConfig
 from training.models.light_attention import layer_reach
@@ -21,29 +31,39 @@ ALLOWED = {"cpu": ("fp32", "int8")}
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
-def check_precision(precision: str, target: str) -> None:
-    """Raise ExportError for a pair that cannot be exported."""
+def check_precision(precision: str, target: str, activations: Activations = "row") -> None:
+    """Raise ExportError for what cannot be exported."""
     if precision not in ALLOWED.get(target, ()):
         pairs = ", ".join(f"{t} {p}" for t, precisions in ALLOWED.items() for p in precisions)
         raise ExportError(
             f"--target {target} --precision {precision} is not supported; use one of: {pairs}"
         )
+    if activations != "row" and precision != "int8":
+        raise ExportError(
+            f"--activations {activations} needs --precision int8, got {precision}; fp32 has none"
+        )
 
 
 def write_graphs(
-    model: Model, folder: Path, *, name: str, precision: str, max_source: int = MAX_STEPS
+    model: Model,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    peaks: Mapping[bytes, float] | None = None,
+    max_source: int = MAX_STEPS,
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos.
+    in evaluation mode. `max_source` counts ids with eos; `peaks` are those of `lower`.
     """
     check_precision(precision, "cpu")
     model.eval()
     encoder, encoder_graph = export_encoder(model)
-    encoder = lower(encoder, int8=precision == "int8")
+    encoder = lower(encoder, int8=precision == "int8", peaks=peaks)
     step, step_graph = export_step(model)
-    step = _lower_step(step, step_graph, precision)
+    step = _lower_step(step, step_graph, precision, peaks)
     share_weights([encoder, step], folder / SHARED_FILE)
     _save(encoder, folder / encoder_graph.file)
     _save_step(step, folder / step_graph.file, precision)
@@ -52,6 +72,7 @@ def write_graphs(
         model,
         name=name,
         precision=precision,
+        activations="row" if peaks is None else "static",
         task="translate",
         block=config.block if isinstance(config, TransformerConfig) else config.family,
         encoder=encoder_graph,
@@ -61,18 +82,25 @@ def write_graphs(
 
 
 def write_language_graphs(
-    model: LanguageModel, folder: Path, *, name: str, precision: str
+    model: LanguageModel,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    peaks: Mapping[bytes, float] | None = None,
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
     check_precision(precision, "cpu")
     model.eval()
     step, step_graph = export_language_step(model)
-    _save_step(_lower_step(step, step_graph, precision), folder / step_graph.file, precision)
+    step = _lower_step(step, step_graph, precision, peaks)
+    _save_step(step, folder / step_graph.file, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
     return _manifest(
         model,
         name=name,
         precision=precision,
+        activations="row" if peaks is None else "static",
         task="generate",
         block=model.config.block,
         encoder=None,
@@ -81,9 +109,11 @@ def write_language_graphs(
     )
 
 
-def _lower_step(step: onnx.ModelProto, graph: Graph, precision: str) -> onnx.ModelProto:
+def _lower_step(
+    step: onnx.ModelProto, graph: Graph, precision: str, peaks: Mapping[bytes, float] | None
+) -> onnx.ModelProto:
     flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
-    return lower(step, int8=precision == "int8", flat_outputs=flat)
+    return lower(step, int8=precision == "int8", flat_outputs=flat, peaks=peaks)
 
 
 def _save_step(step: onnx.ModelProto, path: Path, precision: str) -> None:
@@ -98,6 +128,7 @@ def _manifest(
     *,
     name: str,
     precision: str,
+    activations: Activations,
     task: Task,
     block: str,
     encoder: Graph | None,
@@ -113,6 +144,7 @@ def _manifest(
         "decoder_kind": model.decoder_kind,
         "block": block,
         "precision": precision,
+        "activations": activations,
         "target": "cpu",
         "sizes": Sizes(
             model_dim=config.model_dim,

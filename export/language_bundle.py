@@ -12,12 +12,20 @@ from typing import Any
 import numpy as np
 import torch
 
+from export.calibration import calibrate
 from export.errors import ExportError, ParityError
 from export.folder import commit, new_folder, package_versions
 from export.graphs import check_precision, write_language_graphs
 from export.parity import check_logits
 from export.quantize import quantized_twin
-from serving.bundle import Manifest, Quality, TokenizerFiles, read_manifest, write_manifest
+from serving.bundle import (
+    Activations,
+    Manifest,
+    Quality,
+    TokenizerFiles,
+    read_manifest,
+    write_manifest,
+)
 from serving.cache import PrefixTree
 from serving.generation import step_inputs
 from serving.language_session import LanguageStepper, chunks
@@ -39,7 +47,7 @@ logger = logging.getLogger(__name__)
 GENERATION_DEFAULTS = {"max_length": 64, "temperature": 1.0}
 MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005}
 """Relative, on the validation text."""
-_LOGIT_WINDOWS, _SCORED_TOKENS = 8, 40_000
+_LOGIT_WINDOWS, _CALIBRATED_WINDOWS, _SCORED_TOKENS = 8, 32, 40_000
 
 
 @dataclass(frozen=True)
@@ -65,6 +73,7 @@ def export_language_bundle(
     *,
     precision: str,
     target: str,
+    activations: Activations = "row",
     priority: int = 0,
     text: Path | None = None,
     tests: tuple[tuple[str, Path], ...] = (),
@@ -76,7 +85,7 @@ def export_language_bundle(
     rolling perplexity is measured on `tests`. Raises ExportError (ParityError) without leaving
     anything behind.
     """
-    check_precision(precision, target)
+    check_precision(precision, target, activations)
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
     trained = load_language_model(path)
@@ -85,10 +94,16 @@ def export_language_bundle(
     words = trained.recipe.tokenizer.kind == "words"
     file = VOCABULARY_FILE if words else TOKENIZER_FILE
     with new_folder(out) as folder:
-        manifest = write_language_graphs(trained.model, folder, name=out.name, precision=precision)
+        int8 = precision == "int8"
+        twin = quantized_twin(trained.model) if int8 else trained.model
+        windows = _first_tokens(rolling_windows(documents, trained.recipe.data.segment_length))
+        peaks = _calibrate(twin, windows) if activations == "static" else None
+        manifest = write_language_graphs(
+            trained.model, folder, name=out.name, precision=precision, peaks=peaks
+        )
         (folder / file).write_bytes(trained.tokenizer.serialized())
         stepper = LanguageStepper(folder, manifest, default_threads())
-        parity = measure_language(trained, stepper, documents, int8=precision == "int8")
+        parity = measure_language(trained.model, twin, stepper, windows)
         logger.info("parity on %s: %s", text.name, parity)
         check_language(parity, precision)
         tokens = {"kind": "words" if words else "sentencepiece"}
@@ -112,23 +127,19 @@ def export_language_bundle(
 
 
 def measure_language(
-    trained: TrainedLanguageModel,
-    stepper: LanguageStepper,
-    documents: list[list[int]],
-    *,
-    int8: bool,
+    model: LanguageModel, twin: LanguageModel, stepper: LanguageStepper, windows: list[Window]
 ) -> LanguageParity:
-    """Compare a bundle with its checkpoint on token ids of a text."""
-    length = trained.recipe.data.segment_length
-    windows = _first_tokens(rolling_windows(documents, length))
-    reference = quantized_twin(trained.model) if int8 else trained.model
+    """Compare a bundle with its checkpoint on windows of a text.
+
+    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
+    """
     largest, total, count = 0.0, 0.0, 0
     for window in windows[:_LOGIT_WINDOWS]:
-        difference = np.abs(_logits(reference, window) - _step_logits(stepper, window))
+        difference = np.abs(_logits(twin, window) - _step_logits(stepper, window))
         largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
         total, count = total + float(difference.sum()), count + difference.size
     tokens = sum(window.scored for window in windows)
-    loss = score_windows(trained.model, windows) / tokens
+    loss = score_windows(model, windows) / tokens
     return LanguageParity(
         tokens=tokens,
         logits_max_difference=largest,
@@ -171,6 +182,16 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
                 part = scores.labels_BP[row, count - window.scored : count]
                 total -= float(part.astype(np.float64).sum())
     return total
+
+
+def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, float]:
+    """Static scales from the windows after those on which logits are compared."""
+
+    def run() -> None:
+        for window in windows[_LOGIT_WINDOWS:][:_CALIBRATED_WINDOWS] or windows:
+            _logits(twin, window)
+
+    return calibrate(twin, run)
 
 
 def _quality(

@@ -7,7 +7,7 @@ N outputs, V vocabulary, D model.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 
 import numpy as np
 import onnx
@@ -16,7 +16,14 @@ from onnx import NodeProto, helper, numpy_helper
 
 from export.errors import ExportError
 from export.folding import fold_scalars, fold_transposes, users_by_value
-from export.quantize import LEVELS, SMALLEST, ZERO_POINT, quantize_columns
+from export.quantize import (
+    LEVELS,
+    SMALLEST,
+    ZERO_POINT,
+    activation_scale,
+    quantize_columns,
+    weight_key,
+)
 
 Shape = tuple[str | int, ...]
 
@@ -38,15 +45,17 @@ def lower(
     *,
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
+    peaks: Mapping[bytes, float] | None = None,
 ) -> onnx.ModelProto:
-    """The graph for the CPU: fp32, or int8 with per-row activations.
+    """The graph for the CPU: fp32, or int8.
 
-    `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into an output, and
-    logits are large.
+    A product whose weights' key is in `peaks` has activations with one static scale, others have
+    one for each row. `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into
+    an output, and logits are large.
     """
     fold_transposes(model)
     fold_scalars(model)
-    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs).run()
+    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs, peaks=peaks or {}).run()
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
 
@@ -60,8 +69,9 @@ class _Lowering:
         *,
         int8: bool,
         flat_outputs: frozenset[str],
+        peaks: Mapping[bytes, float],
     ) -> None:
-        self._model, self._int8 = model, int8
+        self._model, self._int8, self._peaks = model, int8, peaks
         self._flat_outputs = flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
@@ -72,8 +82,8 @@ class _Lowering:
         self._new: dict[str, NDArray[np.generic]] = {}
         self._flat: dict[str, str] = {}  # name -> flat name
         self._shaped: set[str] = set()  # names that exist in their own shape
-        self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales [M,1])
-        self._weights: dict[str, tuple[str, str]] = {}
+        self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales)
+        self._weights: dict[str, tuple[str, str, bytes]] = {}
         self._not_negative: set[str] = set()  # flat names
         self._skip: set[str] = set()
         self._count = 0
@@ -158,9 +168,15 @@ class _Lowering:
             operands = [*inputs, bias] if bias else inputs
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
             return
-        rows, scales = self._quantize(inputs[0], self._shapes[output][:-1])
-        weight, weight_scale = self._weight(inputs[1])
+        weight, weight_scale, key = self._weight(inputs[1])
         zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
+        if key in self._peaks:
+            rows, scale = self._quantize_statically(inputs[0], self._peaks[key])
+            operands = [rows, weight, scale, weight_scale, zero_point]
+            operands += ["", bias] if bias else []
+            self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
+            return
+        rows, scales = self._quantize(inputs[0], self._shapes[output][:-1])
         operands = [rows, weight, scales, weight_scale, zero_point]
         if not bias:
             self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
@@ -169,6 +185,17 @@ class _Lowering:
         product = f"{output}_product"
         self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
         self._add("Add", [product, bias], self._flat_name(output))
+
+    def _quantize_statically(self, name: str, peak: float) -> tuple[str, str]:
+        """u8 rows and their one scale."""
+        scale = activation_scale(peak)
+        key = f"{name}_by_{scale!r}"
+        if key not in self._quantized:
+            scale_name = self._constant(scale, f"{key}_scale")
+            zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
+            rows = self._add("QuantizeLinear", [name, scale_name, zero_point], f"{key}_u8")
+            self._quantized[key] = (rows, scale_name)
+        return self._quantized[key]
 
     def _quantize(self, name: str, axes: Shape) -> tuple[str, str]:
         """u8 rows and their scales; computed once for all products that share the input."""
@@ -200,12 +227,14 @@ class _Lowering:
             self._shaped.add(name)
         return name
 
-    def _weight(self, name: str) -> tuple[str, str]:
+    def _weight(self, name: str) -> tuple[str, str, bytes]:
+        """s8 columns, their scales, and what names them in `peaks`."""
         if name not in self._weights:
             quantized, scale = quantize_columns(self._constants[name])
             self._weights[name] = (
                 self._constant(quantized, f"{name}_s8"),
                 self._constant(scale, f"{name}_scale"),
+                weight_key(quantized),
             )
         return self._weights[name]
 

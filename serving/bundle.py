@@ -28,6 +28,7 @@ MANIFEST = "manifest.json"
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16"]
 Task = Literal["translate", "generate", "encode"]
+Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
 Role = Literal[
     "token",
@@ -137,6 +138,8 @@ class Manifest(_Strict):
     decoder_kind: DecoderKind
     block: str
     precision: Precision
+    activations: Activations = "row"
+    """int8: a scale for each row, or static ones from a text at export."""
     target: Literal["cpu", "cuda", "tensorrt"]
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""

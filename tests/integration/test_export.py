@@ -6,11 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import onnx
 import pytest
 import torch
 
 from export.__main__ import main
 from export.bundle import TextPair, export_bundle
+from export.calibration import calibrate
 from export.errors import ParityError
 from export.graphs import write_graphs
 from export.parity import (
@@ -23,7 +25,7 @@ from export.parity import (
     total_log_probs,
 )
 from export.quality import BleuChange, bleu_change
-from export.quantize import quantized_twin
+from export.quantize import QuantizedLinear, quantized_twin
 from serving.bundle import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.options import SearchOptions
@@ -94,6 +96,27 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
     assert paired.total / paired.count < (1e-5 if precision == "fp32" else 5e-3)
     if precision == "fp32":
         assert paired.largest < 1e-3
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> None:
+    model = random_model(name)
+    twin, sentences = quantized_twin(model), random_sentences(12, model.config.vocab_size)
+    peaks = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
+    assert {m.key for m in products if m.peak is not None} == peaks.keys()
+    assert len(peaks) > 0.9 * len(products)
+    manifest = write_graphs(model, tmp_path, name="random", precision="int8", peaks=peaks)
+    assert manifest.activations == "static"
+    step = onnx.load(tmp_path / "step.onnx", load_external_data=False)
+    assert sum(node.op_type == "Abs" for node in step.graph.node) <= len(products) - len(peaks)
+    paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
+    search_all(paired, sentences)
+    assert paired.count > 1000
+    assert paired.total / paired.count < 5e-3
+    row = PairedStepper(TorchStepper(quantized_twin(model)), OnnxStepper(tmp_path, manifest, 1))
+    search_all(row, sentences)
+    assert row.total > 2 * paired.total  # the two arithmetics can be told apart
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -182,6 +182,23 @@ def test_a_bundle_that_is_not_good_enough_is_refused(
         check_language(dataclasses.replace(good, **change), precision)
 
 
+def test_static_activations(
+    tiny_language_model: TinyLanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run, out = str(tiny_language_model.run), str(tmp_path / "static")
+    assert export_main(["bundle", run, out, "--activations", "static"]) == 0
+    manifest = read_manifest(tmp_path / "static")
+    assert manifest.activations == "static"
+    assert manifest.parity["logits_mean_difference"] < 0.005
+    (output,) = Generator(out, threads=1).generate("the", GenerationOptions(max_length=9, seed=1))[
+        0
+    ]
+    assert 1 <= len(output.tokens) <= 9
+    arguments = ["bundle", run, out, "--activations", "static", "--precision", "fp32", "--force"]
+    assert export_main(arguments) == 1
+    assert "--activations static needs --precision int8, got fp32" in capsys.readouterr().err
+
+
 def test_a_word_list_makes_a_bundle_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_toy_text(tmp_path)
     assert training_main(["train", str(recipe), "--run", str(tmp_path / "run")]) == 0

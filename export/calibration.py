@@ -1,0 +1,66 @@
+"""Static activation scales: one for each product, from what its input was on some text.
+
+A static scale saves the operators that find each row's own scale. It fits where rows are alike; a
+product whose rows differ much keeps a scale for each row.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from export.quantize import QuantizedLinear
+
+MOST_SPREAD = 4.0
+"""Largest value over the root mean square of the rows' own: two of the eight bits are lost to a
+usual row then."""
+
+logger = logging.getLogger(__name__)
+
+
+class _Watch:
+    """What the rows of one product's input were."""
+
+    def __init__(self) -> None:
+        self.peak, self._squares, self._rows = 0.0, 0.0, 0
+
+    def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
+        x: Tensor = inputs[0]
+        peaks_M = x.detach().abs().amax(-1).flatten().double()
+        self.peak = max(self.peak, float(peaks_M.max()))
+        self._squares += float(peaks_M.square().sum())
+        self._rows += peaks_M.numel()
+
+    @property
+    def spread(self) -> float:
+        """How much larger the largest row is than a usual one."""
+        usual = (self._squares / max(1, self._rows)) ** 0.5
+        return self.peak / usual if usual > 0 else float("inf")
+
+
+def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, float]:
+    """Give products of a quantised twin static scales, by what `run` puts through them.
+
+    Returns the largest value of each by the key of its weights. Products that `run` does not reach,
+    or whose rows differ too much, keep a scale for each row.
+    """
+    watches: dict[QuantizedLinear, _Watch] = {}
+    hooks = []
+    for module in twin.modules():
+        if isinstance(module, QuantizedLinear):
+            watches[module] = _Watch()
+            hooks.append(module.register_forward_pre_hook(watches[module]))
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
+    peaks: dict[bytes, float] = {}
+    for module, watch in watches.items():
+        if watch.spread <= MOST_SPREAD:
+            module.peak = peaks[module.key] = watch.peak
+    logger.info("static activations: %d of %d products", len(peaks), len(watches))
+    return peaks
