@@ -81,7 +81,7 @@ class _Lowering:
         self._nodes: list[NodeProto] = []
         self._new: dict[str, NDArray[np.generic]] = {}
         self._flat: dict[str, str] = {}  # name -> flat name
-        self._shaped: set[str] = set()  # names that exist in their own shape
+        self._shaped = {i.name for i in model.graph.input}  # names that exist in their own shape
         self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales)
         self._weights: dict[str, tuple[str, str, bytes]] = {}
         self._not_negative: set[str] = set()  # flat names
@@ -97,7 +97,7 @@ class _Lowering:
                 self._embed(node)
             elif node.op_type in _ROW_OPERATORS and self._rows(node):
                 self._lower_row_operator(node)
-            elif node.op_type == "Reshape" and self._keeps_rows(node):
+            elif node.op_type == "Reshape" and self._keeps_rows(node) and self._runs_flat(node):
                 self._flat[node.output[0]] = self._flatten(node.input[0])
             else:
                 for name in node.input:
@@ -144,18 +144,38 @@ class _Lowering:
         return before is not None and after is not None and before[-1] == after[-1]
 
     def _lower_row_operator(self, node: NodeProto) -> None:
-        inputs = [n if n in self._constants else self._flatten(n) for n in node.input]
         if node.op_type == "MatMul":
-            self._product(node, inputs)
+            self._product(node)
             return
+        flat = self._runs_flat(node, node.output[0])
+        inputs = [self._take(name, flat=flat) for name in node.input]
         attributes = [a for a in node.attribute if a.name != "axis"]
         if len(attributes) < len(node.attribute):
             attributes.append(helper.make_attribute("axis", -1))  # on [B,Q,*] it may be called 2
-        output = self._add(node.op_type, inputs, self._flat_name(node.output[0]), attributes)
+        output = self._put(node.output[0], flat=flat)
+        self._add(node.op_type, inputs, output, attributes)
         if node.op_type == "Relu":
             self._not_negative.add(output)
 
-    def _product(self, node: NodeProto, inputs: list[str]) -> None:
+    def _runs_flat(self, node: NodeProto, output: str = "") -> bool:
+        """Whether an operator works on [M,*]: always, but for static int8 activations, which need
+        no rows; there only on what exists flat alone or must be put out so."""
+        if not self._peaks or output in self._flat_outputs:
+            return True
+        return any(name in self._flat and name not in self._shaped for name in node.input)
+
+    def _take(self, name: str, *, flat: bool) -> str:
+        """An input in one form or the other; constants have but one."""
+        return self._flatten(name) if flat and name not in self._constants else name
+
+    def _put(self, name: str, *, flat: bool) -> str:
+        """The name of an output in one form or the other."""
+        if flat:
+            return self._flat_name(name)
+        self._shaped.add(name)
+        return name
+
+    def _product(self, node: NodeProto) -> None:
         """A matrix product, with the bias that follows it, as one Gemm or one int8 product."""
         output, bias = node.output[0], ""
         users = self._users[output]
@@ -164,20 +184,22 @@ class _Lowering:
             if other and other[0] in self._constants and self._constants[other[0]].ndim == 1:
                 output, bias = users[0].output[0], other[0]
                 self._skip.add(output)
+        rows, weight_name = node.input
         if not self._int8:
-            operands = [*inputs, bias] if bias else inputs
+            operands = [self._flatten(rows), weight_name, *([bias] if bias else [])]
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
             return
-        weight, weight_scale, key = self._weight(inputs[1])
+        weight, weight_scale, key = self._weight(weight_name)
         zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
         if key in self._peaks:
-            rows, scale = self._quantize_statically(inputs[0], self._peaks[key])
-            operands = [rows, weight, scale, weight_scale, zero_point]
-            operands += ["", bias] if bias else []
-            self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
+            flat = self._runs_flat(node, output)
+            u8, scale = self._quantize_statically(self._take(rows, flat=flat), self._peaks[key])
+            operands = [u8, weight, scale, weight_scale, zero_point, *(["", bias] if bias else [])]
+            name = self._put(output, flat=flat)
+            self._add("MatMulIntegerToFloat", operands, name, domain=MICROSOFT)
             return
-        rows, scales = self._quantize(inputs[0], self._shapes[output][:-1])
-        operands = [rows, weight, scales, weight_scale, zero_point]
+        u8, scales = self._quantize(self._flatten(rows), self._shapes[output][:-1])
+        operands = [u8, weight, scales, weight_scale, zero_point]
         if not bias:
             self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
             return
