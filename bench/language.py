@@ -10,7 +10,12 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from bench.language_models import convert_language_model, random_language_model, random_prompts
+from bench.language_models import (
+    convert_language_model,
+    random_language_model,
+    random_prompts,
+    write_int8_graphs,
+)
 from bench.materials import folder_name
 from bench.models import save_model
 from bench.repetitions import Measured, Progress, best, repeat
@@ -132,7 +137,7 @@ def time_context(
             model = random_language_model(preset, attention, seed)
             folder = Path(name) / attention
             folder.mkdir()
-            manifest = write_language_graphs(model, folder, name="bench", precision="int8")
+            manifest = write_int8_graphs(model, folder)
             for threads in sorted({1, cores}):
                 progress(f"{attention}, {context} tokens of context, {threads} threads")
                 stepper = LanguageStepper(folder, manifest, threads)
@@ -159,7 +164,7 @@ def time_long_output(
     model = random_language_model(preset, attention, seed)
     found = []
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
-        manifest = write_language_graphs(model, Path(name), name="bench", precision="int8")
+        manifest = write_int8_graphs(model, Path(name))
         del model
         stepper = LanguageStepper(Path(name), manifest, cores)
         batch = GenerationBatch(stepper)
@@ -268,5 +273,8 @@ def _write(model: LanguageModel, system: System, folder: Path) -> None:
         convert_language_model(model, vocabulary, place, system.precision)
     else:
         place.mkdir()
-        manifest = write_language_graphs(model, place, name="bench", precision=system.precision)
+        if system.precision == "int8":
+            manifest = write_int8_graphs(model, place)
+        else:
+            manifest = write_language_graphs(model, place, name="bench", precision="fp32")
         (place / ID_MANIFEST).write_text(manifest.model_dump_json())

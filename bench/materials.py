@@ -19,14 +19,17 @@ from bench.scenarios import (
     System,
 )
 from bench.systems import ID_MANIFEST, Job, Sources, id_token
+from export.calibration import calibrate_translation
 from export.graphs import TOKENIZER_FILE, write_graphs
+from export.quantize import StaticRange, quantized_twin
 from serving.bundle import Languages, write_manifest
-from serving.tokenizer import Tokenizer
+from serving.tokenizer import EOS_ID, Tokenizer
 from training.corpus import read_pairs
 from training.models import Model, Transformer
 from training.run import load_trained
 
 RANDOM_SENTENCES = 64
+_CALIBRATED_SENTENCES = 16
 
 
 @dataclass(frozen=True)
@@ -119,7 +122,8 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
 
 def _write_bundle(subject: Subject, folder: Path, precision: str) -> None:
     """A bundle; without a tokenizer only its graphs and their manifest."""
-    manifest = write_graphs(subject.model, folder, name="bench", precision=precision)
+    ranges = static_ranges(subject) if precision == "int8" else None
+    manifest = write_graphs(subject.model, folder, name="bench", precision=precision, ranges=ranges)
     if subject.tokenizer is None:
         (folder / ID_MANIFEST).write_text(manifest.model_dump_json())
         return
@@ -127,6 +131,18 @@ def _write_bundle(subject: Subject, folder: Path, precision: str) -> None:
     source, target = subject.languages
     languages = Languages(source=(source,), target=(target,))
     write_manifest(folder, manifest.model_copy(update={"languages": languages}))
+
+
+def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
+    """The activations' scales of a subject's int8 bundle, from some of its sources."""
+    sources: list[list[int]] = []
+    for source in subject.sources[:_CALIBRATED_SENTENCES]:
+        if isinstance(source, str):
+            assert subject.tokenizer is not None
+            sources.append([*subject.tokenizer.encode(source), EOS_ID])
+        else:
+            sources.append(source)
+    return calibrate_translation(quantized_twin(subject.model), sources, subject.max_length)
 
 
 def folder_name(system: System) -> str:

@@ -46,7 +46,8 @@ class _Product:
     """One product: the names of its values in the graph, and its weight's shape."""
 
     rows: str
-    scales: str
+    scales: str | None
+    """None for a static scale, which is a constant."""
     output: str
     inputs: int
     outputs: int
@@ -62,7 +63,12 @@ class ProductList:
         weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
         self._graph = graph
         self._products = [
-            _Product(node.input[0], node.input[2], node.output[0], *weights[node.input[1]])
+            _Product(
+                node.input[0],
+                None if node.input[2] in weights else node.input[2],
+                node.output[0],
+                *weights[node.input[1]],
+            )
             for node in nodes
         ]
         if nodes:
@@ -84,7 +90,7 @@ class ProductList:
         }
         names = _distinct_rows(self._products)
         arrays = self._whole.run(names, feeds)
-        counts = {name: len(array) for name, array in zip(names, arrays, strict=True)}
+        counts = {n: array.size // array.shape[-1] for n, array in zip(names, arrays, strict=True)}
         return [counts[product.rows] for product in self._products]
 
     def bind(self, size: BatchSize) -> Callable[[], None]:
@@ -104,7 +110,8 @@ class ProductList:
         inputs: dict[str, NDArray[Any]] = {}
         for product, rows in zip(self._products, self.count_rows(size), strict=True):
             inputs[product.rows] = buffer("u8", rows, product.inputs)
-            inputs[product.scales] = buffer("scales", rows, 1)
+            if product.scales is not None:
+                inputs[product.scales] = buffer("scales", rows, 1)
             output = buffer("outputs", rows, product.outputs)
             io.bind_output(product.output, "cpu", 0, output.dtype, output.shape, output.ctypes.data)
         for name, array in inputs.items():
@@ -202,7 +209,8 @@ def _products_alone(
     inputs = {}
     for product in products:
         inputs[product.rows] = (TensorProto.UINT8, product.inputs)
-        inputs[product.scales] = (TensorProto.FLOAT, 1)
+        if product.scales is not None:
+            inputs[product.scales] = (TensorProto.FLOAT, 1)
     used = {name for node in nodes for name in node.input}
     graph = helper.make_graph(
         nodes,

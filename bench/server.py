@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.load import Load, full_load, poisson_load
-from bench.materials import Subject, folder_name, job_for, write_materials
+from bench.materials import Subject, folder_name, job_for, static_ranges, write_materials
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
@@ -162,7 +162,13 @@ def _write(subject: Subject, folder: Path) -> Path:
     write_materials(subject, [PEER_INT8], folder)
     bundle = folder / folder_name(OUR_INT8)
     bundle.mkdir()
-    manifest = write_graphs(subject.model, bundle, name="bench", precision=OUR_INT8.precision)
+    manifest = write_graphs(
+        subject.model,
+        bundle,
+        name="bench",
+        precision=OUR_INT8.precision,
+        ranges=static_ranges(subject),
+    )
     words = [str(number) for number in range(subject.model.config.vocab_size)]
     words[1], words[3] = UNK, EOS
     (bundle / _WORDS_FILE).write_text("".join(f"{word}\n" for word in words))

@@ -36,8 +36,7 @@ def _parser() -> argparse.ArgumentParser:
     bundle.add_argument(
         "--activations",
         choices=("row", "static"),
-        default="row",
-        help="int8: a scale for each row (default), or static ones, which are faster",
+        help="int8: static scales from the text to compare on (default), or one for each row",
     )
     bundle.add_argument("--target", default="cpu", help="cpu (default)")
     bundle.add_argument(

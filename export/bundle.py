@@ -7,25 +7,22 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from export.calibration import calibrate
+from export.calibration import calibrate_translation
 from export.errors import ExportError
 from export.folder import commit, new_folder, package_versions
-from export.graphs import TOKENIZER_FILE, check_precision, write_graphs
-from export.parity import DevSet, check, measure, search_all
+from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
+from export.parity import DevSet, check, measure
 from export.quantize import quantized_twin
 from serving.batches import BatchLimits
 from serving.bundle import Activations, Languages, Manifest, Quality, read_manifest, write_manifest
-from serving.options import SearchOptions
-from serving.search import Sentence
 from serving.session import OnnxStepper
 from serving.threads import default_threads
 from serving.tokenizer import EOS_ID
 from serving.translator import Translator
 from training.config import recipe_to_dict
 from training.corpus import read_pairs
-from training.models import Model
 from training.quality import measure_quality
-from training.run import VALIDATION_SOURCE, VALIDATION_TARGET, Trained, load_trained
+from training.run import VALIDATION_SOURCE, VALIDATION_TARGET, load_trained
 from training.stepper import TorchStepper
 
 logger = logging.getLogger(__name__)
@@ -60,7 +57,7 @@ def export_bundle(
     *,
     precision: str,
     target: str,
-    activations: Activations = "row",
+    activations: Activations | None = None,
     priority: int = 0,
     dev: TextPair | None = None,
     tests: tuple[TextPair, ...] = (),
@@ -71,7 +68,7 @@ def export_bundle(
     It is compared with the checkpoint on `dev` (default: the run's validation pairs) and scored on
     `tests`. Raises ExportError (ParityError) without leaving anything behind.
     """
-    check_precision(precision, target, activations)
+    activations = choose_activations(precision, target, activations)
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
     trained = load_trained(path)
@@ -83,9 +80,13 @@ def export_bundle(
     dev_set = _read(dev)
     with new_folder(out) as folder:
         twin = quantized_twin(trained.model) if precision == "int8" else trained.model
-        peaks = _calibrate(trained, twin, dev_set) if activations == "static" else None
+        ranges = None
+        if activations == "static":
+            # The end of the text; its beginning is what the logits are compared on.
+            encoded = trained.tokenizer.encode_batch(dev_set.sources[-_CALIBRATED_SENTENCES:])
+            ranges = calibrate_translation(twin, [[*ids, EOS_ID] for ids in encoded])
         manifest = write_graphs(
-            trained.model, folder, name=out.name, precision=precision, peaks=peaks
+            trained.model, folder, name=out.name, precision=precision, ranges=ranges
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         bundle = OnnxStepper(folder, manifest, default_threads())
@@ -116,16 +117,6 @@ def export_bundle(
             manifest = manifest.model_copy(update={"quality": tuple(quality)})
             write_manifest(folder, manifest)
     return read_manifest(out)
-
-
-def _calibrate(trained: Trained, twin: Model, dev: DevSet) -> dict[bytes, float]:
-    """Static scales from searches over the end of the development set; its beginning is what the
-    logits are compared on."""
-    sources = dev.sources[-_CALIBRATED_SENTENCES:]
-    options = SearchOptions(loop_guard=False)
-    encoded = trained.tokenizer.encode_batch(sources)
-    sentences = [Sentence([*ids, EOS_ID], options) for ids in encoded]
-    return calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
 
 
 def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:

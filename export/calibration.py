@@ -7,13 +7,18 @@ product whose rows differ much keeps a scale for each row.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from export.quantize import QuantizedLinear
+from export.quantize import QuantizedLinear, StaticRange
+from serving.batches import decode_in_batches
+from serving.options import SearchOptions
+from serving.search import Sentence
+from training.models import Model
+from training.stepper import TorchStepper
 
 MOST_SPREAD = 4.0
 """Largest value over the root mean square of the rows' own: two of the eight bits are lost to a
@@ -26,12 +31,13 @@ class _Watch:
     """What the rows of one product's input were."""
 
     def __init__(self) -> None:
-        self.peak, self._squares, self._rows = 0.0, 0.0, 0
+        self.peak, self.least, self._squares, self._rows = 0.0, 0.0, 0.0, 0
 
     def __call__(self, _: nn.Module, inputs: tuple[Any, ...]) -> None:
         x: Tensor = inputs[0]
         peaks_M = x.detach().abs().amax(-1).flatten().double()
         self.peak = max(self.peak, float(peaks_M.max()))
+        self.least = min(self.least, float(x.min()))
         self._squares += float(peaks_M.square().sum())
         self._rows += peaks_M.numel()
 
@@ -42,10 +48,10 @@ class _Watch:
         return self.peak / usual if usual > 0 else float("inf")
 
 
-def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, float]:
+def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticRange]:
     """Give products of a quantised twin static scales, by what `run` puts through them.
 
-    Returns the largest value of each by the key of its weights. Products that `run` does not reach,
+    Returns the range of each by the key of its weights. Products that `run` does not reach,
     or whose rows differ too much, keep a scale for each row.
     """
     watches: dict[QuantizedLinear, _Watch] = {}
@@ -58,9 +64,20 @@ def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, float]:
         run()
     for hook in hooks:
         hook.remove()
-    peaks: dict[bytes, float] = {}
+    ranges: dict[bytes, StaticRange] = {}
     for module, watch in watches.items():
         if watch.spread <= MOST_SPREAD:
-            module.peak = peaks[module.key] = watch.peak
-    logger.info("static activations: %d of %d products", len(peaks), len(watches))
-    return peaks
+            module.range = StaticRange(watch.peak, signed=watch.least < 0)
+            ranges[module.key] = module.range
+    logger.info("static activations: %d of %d products", len(ranges), len(watches))
+    return ranges
+
+
+def calibrate_translation(
+    twin: Model, sources: Sequence[Sequence[int]], max_length: int | None = None
+) -> dict[bytes, StaticRange]:
+    """`calibrate` by beam searches from sources of ids that end with eos."""
+    options = SearchOptions(max_length=max_length, loop_guard=False)
+    sentences = dict(enumerate(Sentence(list(source), options) for source in sources))
+    stepper = TorchStepper(twin)
+    return calibrate(twin, lambda: list(decode_in_batches(stepper, sentences)))

@@ -11,6 +11,7 @@ import onnx
 from export.errors import ExportError
 from export.lowering import lower, probe_model
 from export.onnx_graph import export_encoder, export_language_step, export_step
+from export.quantize import StaticRange
 from export.shared_weights import share_weights
 from serving.bundle import (
     FORMAT_VERSION,
@@ -31,17 +32,24 @@ ALLOWED = {"cpu": ("fp32", "int8")}
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
-def check_precision(precision: str, target: str, activations: Activations = "row") -> None:
-    """Raise ExportError for what cannot be exported."""
+def check_precision(precision: str, target: str) -> None:
+    """Raise ExportError for a pair that cannot be exported."""
     if precision not in ALLOWED.get(target, ()):
         pairs = ", ".join(f"{t} {p}" for t, precisions in ALLOWED.items() for p in precisions)
         raise ExportError(
             f"--target {target} --precision {precision} is not supported; use one of: {pairs}"
         )
-    if activations != "row" and precision != "int8":
-        raise ExportError(
-            f"--activations {activations} needs --precision int8, got {precision}; fp32 has none"
-        )
+
+
+def choose_activations(precision: str, target: str, activations: Activations | None) -> Activations:
+    """What is asked for, or static ones for int8; raises ExportError for what cannot be exported.
+
+    fp32 has no scales: there `row` stands for nothing.
+    """
+    check_precision(precision, target)
+    if activations == "static" and precision != "int8":
+        raise ExportError(f"--activations static needs --precision int8, got {precision}")
+    return activations or ("static" if precision == "int8" else "row")
 
 
 def write_graphs(
@@ -50,20 +58,20 @@ def write_graphs(
     *,
     name: str,
     precision: str,
-    peaks: Mapping[bytes, float] | None = None,
+    ranges: Mapping[bytes, StaticRange] | None = None,
     max_source: int = MAX_STEPS,
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos; `peaks` are those of `lower`.
+    in evaluation mode. `max_source` counts ids with eos; `ranges` are those of `lower`.
     """
     check_precision(precision, "cpu")
     model.eval()
     encoder, encoder_graph = export_encoder(model)
-    encoder = lower(encoder, int8=precision == "int8", peaks=peaks)
+    encoder = lower(encoder, int8=precision == "int8", ranges=ranges)
     step, step_graph = export_step(model)
-    step = _lower_step(step, step_graph, precision, peaks)
+    step = _lower_step(step, step_graph, precision, ranges)
     share_weights([encoder, step], folder / SHARED_FILE)
     _save(encoder, folder / encoder_graph.file)
     _save_step(step, folder / step_graph.file, precision)
@@ -72,7 +80,7 @@ def write_graphs(
         model,
         name=name,
         precision=precision,
-        activations="row" if peaks is None else "static",
+        activations="row" if ranges is None else "static",
         task="translate",
         block=config.block if isinstance(config, TransformerConfig) else config.family,
         encoder=encoder_graph,
@@ -87,20 +95,20 @@ def write_language_graphs(
     *,
     name: str,
     precision: str,
-    peaks: Mapping[bytes, float] | None = None,
+    ranges: Mapping[bytes, StaticRange] | None = None,
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
     check_precision(precision, "cpu")
     model.eval()
     step, step_graph = export_language_step(model)
-    step = _lower_step(step, step_graph, precision, peaks)
+    step = _lower_step(step, step_graph, precision, ranges)
     _save_step(step, folder / step_graph.file, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
     return _manifest(
         model,
         name=name,
         precision=precision,
-        activations="row" if peaks is None else "static",
+        activations="row" if ranges is None else "static",
         task="generate",
         block=model.config.block,
         encoder=None,
@@ -110,10 +118,10 @@ def write_language_graphs(
 
 
 def _lower_step(
-    step: onnx.ModelProto, graph: Graph, precision: str, peaks: Mapping[bytes, float] | None
+    step: onnx.ModelProto, graph: Graph, precision: str, ranges: Mapping[bytes, StaticRange] | None
 ) -> onnx.ModelProto:
     flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
-    return lower(step, int8=precision == "int8", flat_outputs=flat, peaks=peaks)
+    return lower(step, int8=precision == "int8", flat_outputs=flat, ranges=ranges)
 
 
 def _save_step(step: onnx.ModelProto, path: Path, precision: str) -> None:

@@ -15,9 +15,9 @@ import torch
 from export.calibration import calibrate
 from export.errors import ExportError, ParityError
 from export.folder import commit, new_folder, package_versions
-from export.graphs import check_precision, write_language_graphs
+from export.graphs import choose_activations, write_language_graphs
 from export.parity import check_logits
-from export.quantize import quantized_twin
+from export.quantize import StaticRange, quantized_twin
 from serving.bundle import (
     Activations,
     Manifest,
@@ -73,7 +73,7 @@ def export_language_bundle(
     *,
     precision: str,
     target: str,
-    activations: Activations = "row",
+    activations: Activations | None = None,
     priority: int = 0,
     text: Path | None = None,
     tests: tuple[tuple[str, Path], ...] = (),
@@ -85,7 +85,7 @@ def export_language_bundle(
     rolling perplexity is measured on `tests`. Raises ExportError (ParityError) without leaving
     anything behind.
     """
-    check_precision(precision, target, activations)
+    activations = choose_activations(precision, target, activations)
     if out.exists() and not force:
         raise ExportError(f"{out} exists already; give --force to replace it")
     trained = load_language_model(path)
@@ -97,9 +97,9 @@ def export_language_bundle(
         int8 = precision == "int8"
         twin = quantized_twin(trained.model) if int8 else trained.model
         windows = _first_tokens(rolling_windows(documents, trained.recipe.data.segment_length))
-        peaks = _calibrate(twin, windows) if activations == "static" else None
+        ranges = _calibrate(twin, windows) if activations == "static" else None
         manifest = write_language_graphs(
-            trained.model, folder, name=out.name, precision=precision, peaks=peaks
+            trained.model, folder, name=out.name, precision=precision, ranges=ranges
         )
         (folder / file).write_bytes(trained.tokenizer.serialized())
         stepper = LanguageStepper(folder, manifest, default_threads())
@@ -184,7 +184,7 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
     return total
 
 
-def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, float]:
+def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, StaticRange]:
     """Static scales from the windows after those on which logits are compared."""
 
     def run() -> None:

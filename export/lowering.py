@@ -20,7 +20,7 @@ from export.quantize import (
     LEVELS,
     SMALLEST,
     ZERO_POINT,
-    activation_scale,
+    StaticRange,
     quantize_columns,
     weight_key,
 )
@@ -45,17 +45,17 @@ def lower(
     *,
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
-    peaks: Mapping[bytes, float] | None = None,
+    ranges: Mapping[bytes, StaticRange] | None = None,
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8.
 
-    A product whose weights' key is in `peaks` has activations with one static scale, others have
+    A product whose weights' key is in `ranges` has activations with one static scale, others have
     one for each row. `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into
     an output, and logits are large.
     """
     fold_transposes(model)
     fold_scalars(model)
-    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs, peaks=peaks or {}).run()
+    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs, ranges=ranges or {}).run()
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
 
@@ -69,9 +69,9 @@ class _Lowering:
         *,
         int8: bool,
         flat_outputs: frozenset[str],
-        peaks: Mapping[bytes, float],
+        ranges: Mapping[bytes, StaticRange],
     ) -> None:
-        self._model, self._int8, self._peaks = model, int8, peaks
+        self._model, self._int8, self._ranges = model, int8, ranges
         self._flat_outputs = flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
@@ -85,6 +85,7 @@ class _Lowering:
         self._quantized: dict[str, tuple[str, str]] = {}  # flat name -> (u8 rows, scales)
         self._weights: dict[str, tuple[str, str, bytes]] = {}
         self._not_negative: set[str] = set()  # flat names
+        self._before_relu: dict[str, str] = {}
         self._skip: set[str] = set()
         self._count = 0
 
@@ -156,11 +157,12 @@ class _Lowering:
         self._add(node.op_type, inputs, output, attributes)
         if node.op_type == "Relu":
             self._not_negative.add(output)
+            self._before_relu[output] = inputs[0]
 
     def _runs_flat(self, node: NodeProto, output: str = "") -> bool:
         """Whether an operator works on [M,*]: always, but for static int8 activations, which need
         no rows; there only on what exists flat alone or must be put out so."""
-        if not self._peaks or output in self._flat_outputs:
+        if not self._ranges or output in self._flat_outputs:
             return True
         return any(name in self._flat and name not in self._shaped for name in node.input)
 
@@ -190,15 +192,18 @@ class _Lowering:
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
             return
         weight, weight_scale, key = self._weight(weight_name)
-        zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
-        if key in self._peaks:
-            flat = self._runs_flat(node, output)
-            u8, scale = self._quantize_statically(self._take(rows, flat=flat), self._peaks[key])
+        if key in self._ranges:
+            flat, range_ = self._runs_flat(node, output), self._ranges[key]
+            rows = self._take(rows, flat=flat)
+            if not range_.signed:  # levels begin at zero: what is below is cut off, as Relu does
+                rows = self._before_relu.get(rows, rows)
+            u8, scale, zero_point = self._quantize_statically(rows, range_)
             operands = [u8, weight, scale, weight_scale, zero_point, *(["", bias] if bias else [])]
             name = self._put(output, flat=flat)
             self._add("MatMulIntegerToFloat", operands, name, domain=MICROSOFT)
             return
         u8, scales = self._quantize(self._flatten(rows), self._shapes[output][:-1])
+        zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
         operands = [u8, weight, scales, weight_scale, zero_point]
         if not bias:
             self._add("MatMulIntegerToFloat", operands, self._flat_name(output), domain=MICROSOFT)
@@ -208,16 +213,15 @@ class _Lowering:
         self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
         self._add("Add", [product, bias], self._flat_name(output))
 
-    def _quantize_statically(self, name: str, peak: float) -> tuple[str, str]:
-        """u8 rows and their one scale."""
-        scale = activation_scale(peak)
-        key = f"{name}_by_{scale!r}"
+    def _quantize_statically(self, name: str, range_: StaticRange) -> tuple[str, str, str]:
+        """u8 values, their one scale and their zero point."""
+        key = f"{name}_by_{range_.scale!r}_{range_.zero_point}"
+        scale = self._constant(range_.scale, f"{key}_scale")
+        zero_point = self._constant(np.uint8(range_.zero_point), f"zero_point_{range_.zero_point}")
         if key not in self._quantized:
-            scale_name = self._constant(scale, f"{key}_scale")
-            zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
-            rows = self._add("QuantizeLinear", [name, scale_name, zero_point], f"{key}_u8")
-            self._quantized[key] = (rows, scale_name)
-        return self._quantized[key]
+            u8 = self._add("QuantizeLinear", [name, scale, zero_point], f"{key}_u8")
+            self._quantized[key] = (u8, scale)
+        return (*self._quantized[key], zero_point)
 
     def _quantize(self, name: str, axes: Shape) -> tuple[str, str]:
         """u8 rows and their scales; computed once for all products that share the input."""
@@ -250,7 +254,7 @@ class _Lowering:
         return name
 
     def _weight(self, name: str) -> tuple[str, str, bytes]:
-        """s8 columns, their scales, and what names them in `peaks`."""
+        """s8 columns, their scales, and what names them in `ranges`."""
         if name not in self._weights:
             quantized, scale = quantize_columns(self._constants[name])
             self._weights[name] = (

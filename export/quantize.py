@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from dataclasses import dataclass
 from typing import TypeVar
 
 import numpy as np
@@ -40,9 +41,25 @@ def weight_key(weight_s8_KN: NDArray[np.int8]) -> bytes:
     return hashlib.sha256(np.ascontiguousarray(weight_s8_KN).tobytes()).digest()
 
 
-def activation_scale(peak: float) -> np.float32:
-    """The scale under which values up to `peak` use all levels."""
-    return np.float32(max(peak, SMALLEST)) * np.float32(1 / LEVELS)
+@dataclass(frozen=True)
+class StaticRange:
+    """What the inputs of one product are, for one scale for all of them."""
+
+    peak: float
+    """Largest absolute value; what lies beyond is cut off."""
+    signed: bool
+    """Without negative values, all 255 levels above zero are theirs."""
+
+    @property
+    def scale(self) -> np.float32:
+        """A level's size."""
+        levels = LEVELS if self.signed else 255.0
+        return np.float32(max(self.peak, SMALLEST)) * np.float32(1 / levels)
+
+    @property
+    def zero_point(self) -> int:
+        """The level of zero."""
+        return ZERO_POINT if self.signed else 0
 
 
 class QuantizedLinear(nn.Module):
@@ -55,19 +72,19 @@ class QuantizedLinear(nn.Module):
         self.register_buffer("weight_KN", torch.from_numpy(quantized).to(torch.float64))
         self.register_buffer("scale_N", torch.from_numpy(scale))
         self.bias = bias
-        self.peak: float | None = None
-        """Static activations: the largest absolute value. None: each row has a scale of its own."""
+        self.range: StaticRange | None = None
+        """None: each row has a scale of its own."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] to [..., N]."""
         assert isinstance(self.weight_KN, Tensor)
         assert isinstance(self.scale_N, Tensor)
-        if self.peak is None:
-            peaks = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST)
+        if self.range is None:
+            peaks, zero_point = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST), ZERO_POINT
             scale = peaks * float(np.float32(1 / LEVELS))
         else:
-            scale = torch.tensor(activation_scale(self.peak))
-        rows = (x / scale).round().clamp(-ZERO_POINT, 255 - ZERO_POINT)
+            scale, zero_point = torch.tensor(self.range.scale), self.range.zero_point
+        rows = (x / scale).round().clamp(-zero_point, 255 - zero_point)
         product: Tensor = (rows.double() @ self.weight_KN).float()  # exact: integers below 2^53
         out: Tensor = product * (scale * self.scale_N)
         return out if self.bias is None else out + self.bias

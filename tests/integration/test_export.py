@@ -2,6 +2,7 @@
 
 import dataclasses
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -102,14 +103,16 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
 def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> None:
     model = random_model(name)
     twin, sentences = quantized_twin(model), random_sentences(12, model.config.vocab_size)
-    peaks = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
     products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
-    assert {m.key for m in products if m.peak is not None} == peaks.keys()
-    assert len(peaks) > 0.9 * len(products)
-    manifest = write_graphs(model, tmp_path, name="random", precision="int8", peaks=peaks)
+    assert {m.key for m in products if m.range is not None} == ranges.keys()
+    assert len(ranges) > 0.9 * len(products)
+    manifest = write_graphs(model, tmp_path, name="random", precision="int8", ranges=ranges)
     assert manifest.activations == "static"
     step = onnx.load(tmp_path / "step.onnx", load_external_data=False)
-    assert sum(node.op_type == "Abs" for node in step.graph.node) <= len(products) - len(peaks)
+    operators = Counter(node.op_type for node in step.graph.node)
+    assert operators["Abs"] <= len(products) - len(ranges)
+    assert operators["Relu"] == 0  # cutting off at the lowest level does it
     paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
     search_all(paired, sentences)
     assert paired.count > 1000

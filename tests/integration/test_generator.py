@@ -186,7 +186,7 @@ def test_static_activations(
     tiny_language_model: TinyLanguageModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run, out = str(tiny_language_model.run), str(tmp_path / "static")
-    assert export_main(["bundle", run, out, "--activations", "static"]) == 0
+    assert export_main(["bundle", run, out]) == 0  # the default for int8
     manifest = read_manifest(tmp_path / "static")
     assert manifest.activations == "static"
     assert manifest.parity["logits_mean_difference"] < 0.005

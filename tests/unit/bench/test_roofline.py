@@ -4,15 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import onnx
 import onnxruntime
 import pytest
+from numpy.typing import NDArray
 
 from bench.roofline import PRODUCT, BatchSize, ProductList, time_products
+from export.calibration import calibrate_translation
 from export.graphs import write_graphs
+from export.quantize import quantized_twin
 from serving.bundle import Manifest
 from serving.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
@@ -34,10 +39,15 @@ class Graphs:
     manifest: Manifest
 
 
-@pytest.fixture(scope="module", params=MODELS)
+@pytest.fixture(scope="module", params=product(MODELS, ["row", "static"]), ids=" ".join)
 def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Graphs:
-    folder, model = tmp_path_factory.mktemp("graphs"), MODELS[request.param]()
-    return Graphs(model, folder, write_graphs(model, folder, name="random", precision="int8"))
+    name, activations = request.param
+    folder, model = tmp_path_factory.mktemp("graphs"), MODELS[name]()
+    ranges = None
+    if activations == "static":
+        ranges = calibrate_translation(quantized_twin(model), sources(4), max_length=3)
+    manifest = write_graphs(model, folder, name="random", precision="int8", ranges=ranges)
+    return Graphs(model, folder, manifest)
 
 
 def lists_of(graphs: Graphs) -> tuple[ProductList, ProductList]:
@@ -68,7 +78,9 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
     nodes = [node for node in whole.graph.node if node.op_type == PRODUCT]
     shown = {node.output[0]: onnx.TensorProto.FLOAT for node in nodes}
     shown |= {node.input[0]: onnx.TensorProto.UINT8 for node in nodes}
-    shown |= {node.input[2]: onnx.TensorProto.FLOAT for node in nodes}
+    constants = {tensor.name for tensor in whole.graph.initializer}
+    scales = {node.input[2] for node in nodes} - constants
+    shown |= dict.fromkeys(scales, onnx.TensorProto.FLOAT)
     del whole.graph.output[:]
     whole.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in shown.items()
@@ -87,11 +99,15 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
     feeds["token_ids"] = generator.integers(4, 200, (3, 5))
     values = dict(zip(shown, session.run(list(shown), feeds), strict=True))
     alone = step._alone
-    inputs = {value.name: values[value.name] for value in alone.get_inputs()}
+    inputs = {value.name: _flat(values[value.name]) for value in alone.get_inputs()}
     names = [value.name for value in alone.get_outputs()]
     assert names == [node.output[0] for node in nodes]
     for name, found in zip(names, alone.run(names, inputs), strict=True):
-        np.testing.assert_array_equal(found, values[name])
+        np.testing.assert_array_equal(found, _flat(values[name]))
+
+
+def _flat(array: NDArray[Any]) -> NDArray[Any]:
+    return array.reshape(-1, array.shape[-1])
 
 
 @pytest.mark.parametrize("workers", [1, 2])

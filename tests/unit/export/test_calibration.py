@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from export.calibration import calibrate
-from export.quantize import LEVELS, QuantizedLinear, quantize_columns, weight_key
+from export.quantize import LEVELS, QuantizedLinear, StaticRange, quantize_columns, weight_key
 
 
 class Two(nn.Module):
@@ -26,24 +26,35 @@ class Two(nn.Module):
         return self.even(x) + self.uneven(x * sizes)
 
 
+def test_what_is_never_negative_has_all_levels_above_zero() -> None:
+    model = Two()
+    x = torch.rand(40, 8)
+    ranges = calibrate(model, lambda: model.even(x))
+    assert ranges == {model.even.key: StaticRange(float(x.max()), signed=False)}
+    assert (ranges[model.even.key].zero_point, StaticRange(1.0, signed=True).zero_point) == (0, 128)
+
+
 def test_rows_that_differ_much_keep_scales_of_their_own() -> None:
     model = Two()
     x = torch.rand(40, 8) + 1.0
     x[3, 2] = -3.5
     peaks = calibrate(model, lambda: model(x))
-    assert peaks == {model.even.key: 3.5}
-    assert (model.even.peak, model.uneven.peak, model.unused.peak) == (3.5, None, None)
+    assert peaks == {model.even.key: StaticRange(3.5, signed=True)}
+    assert model.even.range == StaticRange(3.5, signed=True)
+    assert (model.uneven.range, model.unused.range) == (None, None)
     assert not model.even._forward_pre_hooks
 
 
-def test_static_arithmetic_is_that_of_one_scale() -> None:
+@pytest.mark.parametrize("signed", [True, False])
+def test_static_arithmetic_is_that_of_one_scale(signed: bool) -> None:
     linear = QuantizedLinear(torch.randn(5, 8), torch.randn(5))
-    x = torch.randn(40, 8)
+    x = torch.randn(40, 8) if signed else torch.randn(40, 8).relu()
     by_row = linear(x)
-    linear.peak = 2.0
-    scale = 2.0 / LEVELS
-    rows = (x / scale).round().clamp(-128, 127)
-    assert (rows.abs() >= 127).any()  # beyond the peak values are cut off
+    linear.range = StaticRange(2.0, signed=signed)
+    scale = 2.0 / (LEVELS if signed else 255)
+    rows = (x / scale).round()
+    assert (rows > 127 if signed else rows > 255).any()  # beyond the peak values are cut off
+    rows = rows.clamp(-128, 127) if signed else rows.clamp(0, 255)
     weight = linear.weight_KN.float() * linear.scale_N  # type: ignore[operator]
     torch.testing.assert_close(linear(x), rows * scale @ weight + linear.bias)
     assert not torch.equal(linear(x), by_row)
