@@ -35,7 +35,9 @@ def test_wrong_encoding_names_file_and_line(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "content", [b"no gzip at all", gzip.compress(b"x" * 9999)[:-9], gzip.compress(b"x")[:12]]
+    "content",
+    [b"no gzip at all", gzip.compress(b"x" * 9999)[:-9], gzip.compress(b"x")[:12]],
+    ids=["none", "cut", "head alone"],  # an archive holds the time, which names no test
 )
 def test_a_broken_archive_is_named(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "broken.gz"
