@@ -1,4 +1,4 @@
-"""Int8 arithmetic: per-row activations (u8, zero point 128) times per-column weights (s8).
+"""Int8 arithmetic: activations (u8, one static scale or one for each row) times weights (s8).
 
 The numbers live here alone; the ONNX lowering and the PyTorch twin both take them from here.
 Shape letters: M rows, K inputs, N outputs.
