@@ -23,6 +23,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+_BUSY = "measure on a busy machine as well; the table says so"
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -49,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
     engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    engine.add_argument("--busy", action="store_true", help=_BUSY)
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
     server = verbs.add_parser(
@@ -69,6 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    server.add_argument("--busy", action="store_true", help=_BUSY)
 
     quality = verbs.add_parser(
         "quality", help="BLEU, chrF and their spread over seeds of several trained systems"
@@ -103,6 +108,7 @@ def _parser() -> argparse.ArgumentParser:
     language.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
     language.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
     language.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    language.add_argument("--busy", action="store_true", help=_BUSY)
 
     attention = verbs.add_parser(
         "attention", help="one attention forward and backward, light kinds beside fused ones"
@@ -112,6 +118,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     attention.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     attention.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    attention.add_argument("--busy", action="store_true", help=_BUSY)
     return parser
 
 

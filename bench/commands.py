@@ -48,7 +48,6 @@ _SERVED_SENTENCES = 4000
 def engine(options: argparse.Namespace) -> int:
     """Measure the engine beside its rivals; the table goes to stdout."""
     cores = _cores(options.threads)
-    machine = look_at_machine(cores)  # first, before this run itself makes the machine busy
     plan = Plan(
         scenarios=order_scenarios(
             _numbers("--batch", options.batch, _MAX_BATCH),
@@ -59,7 +58,7 @@ def engine(options: argparse.Namespace) -> int:
     )
     _check_record(options.json)
     subject = _subject(options)
-    _show_load(machine)
+    machine = _idle_machine(cores, busy=options.busy)
     result = run_engine(subject, plan, _progress)
     bleu = score_translations(subject, result)
     command = _command(options)
@@ -75,7 +74,6 @@ def engine(options: argparse.Namespace) -> int:
 def server(options: argparse.Namespace) -> int:
     """Measure latency under Poisson arrivals beside CTranslate2; the table goes to stdout."""
     cores = _cores(options.threads)
-    machine = look_at_machine(cores)
     plan = ServerPlan(
         repetitions=_at_least_one("--repetitions", options.repetitions),
         seconds=_at_least_one("--seconds", options.seconds),
@@ -86,7 +84,7 @@ def server(options: argparse.Namespace) -> int:
     subject = _subject(options, _SERVED_SENTENCES)
     if subject.comparison.rival.kind != PEER_INT8.kind:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")
-    _show_load(machine)
+    machine = _idle_machine(cores, busy=options.busy)
     texts = texts_of(subject)
     result = run_server(subject, texts, beam_size, plan, _progress)
     line = f"{subject.name}; {len(texts)} texts, one a request, beam {beam_size}."
@@ -97,10 +95,9 @@ def server(options: argparse.Namespace) -> int:
 def quality(options: argparse.Namespace) -> int:
     """Compare trained systems on a test set; the tables go to stdout."""
     cores = _cores(options.threads)
-    machine = look_at_machine(cores)
     _check_record(options.json)
     systems = [parse_system(text) for text in options.system]
-    _show_load(machine)
+    machine = _machine(cores)
     torch.set_num_threads(cores)
     results = compare_systems(
         systems, options.source, options.reference, options.beam_size, _progress
@@ -118,7 +115,6 @@ def language(options: argparse.Namespace) -> int:
     """Measure a language model of random weights: beside rivals, or alone where `--context` or
     `--steps` is given."""
     cores = _cores(options.threads)
-    machine = look_at_machine(cores)
     repetitions = _at_least_one("--repetitions", options.repetitions)
     if not isinstance(PRESETS.get(options.shape), LanguageModelConfig):
         known = [
@@ -127,7 +123,7 @@ def language(options: argparse.Namespace) -> int:
         raise BenchError(f"--shape must be one of {', '.join(known)}, got {options.shape!r}")
     if options.context and options.steps:
         raise BenchError("--context and --steps are two measurements; give one of them")
-    _show_load(machine)
+    machine = _idle_machine(cores, busy=options.busy)
     command, shape, seed = _command(options), options.shape, options.random_weights
     batches = _numbers("--batch", options.batch, _MAX_BATCH)
     subject = f"{shape}, random weights, seed {seed}"
@@ -160,8 +156,7 @@ def language(options: argparse.Namespace) -> int:
 def attention(options: argparse.Namespace) -> int:
     """Time one attention layer, forward and backward."""
     cores = _cores(options.threads)
-    machine = look_at_machine(cores)
-    _show_load(machine)
+    machine = _idle_machine(cores, busy=options.busy)
     lengths = _numbers("--length", options.length, 2**16)
     repetitions = _at_least_one("--repetitions", options.repetitions)
     found = time_attention(lengths, repetitions, cores, _progress)
@@ -191,17 +186,29 @@ def _check_record(path: Path | None) -> None:
         raise BenchError(f"--json must name a file, {path} is a folder")
 
 
-def _show_load(machine: Machine) -> None:
-    _progress(f"load average {machine.load:.2f}")
+def _idle_machine(processors: int, *, busy: bool) -> Machine:
+    """The machine; raises BenchError where it is busy, unless it may be `busy`."""
+    machine = _machine(processors)
+    if machine.busy and not busy:
+        raise BenchError("stop what else runs, or give --busy to measure all the same")
+    return machine
+
+
+def _machine(processors: int) -> Machine:
+    """The machine, with a warning where it is busy."""
+    machine = look_at_machine(processors)
     if machine.busy:
         _progress(f"warning: {busy_warning(machine)}")
+    return machine
 
 
 def _command(options: argparse.Namespace) -> str:
     """The whole command with every option that decides the result, written out."""
     words = ["python", "-m", "bench", options.verb]
     for name, given in vars(options).items():
-        if name not in ("verb", "json") and given is not None:
+        if given is True:
+            words.append(f"--{name}")
+        elif name not in ("verb", "json") and given is not None and given is not False:
             for value in given if isinstance(given, list) else [given]:
                 words += [f"--{name.replace('_', '-')}", str(value)]
     return shlex.join(words)

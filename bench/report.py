@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import platform
 import statistics
 from collections.abc import Iterator
@@ -22,8 +21,9 @@ from bench.scenarios import EAGER, PEER_INT8, SLOT_BEAM, System
 from training.checkpoint import write_atomically
 from training.quality import measure_quality
 
-BUSY_LOAD = 0.5
-"""Load average of the last minute above which other work shares the cores."""
+BUSY_SHARE = 0.1
+"""Of the machine's processors; where other processes use more, times are not to be trusted."""
+_LOOK_S = 2.0
 _RATIO = {EAGER: "speed / PyTorch eager", PEER_INT8: "speed / CTranslate2 int8"}
 _CACHE_NOTE = (
     "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
@@ -42,13 +42,13 @@ class Machine:
     processors: int
     """Those that this process may use."""
     memory_gib: float
-    load: float
-    """Average of the last minute, before the run."""
+    others: float
+    """Share of all processors that was in use in the seconds before the run."""
 
     @property
     def busy(self) -> bool:
         """Whether other work makes times unreliable."""
-        return self.load > BUSY_LOAD
+        return self.others > BUSY_SHARE
 
 
 @dataclass(frozen=True)
@@ -75,13 +75,13 @@ class _CacheUsage:
 
 
 def look_at_machine(processors: int) -> Machine:
-    """The machine as it is now."""
+    """The machine as it is now, for which it is watched for two seconds."""
     return Machine(
         cpu=_cpu_name(),
         cores=psutil.cpu_count(logical=False) or processors,
         processors=processors,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        load=round(os.getloadavg()[0], 2),
+        others=round(psutil.cpu_percent(interval=_LOOK_S) / 100, 3),
     )
 
 
@@ -117,7 +117,7 @@ def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[st
     yield from (f"`{command}`", "", subject_line)
     yield (
         f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
-        f"{machine.memory_gib} GiB; load average before the run {machine.load:.2f}."
+        f"{machine.memory_gib} GiB; {machine.others:.0%} in use before the run."
     )
     yield ", ".join(f"{name} {number}" for name, number in versions().items()) + "."
     if machine.busy:
@@ -132,8 +132,8 @@ def table_line(cells: list[str]) -> str:
 def busy_warning(machine: Machine) -> str:
     """What to say of a machine that is not idle."""
     return (
-        f"the machine was busy (load average {machine.load:.2f}, at most {BUSY_LOAD} is idle): "
-        "these times are not to be quoted"
+        f"the machine was busy ({machine.others:.0%} of its processors in use, at most "
+        f"{BUSY_SHARE:.0%} is idle): these times are not to be quoted"
     )
 
 

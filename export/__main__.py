@@ -40,6 +40,11 @@ def _parser() -> argparse.ArgumentParser:
     )
     bundle.add_argument("--target", default="cpu", help="cpu (default)")
     bundle.add_argument(
+        "--shortlist",
+        action="store_true",
+        help="translation: learn shortlists of target pieces from the run's training text",
+    )
+    bundle.add_argument(
         "--dev",
         nargs=2,
         metavar=("SOURCE", "REFERENCE"),

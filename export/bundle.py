@@ -11,11 +11,13 @@ from export.calibration import calibrate_translation
 from export.errors import ExportError
 from export.folder import commit, new_folder, package_versions
 from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
-from export.parity import DevSet, check, measure
+from export.parity import DevSet, check, compare_shortlist, measure
 from export.quantize import quantized_twin
+from export.shortlist import read_shortlist
 from serving.batches import BatchLimits
 from serving.bundle import Activations, Languages, Manifest, Quality, read_manifest, write_manifest
 from serving.session import OnnxStepper
+from serving.shortlist_session import ShortlistStepper
 from serving.threads import default_threads
 from serving.tokenizer import EOS_ID
 from serving.translator import Translator
@@ -58,6 +60,7 @@ def export_bundle(
     precision: str,
     target: str,
     activations: Activations | None = None,
+    shortlist: bool = False,
     priority: int = 0,
     dev: TextPair | None = None,
     tests: tuple[TextPair, ...] = (),
@@ -66,7 +69,8 @@ def export_bundle(
     """Write the bundle `out` of a checkpoint.
 
     It is compared with the checkpoint on `dev` (default: the run's validation pairs) and scored on
-    `tests`. Raises ExportError (ParityError) without leaving anything behind.
+    `tests`. With `shortlist` it can choose from shortlists, for which the run's training text is
+    read. Raises ExportError (ParityError) without leaving anything behind.
     """
     activations = choose_activations(precision, target, activations)
     if out.exists() and not force:
@@ -86,7 +90,12 @@ def export_bundle(
             encoded = trained.tokenizer.encode_batch(dev_set.sources[-_CALIBRATED_SENTENCES:])
             ranges = calibrate_translation(twin, [[*ids, EOS_ID] for ids in encoded])
         manifest = write_graphs(
-            trained.model, folder, name=out.name, precision=precision, ranges=ranges
+            trained.model,
+            folder,
+            name=out.name,
+            precision=precision,
+            ranges=ranges,
+            shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         bundle = OnnxStepper(folder, manifest, default_threads())
@@ -94,6 +103,10 @@ def export_bundle(
         parity = measure(*steppers, trained.tokenizer, dev_set)
         logger.info("parity on %s: %s", dev.name, parity.to_dict())
         check(parity, manifest.decoder_kind, precision)
+        found = {"data": dev.name, **parity.to_dict()}
+        if shortlist:
+            chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
+            found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev_set)
         recipe = trained.recipe
         manifest = manifest.model_copy(
             update={
@@ -101,7 +114,7 @@ def export_bundle(
                     source=(recipe.data.source_language,), target=(recipe.data.target_language,)
                 ),
                 "search": SEARCH_DEFAULTS,
-                "parity": {"data": dev.name, **parity.to_dict()},
+                "parity": found,
                 "priority": priority,
                 "attribution": recipe.data.attribution,
                 "recipe": recipe_to_dict(recipe),

@@ -32,6 +32,7 @@ def bundle(options: argparse.Namespace) -> int:
         precision=options.precision,
         target=options.target,
         activations=options.activations,
+        shortlist=options.shortlist,
         priority=options.priority,
         dev=dev,
         tests=tests,
@@ -42,6 +43,8 @@ def bundle(options: argparse.Namespace) -> int:
 
 
 def _language_bundle(options: argparse.Namespace) -> int:
+    if options.shortlist:
+        raise ExportError("--shortlist belongs to translation: a language model has no source")
     if options.dev or options.test:
         raise ExportError("--dev and --test belong to translation; use --text and --test-text")
     manifest = export_language_bundle(

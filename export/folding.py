@@ -2,9 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass
+
 import numpy as np
 import onnx
+from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Scaled:
+    """A constant that is another one times a factor."""
+
+    original: str
+    factor: Floats
+    """A number, or one for each column."""
 
 
 def fold_transposes(model: onnx.ModelProto) -> None:
@@ -20,68 +35,113 @@ def fold_transposes(model: onnx.ModelProto) -> None:
             graph.node.remove(node)
 
 
-def fold_scalars(model: onnx.ModelProto) -> None:
+def fold_scalars(model: onnx.ModelProto) -> dict[str, Scaled]:
     """Fold `(x @ W + b) * constant` into W and b, and `Gather(E, ids) * constant` into E.
 
-    This takes Macaron's halves and the embedding's scale out of the graph. The constants of the
-    shipped models are powers of two (0.5 and 16), for which it is exact.
+    This takes Macaron's halves, the embedding's scale and the queries' out of the graph; a query is
+    one part of a wider product, of which some columns are scaled, then. Returns the new constants.
     """
-    graph = model.graph
-    constants = {i.name: i for i in graph.initializer}
-    users = users_by_value(graph)
-    producers = {output: node for node in graph.node for output in node.output}
-    for node in list(graph.node):
-        factor, source = _scalar_factor(node, constants, producers)
-        if factor is None or source is None or len(users[node.input[0]]) != 1:
-            continue
-        targets = _scalable(source, producers, constants, users)
+    folding = _Folding(model.graph)
+    for node in list(model.graph.node):
+        folding.fold(node)
+    return folding.scaled
+
+
+class _Folding:
+    def __init__(self, graph: onnx.GraphProto) -> None:
+        self.scaled: dict[str, Scaled] = {}
+        self._graph = graph
+        self._constants = {i.name: i for i in graph.initializer}
+        self._users = users_by_value(graph)
+        self._producers = {output: node for node in graph.node for output in node.output}
+        self._outputs = {output.name for output in graph.output}
+
+    def fold(self, node: NodeProto) -> None:
+        """Take a multiplication by a scalar out of the graph where that can be done."""
+        if node.op_type != "Mul" or node.input[1] not in self._constants:
+            return
+        value = numpy_helper.to_array(self._constants[node.input[1]])
+        if value.ndim or value.dtype != np.float32:
+            return
+        name, factor = node.input[0], np.asarray(value)
+        if not self._has_one_user(name):
+            return
+        source, split = self._producers.get(name), None
+        if source is not None and source.op_type == "Split":
+            split, source = source, self._producers.get(source.input[0])
+            if not self._has_one_user(split.input[0]):
+                return
+        targets = self._scalable(source) if source is not None else []
         if not targets:
-            continue
+            return
+        if split is not None:
+            owner, position = targets[0]
+            width = self._constants[owner.input[position]].dims[-1]
+            factors = _split_factors(split, name, factor, width)
+            if factors is None:
+                return
+            factor = factors
         for owner, position in targets:
-            scaled = numpy_helper.to_array(constants[owner.input[position]]) * np.float32(factor)
-            name = f"{owner.input[position]}_scaled_{len(constants)}"
-            constants[name] = numpy_helper.from_array(scaled.astype(np.float32), name)
-            graph.initializer.append(constants[name])
-            owner.input[position] = name
-        for user in users[node.output[0]]:
-            for i, name in enumerate(user.input):
-                if name == node.output[0]:
-                    user.input[i] = source.output[0]
-        users[source.output[0]] = users[node.output[0]]
-        graph.node.remove(node)
+            owner.input[position] = self._scale(owner.input[position], factor)
+        for user in self._users[node.output[0]]:
+            for place, used in enumerate(user.input):
+                if used == node.output[0]:
+                    user.input[place] = name
+        self._users[name] = self._users[node.output[0]]
+        self._graph.node.remove(node)
+
+    def _has_one_user(self, name: str) -> bool:
+        return name not in self._outputs and len(self._users[name]) == 1
+
+    def _scalable(self, source: NodeProto) -> list[tuple[NodeProto, int]]:
+        """The constant inputs by which the node's output can be scaled; empty where it cannot."""
+        if source.op_type == "MatMul" and source.input[1] in self._constants:
+            return [(source, 1)]
+        if source.op_type == "Gather" and source.input[0] in self._constants:
+            return [(source, 0)]
+        if source.op_type == "Add" and source.input[1] in self._constants:
+            product = self._producers.get(source.input[0])
+            if (
+                product is not None
+                and product.op_type == "MatMul"
+                and product.input[1] in self._constants
+                and self._has_one_user(product.output[0])
+            ):
+                return [(source, 1), (product, 1)]
+        return []
+
+    def _scale(self, name: str, factor: Floats) -> str:
+        before = self.scaled.get(name, Scaled(name, np.asarray(np.float32(1))))
+        scaled = Scaled(before.original, before.factor * factor)
+        value = numpy_helper.to_array(self._constants[before.original]) * scaled.factor
+        new = f"{before.original}_scaled_{len(self._constants)}"
+        self._constants[new] = numpy_helper.from_array(value.astype(np.float32), new)
+        self._graph.initializer.append(self._constants[new])
+        self.scaled[new] = scaled
+        return new
 
 
-def _scalar_factor(
-    node: NodeProto, constants: dict[str, onnx.TensorProto], producers: dict[str, NodeProto]
-) -> tuple[float | None, NodeProto | None]:
-    if node.op_type != "Mul" or node.input[1] not in constants:
-        return None, None
-    value = numpy_helper.to_array(constants[node.input[1]])
-    source = producers.get(node.input[0])
-    return (float(value), source) if value.ndim == 0 and value.dtype == np.float32 else (None, None)
+def _split_factors(split: NodeProto, name: str, factor: Floats, width: int) -> Floats | None:
+    """The factor of each of `width` columns, split into equal parts of which one is scaled.
+
+    None where they are split in another way.
+    """
+    attributes = {a.name: a.i for a in split.attribute}
+    parts = attributes.get("num_outputs", 0)
+    if attributes.get("axis") not in (-1, 2) or not parts or width % parts:
+        return None
+    factors = np.ones((parts, width // parts), np.float32)
+    factors[list(split.output).index(name)] = factor
+    return factors.ravel()
 
 
-def _scalable(
-    source: NodeProto,
-    producers: dict[str, NodeProto],
-    constants: dict[str, onnx.TensorProto],
-    users: dict[str, list[NodeProto]],
-) -> list[tuple[NodeProto, int]]:
-    """The constant inputs by which the node's output can be scaled; empty where it cannot."""
-    if source.op_type == "MatMul" and source.input[1] in constants:
-        return [(source, 1)]
-    if source.op_type == "Gather" and source.input[0] in constants:
-        return [(source, 0)]
-    if source.op_type == "Add" and source.input[1] in constants:
-        product = producers.get(source.input[0])
-        if (
-            product is not None
-            and product.op_type == "MatMul"
-            and product.input[1] in constants
-            and len(users[product.output[0]]) == 1
-        ):
-            return [(source, 1), (product, 1)]
-    return []
+def original_of(
+    name: str, scaled: Mapping[str, Scaled], constants: Mapping[str, NDArray[np.generic]]
+) -> tuple[NDArray[np.generic], Floats]:
+    """A constant before anything was folded into it, and the factor."""
+    if name not in scaled:
+        return constants[name], np.asarray(np.float32(1))
+    return constants[scaled[name].original], scaled[name].factor
 
 
 def users_by_value(graph: onnx.GraphProto) -> dict[str, list[NodeProto]]:

@@ -13,6 +13,7 @@ from export.lowering import lower, probe_model
 from export.onnx_graph import export_encoder, export_language_step, export_step
 from export.quantize import StaticRange
 from export.shared_weights import share_weights
+from export.shortlist import write_shortlist
 from serving.bundle import (
     FORMAT_VERSION,
     Activations,
@@ -24,6 +25,7 @@ from serving.bundle import (
     TokenizerFiles,
 )
 from serving.options import MAX_STEPS
+from serving.shortlist import Shortlist
 from training.models import LanguageModel, Model, Network, TransformerConfig
 from training.models.light_attention import layer_reach
 
@@ -59,12 +61,14 @@ def write_graphs(
     name: str,
     precision: str,
     ranges: Mapping[bytes, StaticRange] | None = None,
+    shortlist: Shortlist | None = None,
     max_source: int = MAX_STEPS,
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos; `ranges` are those of `lower`.
+    in evaluation mode. `max_source` counts ids with eos; `ranges` are those of `lower`. With a
+    `shortlist` there are graphs that choose from it, too.
     """
     check_precision(precision, "cpu")
     model.eval()
@@ -72,11 +76,19 @@ def write_graphs(
     encoder = lower(encoder, int8=precision == "int8", ranges=ranges)
     step, step_graph = export_step(model)
     step = _lower_step(step, step_graph, precision, ranges)
-    share_weights([encoder, step], folder / SHARED_FILE)
-    _save(encoder, folder / encoder_graph.file)
-    _save_step(step, folder / step_graph.file, precision)
+    saved = {encoder_graph.file: encoder, step_graph.file: step}
+    files = None
+    if shortlist is not None:
+        files, graphs = write_shortlist(
+            model, shortlist, folder, int8=precision == "int8", ranges=ranges
+        )
+        saved |= dict(zip((files.columns.file, files.step.file), graphs, strict=True))
+    share_weights(list(saved.values()), folder / SHARED_FILE)
+    for file, proto in saved.items():
+        _save(proto, folder / file)
+    _save_probe(folder, precision)
     config = model.config
-    return _manifest(
+    manifest = _manifest(
         model,
         name=name,
         precision=precision,
@@ -87,6 +99,7 @@ def write_graphs(
         step=step_graph,
         sizes={"max_source": max_source},
     )
+    return manifest.model_copy(update={"shortlist": files})
 
 
 def write_language_graphs(
@@ -102,7 +115,8 @@ def write_language_graphs(
     model.eval()
     step, step_graph = export_language_step(model)
     step = _lower_step(step, step_graph, precision, ranges)
-    _save_step(step, folder / step_graph.file, precision)
+    _save(step, folder / step_graph.file)
+    _save_probe(folder, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
     return _manifest(
         model,
@@ -124,11 +138,10 @@ def _lower_step(
     return lower(step, int8=precision == "int8", flat_outputs=flat, ranges=ranges)
 
 
-def _save_step(step: onnx.ModelProto, path: Path, precision: str) -> None:
-    """The step graph, and for int8 the probe beside it."""
-    _save(step, path)
+def _save_probe(folder: Path, precision: str) -> None:
+    """For int8, the graph that tells whether a machine computes it exactly."""
     if precision == "int8":
-        _save(probe_model(), path.with_name(PROBE_FILE))
+        _save(probe_model(), folder / PROBE_FILE)
 
 
 def _manifest(

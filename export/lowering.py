@@ -15,7 +15,13 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper, numpy_helper
 
 from export.errors import ExportError
-from export.folding import fold_scalars, fold_transposes, users_by_value
+from export.folding import (
+    Scaled,
+    fold_scalars,
+    fold_transposes,
+    original_of,
+    users_by_value,
+)
 from export.quantize import (
     LEVELS,
     SMALLEST,
@@ -46,18 +52,32 @@ def lower(
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
     ranges: Mapping[bytes, StaticRange] | None = None,
+    matrices: Mapping[str, bytes] | None = None,
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8.
 
     A product whose weights' key is in `ranges` has activations with one static scale, others have
     one for each row. `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into
-    an output, and logits are large.
+    an output, and logits are large. `matrices` are inputs of the graph whose columns are taken from
+    weights of that key; with int8 they are s8 and a further input, `scale_name`, follows each.
     """
     fold_transposes(model)
-    fold_scalars(model)
-    lowered = _Lowering(model, int8=int8, flat_outputs=flat_outputs, ranges=ranges or {}).run()
+    scaled = fold_scalars(model)
+    lowered = _Lowering(
+        model,
+        scaled=scaled,
+        int8=int8,
+        flat_outputs=flat_outputs,
+        ranges=ranges or {},
+        matrices=matrices or {},
+    ).run()
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
+
+
+def scale_name(matrix: str) -> str:
+    """The input with the scales of the columns of a matrix that is an input itself."""
+    return f"{matrix}_scale"
 
 
 class _Lowering:
@@ -67,11 +87,14 @@ class _Lowering:
         self,
         model: onnx.ModelProto,
         *,
+        scaled: Mapping[str, Scaled],
         int8: bool,
         flat_outputs: frozenset[str],
         ranges: Mapping[bytes, StaticRange],
+        matrices: Mapping[str, bytes],
     ) -> None:
         self._model, self._int8, self._ranges = model, int8, ranges
+        self._scaled, self._matrices = scaled, matrices
         self._flat_outputs = flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
@@ -86,6 +109,7 @@ class _Lowering:
         self._weights: dict[str, tuple[str, str, bytes]] = {}
         self._not_negative: set[str] = set()  # flat names
         self._before_relu: dict[str, str] = {}
+        self._reshaped: list[onnx.ValueInfoProto] = []
         self._skip: set[str] = set()
         self._count = 0
 
@@ -96,6 +120,9 @@ class _Lowering:
                 continue
             if self._int8 and self._is_embedding(node):
                 self._embed(node)
+            elif node.op_type == "MatMul" and node.input[1] in self._matrices:
+                self._shapes[node.output[0]] = self._product_shape(*node.input)
+                self._product(node)
             elif node.op_type in _ROW_OPERATORS and self._rows(node):
                 self._lower_row_operator(node)
             elif node.op_type == "Reshape" and self._keeps_rows(node) and self._runs_flat(node):
@@ -113,9 +140,10 @@ class _Lowering:
         lowered = helper.make_graph(
             _live(self._nodes, self._outputs),
             graph.name,
-            graph.input,
+            self._described_inputs(),
             self._described_outputs(),
             kept,
+            value_info=self._reshaped,
         )
         opsets = [helper.make_opsetid("", self._model.opset_import[0].version)]
         opsets += [helper.make_opsetid(MICROSOFT, 1)] if self._int8 else []
@@ -138,6 +166,11 @@ class _Lowering:
             if constant is not None and constant.ndim > (2 if node.op_type == "MatMul" else 1):
                 return False
         return True
+
+    def _product_shape(self, rows: str, matrix: str) -> Shape:
+        """Of a product with an input of the graph."""
+        value = next(value for value in self._model.graph.input if value.name == matrix)
+        return (*self._shapes[rows][:-1], value.type.tensor_type.shape.dim[1].dim_param)
 
     def _keeps_rows(self, node: NodeProto) -> bool:
         """Whether a reshape leaves the last axis, and with it the order of rows, as it is."""
@@ -187,6 +220,9 @@ class _Lowering:
                 output, bias = users[0].output[0], other[0]
                 self._skip.add(output)
         rows, weight_name = node.input
+        if not self._int8 and weight_name in self._matrices:
+            self._product_of_rows(rows, weight_name, output)
+            return
         if not self._int8:
             operands = [self._flatten(rows), weight_name, *([bias] if bias else [])]
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
@@ -212,6 +248,21 @@ class _Lowering:
         product = f"{output}_product"
         self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
         self._add("Add", [product, bias], self._flat_name(output))
+
+    def _product_of_rows(self, rows: str, matrix: str, output: str) -> None:
+        """An fp32 product that gives a row the same bits alone as among others.
+
+        ONNX Runtime sums a single row times an input in another order; with a second row it cannot.
+        """
+        width = self._shapes[rows][-1]
+        assert isinstance(width, int)
+        zeros = np.zeros((1, width), np.float32)
+        operands = [self._flatten(rows), self._constant(zeros, "row_of_zeros")]
+        axis_0 = [helper.make_attribute("axis", 0)]
+        padded = self._add("Concat", operands, f"{output}_rows", axis_0)
+        product = self._add("MatMul", [padded, matrix], f"{output}_product")
+        first, last = (self._constant(np.array([i]), f"index_{i}") for i in (0, -1))
+        self._add("Slice", [product, first, last, first], self._flat_name(output))
 
     def _quantize_statically(self, name: str, range_: StaticRange) -> tuple[str, str, str]:
         """u8 values, their one scale and their zero point."""
@@ -255,11 +306,15 @@ class _Lowering:
 
     def _weight(self, name: str) -> tuple[str, str, bytes]:
         """s8 columns, their scales, and what names them in `ranges`."""
+        if name in self._matrices:
+            return name, scale_name(name), self._matrices[name]
         if name not in self._weights:
-            quantized, scale = quantize_columns(self._constants[name])
+            # A factor changes the scales, not the levels: the key must be that of the model.
+            weight, factor = original_of(name, self._scaled, self._constants)
+            quantized, scale = quantize_columns(weight.astype(np.float32, copy=False))
             self._weights[name] = (
                 self._constant(quantized, f"{name}_s8"),
-                self._constant(scale, f"{name}_scale"),
+                self._constant(scale * factor, f"{name}_scale"),
                 weight_key(quantized),
             )
         return self._weights[name]
@@ -271,9 +326,10 @@ class _Lowering:
     def _embed(self, node: NodeProto) -> None:
         """Look up int8 rows and give them back their scale."""
         table, ids = node.input
-        quantized, scale = quantize_columns(self._constants[table].T)
+        original, scaled_by = original_of(table, self._scaled, self._constants)
+        quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
         rows = self._constant(np.ascontiguousarray(quantized.T), f"{table}_s8")
-        scales = self._constant(scale[:, None], f"{table}_scale")
+        scales = self._constant(scale[:, None] * scaled_by, f"{table}_scale")
         looked_up = self._add("Gather", [rows, ids], f"{node.output[0]}_s8")
         to_float = [helper.make_attribute("to", onnx.TensorProto.FLOAT)]
         as_float = self._add("Cast", [looked_up], f"{node.output[0]}_f32", to_float)
@@ -284,6 +340,21 @@ class _Lowering:
     def _flat_name(self, name: str) -> str:
         self._flat[name] = name if name in self._flat_outputs else f"{name}_flat"
         return self._flat[name]
+
+    def _described_inputs(self) -> list[onnx.ValueInfoProto]:
+        """The graph's inputs, with int8 matrices and their scales."""
+        inputs = []
+        for value in self._model.graph.input:
+            if not self._int8 or value.name not in self._matrices:
+                inputs.append(value)
+                continue
+            rows, columns = (d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim)
+            shape, scale = (rows, columns), scale_name(value.name)
+            inputs += [
+                helper.make_tensor_value_info(value.name, onnx.TensorProto.INT8, shape),
+                helper.make_tensor_value_info(scale, onnx.TensorProto.FLOAT, (columns,)),
+            ]
+        return inputs
 
     def _described_outputs(self) -> list[onnx.ValueInfoProto]:
         """The graph's outputs, with two axes where they are flat."""
@@ -319,6 +390,9 @@ class _Lowering:
             self._shaped.add(shape)
         self._add("Reshape", [self._flat[name], shape], name)
         self._shaped.add(name)
+        # ONNX Runtime cannot infer the width from such a shape, and takes Attention's for 0 then.
+        element = onnx.TensorProto.FLOAT
+        self._reshaped.append(helper.make_tensor_value_info(name, element, self._shapes[name]))
 
     def _size(self, axis: str | int) -> str:
         """A one-element vector that holds the size of an axis."""

@@ -1,7 +1,8 @@
 """From the model's own modules to ONNX at opset 24, through torch.onnx.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-N candidates, M = B * Q rows; of a language model, R queries with outputs and M = B * R.
+N candidates, M = B * Q rows; of a language model, R queries with outputs and M = B * R; of a
+shortlist, U columns of the output matrix that some sentence has, L those of one.
 """
 
 from __future__ import annotations
@@ -20,11 +21,31 @@ from torch.export import Dim
 from serving.bundle import Graph, Role, Tensor
 from training.models import LanguageModel, Model
 from training.models.attention import OPSET
-from training.models.decoding import TOP, EncoderGraph, LanguageStepGraph, StepGraph
+from training.models.decoding import (
+    TOP,
+    EncoderGraph,
+    LanguageStepGraph,
+    ShortlistStepGraph,
+    StepGraph,
+)
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R = 3, 5, 16, 8, 4
+_B, _Q, _C, _S, _R, _U, _L = 3, 5, 16, 8, 4, 48, 32
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
+
+
+def _tensor(name: str, dtype: Any, axes: tuple[str | int, ...], role: Role) -> Tensor:
+    return Tensor(name=name, dtype=dtype, axes=axes, role=role)
+
+
+_STEP_INPUTS = (
+    _tensor("token_ids", "int64", ("B", "Q"), "token"),
+    _tensor("positions", "int64", ("B", "Q"), "position"),
+    _tensor("write_index", "int64", ("B",), "write_index"),
+    _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
+    _tensor("scores", "float32", ("B", "Q"), "score"),
+)
+"""What every step of a translation model begins with."""
 
 
 def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
@@ -44,48 +65,54 @@ def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
 
 def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
     """The step graph, fp32, and its description."""
-    dim, vocab_size = model.config.model_dim, model.config.vocab_size
-    cache_names, source_names = _cache_names("self", model.num_caches), _source_names(model)
-    cache_axes = model.cache_axes
-    alignment_axis = "S" if model.alignment_role == "alignment" else dim
     inputs = (
-        _tensor("token_ids", "int64", ("B", "Q"), "token"),
-        _tensor("positions", "int64", ("B", "Q"), "position"),
-        _tensor("write_index", "int64", ("B",), "write_index"),
-        _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
-        _tensor("scores", "float32", ("B", "Q"), "score"),
+        *_STEP_INPUTS,
         _tensor("label_ids", "int64", ("B", "Q"), "label"),
-        _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
-        *(_tensor(name, "float32", cache_axes, "self") for name in cache_names),
-        *(_tensor(name, "float32", ("B", "S", dim), "source") for name in source_names),
+        *_memory_inputs(model),
     )
     outputs = (
         _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
         _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
         _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
         _tensor("label_scores", "float32", ("B", "Q"), "label_score"),
-        _tensor("logits", "float32", ("M", vocab_size), "logits"),
-        _tensor(model.alignment_role, "float32", ("B", "Q", alignment_axis), model.alignment_role),
-        *(_tensor(f"{name}_out", "float32", cache_axes, "self") for name in cache_names),
+        _tensor("logits", "float32", ("M", model.config.vocab_size), "logits"),
+        *_memory_outputs(model),
     )
-    arguments = (
-        torch.zeros(_B, _Q, dtype=torch.int64),
-        torch.zeros(_B, _Q, dtype=torch.int64),
-        torch.zeros(_B, dtype=torch.int64),
-        torch.zeros(_B, 1, _Q, _C),
-        torch.zeros(_B, _Q),
-        torch.zeros(_B, _Q, dtype=torch.int64),
-        torch.zeros(_B, _S),
-        [torch.zeros(_EXAMPLE[cache_axes[0]], _C, dim) for _ in cache_names],
-        [torch.zeros(_B, _S, dim) for _ in source_names],
-    )
+    labels = torch.zeros(_B, _Q, dtype=torch.int64)
+    arguments = (*_step_arguments(), labels, *_memory_arguments(model))
     proto = _export(StepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def export_shortlist_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
+    """The step graph that chooses from shortlists, fp32, and its description."""
+    dim = model.config.model_dim
+    inputs = (
+        *_STEP_INPUTS,
+        _tensor("output_weight", "float32", (dim, "U"), "output_weight"),
+        _tensor("columns", "int64", ("B", "L"), "column"),
+        _tensor("column_mask", "float32", ("B", "L"), "column_mask"),
+        *_memory_inputs(model),
+    )
+    outputs = (
+        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
+        _tensor("candidate_places", "int32", ("B", "N"), "candidate_place"),
+        *_memory_outputs(model),
+    )
+    head = (
+        torch.zeros(dim, _U),
+        torch.zeros(_B, _L, dtype=torch.int64),
+        torch.zeros(_B, _L),
+    )
+    arguments = (*_step_arguments(), *head, *_memory_arguments(model))
+    proto = _export(ShortlistStepGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="step_shortlist.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
 def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph of a language model, fp32, and its description."""
     dim, vocab_size = model.config.model_dim, model.config.vocab_size
+    heads = model.config.num_heads
     top = min(TOP, vocab_size)
     cache_names, cache_axes = _cache_names("self", model.num_caches), model.cache_axes
     inputs = (
@@ -118,10 +145,53 @@ def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
         torch.zeros(_B, _R, dtype=torch.int64),
         torch.zeros(_B, _R),
         torch.zeros(_B, _R, dtype=torch.int64),
-        [torch.zeros(_B, _C, dim) for _ in cache_names],
+        [torch.zeros(_B, heads, _C, dim // heads) for _ in cache_names],
     )
     proto = _export(LanguageStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def _step_arguments() -> tuple[torch.Tensor, ...]:
+    """Example values of `_STEP_INPUTS`."""
+    return (
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, _Q, dtype=torch.int64),
+        torch.zeros(_B, dtype=torch.int64),
+        torch.zeros(_B, 1, _Q, _C),
+        torch.zeros(_B, _Q),
+    )
+
+
+def _memory_inputs(model: Model) -> tuple[Tensor, ...]:
+    """What a translation model's step reads beside its tokens."""
+    dim = model.config.model_dim
+    caches, sources = _cache_names("self", model.num_caches), _source_names(model)
+    return (
+        _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
+        *(_tensor(name, "float32", model.cache_axes, "self") for name in caches),
+        *(_tensor(name, "float32", ("B", "S", dim), "source") for name in sources),
+    )
+
+
+def _memory_arguments(model: Model) -> tuple[Any, ...]:
+    """Example values of `_memory_inputs`."""
+    rows, dim = _EXAMPLE[model.cache_axes[0]], model.config.model_dim
+    return (
+        torch.zeros(_B, _S),
+        [torch.zeros(rows, _C, dim) for _ in range(model.num_caches)],
+        [torch.zeros(_B, _S, dim) for _ in _source_names(model)],
+    )
+
+
+def _memory_outputs(model: Model) -> tuple[Tensor, ...]:
+    """The alignment and the appended caches."""
+    role = model.alignment_role
+    axis = "S" if role == "alignment" else model.config.model_dim
+    caches = _cache_names("self", model.num_caches)
+    return (
+        _tensor(role, "float32", ("B", "Q", axis), role),
+        *(_tensor(f"{name}_out", "float32", model.cache_axes, "self") for name in caches),
+    )
 
 
 def _cache_names(role: str, tensors: int) -> list[str]:
@@ -132,10 +202,6 @@ def _source_names(model: Model) -> list[str]:
     if model.num_sources == 1:
         return ["source_states"]
     return _cache_names("source", model.num_sources)
-
-
-def _tensor(name: str, dtype: Any, axes: tuple[str | int, ...], role: Role) -> Tensor:
-    return Tensor(name=name, dtype=dtype, axes=axes, role=role)
 
 
 def _export(

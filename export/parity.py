@@ -38,6 +38,8 @@ MAX_TWIN_DIFFERENCE: dict[DecoderKind, float] = {"cross": 0.005, "lm": 0.005, "j
 """int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
 noise of 2e-7 in the norms moves the twin itself by 0.002 (cross, 3+3) to 0.006 (joint, 4+4)."""
 LEAST_BLEU_CHANGE = -0.3
+LEAST_SHORTLIST_CHANGE = -0.2
+"""BLEU with shortlists less BLEU of the same bundle without."""
 MAX_LOG_PROB_CHANGE = 0.01
 """Mean token log-probability of the checkpoint's own outputs, nats."""
 LOGIT_SENTENCES = 64
@@ -158,6 +160,28 @@ def check(parity: Parity, kind: DecoderKind, precision: str) -> None:
             )
     if found:
         raise ParityError("; ".join(found) + "; no bundle was written")
+
+
+def compare_shortlist(
+    bundle: Stepper, chooser: Stepper, tokenizer: Tokenizer, dev: DevSet
+) -> dict[str, float]:
+    """The change of BLEU by choosing from shortlists, as plain data.
+
+    Raises ParityError where it costs too much.
+    """
+    texts = []
+    for stepper, shortlist in ((bundle, False), (chooser, True)):
+        options = SearchOptions(loop_guard=False, shortlist=shortlist)
+        sources = tokenizer.encode_batch(dev.sources)
+        outputs = search_all(stepper, [Sentence([*ids, EOS_ID], options) for ids in sources])
+        texts.append([tokenizer.decode(list(ids)) for ids in outputs])
+    change = bleu_change(texts[0], texts[1], dev.references)
+    if not change.mean > LEAST_SHORTLIST_CHANGE:
+        raise ParityError(
+            f"shortlists change BLEU by {change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}] "
+            f"(limit {LEAST_SHORTLIST_CHANGE:+g}); no bundle was written; leave out --shortlist"
+        )
+    return {name: round(value, 3) for name, value in dataclasses.asdict(change).items()}
 
 
 class PairedStepper:

@@ -37,7 +37,7 @@ def quantize_columns(
 
 
 def weight_key(weight_s8_KN: NDArray[np.int8]) -> bytes:
-    """Names a product by its int8 weights, which a scalar factor folded into it does not change."""
+    """Names a product by its int8 weights, which a factor folded into their scales leaves alone."""
     return hashlib.sha256(np.ascontiguousarray(weight_s8_KN).tobytes()).digest()
 
 

@@ -22,6 +22,10 @@ class BatchLimits:
     """Memory of the cache, were every beam to go its own way until the last step."""
 
 
+Group = tuple[int, bool]
+"""A beam size, and whether decoding is with shortlists."""
+
+
 @dataclass(frozen=True, order=True)
 class Demand:
     """What one row asks for."""
@@ -31,6 +35,12 @@ class Demand:
     """Ids, eos included."""
     slots: int
     """A bound on its cache slots."""
+    shortlisted: bool = False
+
+    @property
+    def group(self) -> Group:
+        """Rows of one group share a batch."""
+        return self.beam_size, self.shortlisted
 
 
 def demand(sentence: Sentence, stepper: Stepper) -> Demand:
@@ -42,17 +52,17 @@ def demand(sentence: Sentence, stepper: Stepper) -> Demand:
         options.max_steps(length),
         stepper.repack_every,
     )
-    return Demand(options.beam_size, length, slots)
+    return Demand(options.beam_size, length, slots, sentence.shortlisted)
 
 
 class BatchRoom:
-    """Counts what is decoded at once while it is put together: batches, one for each beam size,
-    that share the limits."""
+    """Counts what is decoded at once while it is put together: batches, one for each group, that
+    share the limits."""
 
     def __init__(self, stepper: Stepper, limits: BatchLimits) -> None:
         self._stepper, self._limits = stepper, limits
-        self._held: dict[int, tuple[int, Demand]] = {}
-        """Rows and the largest demands, by beam size."""
+        self._held: dict[Group, tuple[int, Demand]] = {}
+        """Rows and the largest demands, by group."""
 
     @property
     def full(self) -> bool:
@@ -61,25 +71,26 @@ class BatchRoom:
 
     def hold(self, demand: Demand) -> None:
         """Count a row, whether it fits or not."""
-        self._held[demand.beam_size] = self._with(demand)
+        self._held[demand.group] = self._with(demand)
 
     def admit(self, demand: Demand) -> bool:
         """Whether a row fits beside those held, in which case it is counted.
 
         The first always does: a sentence too large for any batch is refused before it gets here.
         """
-        held = self._held | {demand.beam_size: self._with(demand)}
+        held = self._held | {demand.group: self._with(demand)}
         if self._held and not self._fits(held):
             return False
         self._held = held
         return True
 
     def _with(self, demand: Demand) -> tuple[int, Demand]:
-        rows, largest = self._held.get(demand.beam_size, (0, demand))
+        rows, largest = self._held.get(demand.group, (0, demand))
         length = max(largest.source_length, demand.source_length)
-        return rows + 1, Demand(demand.beam_size, length, max(largest.slots, demand.slots))
+        slots = max(largest.slots, demand.slots)
+        return rows + 1, replace(demand, source_length=length, slots=slots)
 
-    def _fits(self, held: dict[int, tuple[int, Demand]]) -> bool:
+    def _fits(self, held: dict[Group, tuple[int, Demand]]) -> bool:
         limits, stepper = self._limits, self._stepper
         rows = tokens = states = cache_bytes = 0
         for count, largest in held.values():

@@ -20,7 +20,7 @@ from serving.errors import (
     InvalidOptionError,
 )
 from serving.generation_options import parse_generation_options
-from serving.options import parse_options
+from serving.options import SearchOptions, parse_options
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
@@ -51,6 +51,11 @@ Role = Literal[
     "top_token",
     "alignment",
     "alignment_query",
+    "output_weight",
+    "output_scale",
+    "column",
+    "column_mask",
+    "candidate_place",
 ]
 
 
@@ -62,9 +67,10 @@ class Tensor(_Strict):
     """One input or output of a graph."""
 
     name: str
-    dtype: Literal["int64", "int32", "float32"]
+    dtype: Literal["int64", "int32", "int8", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B Q C S D V N R, M rows of logits, BS = B * S, or fixed sizes."""
+    """Letters B Q C S D V N R, M rows of logits, BS = B * S, U and L columns of shortlists, or
+    fixed sizes."""
     role: Role
 
 
@@ -75,6 +81,17 @@ class Graph(_Strict):
     opset: int
     inputs: tuple[Tensor, ...]
     outputs: tuple[Tensor, ...]
+
+
+class ShortlistFiles(_Strict):
+    """What decoding with shortlists needs."""
+
+    file: str
+    """The lexicon."""
+    columns: Graph
+    """Ids to columns of the output matrix."""
+    step: Graph
+    """The step graph with an output layer of such columns."""
 
 
 class Sizes(_Strict):
@@ -149,6 +166,7 @@ class Manifest(_Strict):
     tokenizer: TokenizerFiles
     encoder: Graph | None
     step: Graph
+    shortlist: ShortlistFiles | None = None
     probe_file: str | None = None
     """A small int8 product with known result, run at load."""
     search: dict[str, Any] = Field(default_factory=dict)
@@ -203,7 +221,7 @@ def parse_manifest(folder: Path) -> Manifest:
         if manifest.task == "generate":
             parse_generation_options(manifest.search)
         else:
-            parse_options(manifest.search)
+            check_shortlist(parse_options(manifest.search), manifest)
     except InvalidOptionError as error:
         raise BundleError(f"{path}: search: {error}") from error
     if manifest.task == "translate" and (
@@ -211,6 +229,15 @@ def parse_manifest(folder: Path) -> Manifest:
     ):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
     return manifest
+
+
+def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
+    """Raise InvalidOptionError where a shortlist is asked for that the bundle does not have."""
+    if options.shortlist and manifest.shortlist is None:
+        raise InvalidOptionError(
+            f"shortlist must be false for the model {manifest.name!r}, whose bundle has none; got "
+            "true; export it with --shortlist"
+        )
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
@@ -235,6 +262,9 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
     needed |= {manifest.encoder.file} if manifest.encoder else set()
     needed |= {manifest.probe_file} if manifest.probe_file else set()
+    if manifest.shortlist:
+        files = manifest.shortlist
+        needed |= {files.file, files.columns.file, files.step.file}
     unlisted = needed - manifest.files.keys()
     if unlisted:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")

@@ -31,6 +31,12 @@ class Sentence:
     start: int = BOS_ID
     """The id before the prefix."""
 
+    @property
+    def shortlisted(self) -> bool:
+        """Whether it is decoded with a shortlist: if that is asked for, and neither a prefix nor a
+        constraint calls for the whole vocabulary."""
+        return self.options.shortlist and not (self.target_prefix or self.options.constrains)
+
 
 @dataclass(frozen=True)
 class Hypothesis:
@@ -74,11 +80,7 @@ class SentenceSearch:
     def constrained(self) -> bool:
         """Whether the next step needs this sentence's whole distribution."""
         options = self.options
-        return (
-            options.repetition_penalty != 1.0
-            or options.no_repeat_ngram_size > 0
-            or len(self.steps) < options.min_length
-        )
+        return options.constrains_always or len(self.steps) < options.min_length
 
     def edit(self, logits_V: Floats, beam: int) -> None:
         """Apply the constraints to the logits of one beam."""

@@ -18,7 +18,7 @@ from serving.bundle import Manifest
 from serving.cache import REPACK_EVERY, Repack, round_capacity, round_up
 from serving.caches import Caches
 from serving.memory import BlockPool
-from serving.ort import Binding, Bindings, Floats, bind, load_graphs
+from serving.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -93,9 +93,12 @@ class LanguageStepper:
         exact.
         """
         self._graph, self._dim = manifest.step, manifest.sizes.model_dim
-        self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
+        caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
+        self._num_caches = len(caches)
+        self._heads = manifest.sizes.num_heads if len(caches[0].axes) == 4 else 1
         self._memory = BlockPool()
-        _, self._session = load_graphs(folder, manifest, threads)
+        check_int8(folder, manifest)
+        self._session = load_graph(folder, manifest.step.file, threads)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
 
@@ -182,7 +185,8 @@ class LanguageStepper:
         state.caches.free()
 
     def _empty(self, rows: int) -> LanguageState:
-        return LanguageState(rows, Caches(self._memory, self._num_caches, rows, self._dim))
+        dim = self._dim // self._heads
+        return LanguageState(rows, Caches(self._memory, self._num_caches, rows, dim, self._heads))
 
     def _fill(
         self,
@@ -266,6 +270,10 @@ class LanguageStepper:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
             sizes |= {"R": outputs, "N": 2 * outputs, "M": state.rows * outputs}
             caches = list(state.caches.array_TRCD)
+            if self._heads > 1:
+                caches = [
+                    cache.reshape(state.rows, self._heads, *cache.shape[1:]) for cache in caches
+                ]
             return bind(self._session, self._graph, sizes, caches, {})
 
         return state.bindings.get(state.caches.layout, (queries, outputs), make)

@@ -61,9 +61,11 @@ class SearchOptions:
     """A sentence stops at round(beam_size * patience) finished hypotheses."""
     loop_guard: bool = True
     """Decode again without repeated trigrams where the output ends in a loop."""
+    shortlist: bool = False
+    """Choose from likely translations of the source's pieces only, if the model has such a list."""
 
     def __post_init__(self) -> None:
-        for name in ("eos_in_length", "loop_guard"):
+        for name in ("eos_in_length", "loop_guard", "shortlist"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
@@ -98,6 +100,16 @@ class SearchOptions:
         """Finished hypotheses at which a sentence stops."""
         # CTranslate2 rounds halves away from zero.
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
+
+    @property
+    def constrains_always(self) -> bool:
+        """Whether every step needs the whole distribution."""
+        return self.repetition_penalty != 1.0 or self.no_repeat_ngram_size > 0
+
+    @property
+    def constrains(self) -> bool:
+        """Whether some step needs the whole distribution."""
+        return self.constrains_always or self.min_length > 0
 
     @property
     def stops_at_best(self) -> bool:

@@ -24,7 +24,7 @@ class Binding:
     io: onnxruntime.IOBinding
     inputs: dict[str, NDArray[Any]]
     outputs: dict[str, NDArray[Any]]
-    held: tuple[Floats, ...]
+    held: tuple[NDArray[Any], ...]
 
 
 class Bindings:
@@ -48,18 +48,10 @@ class Bindings:
         self._made.clear()
 
 
-def load_graphs(
-    folder: Path, manifest: Manifest, threads: int
-) -> tuple[onnxruntime.InferenceSession | None, onnxruntime.InferenceSession]:
-    """The encoder, where there is one, and the step graph, each with that many intra-op threads.
-
-    Raises BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are not
-    exact.
-    """
+def check_int8(folder: Path, manifest: Manifest) -> None:
+    """Raise BundleError where a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
-        _probe_int8(_load(folder, manifest.probe_file, 1), folder)
-    encoder = manifest.encoder and _load(folder, manifest.encoder.file, threads)
-    return encoder, _load(folder, manifest.step.file, threads)
+        _probe_int8(load_graph(folder, manifest.probe_file, 1), folder)
 
 
 def bind(
@@ -67,7 +59,7 @@ def bind(
     graph: Graph,
     sizes: Mapping[str, int],
     caches: Sequence[Floats],
-    others: Mapping[str, Sequence[Floats]],
+    others: Mapping[str, Sequence[NDArray[Any]]],
     unwanted: Collection[str] = (),
 ) -> Binding:
     """Arrays for every input and output of a graph.
@@ -76,7 +68,9 @@ def bind(
     Outputs of the roles `unwanted` are left out.
     """
     io = session.io_binding()
-    given: dict[str, Iterator[Floats]] = {role: iter(arrays) for role, arrays in others.items()}
+    given: dict[str, Iterator[NDArray[Any]]] = {
+        role: iter(arrays) for role, arrays in others.items()
+    }
     given["self"] = iter(caches)
     inputs: dict[str, NDArray[Any]] = {}
     for tensor in graph.inputs:
@@ -112,7 +106,8 @@ def _allocate(axes: Sequence[str | int], dtype: str, sizes: Mapping[str, int]) -
     return np.zeros(shape, dtype=dtype)
 
 
-def _load(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession:
+def load_graph(folder: Path, file: str, threads: int) -> onnxruntime.InferenceSession:
+    """One graph with that many intra-op threads; raises BundleError where it is refused."""
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1

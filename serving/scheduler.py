@@ -1,9 +1,9 @@
 """One running batch a model: sentences join and leave it between steps.
 
-Knows nothing of HTTP. Sentences of one beam size are decoded together; those of other sizes have
-batches of their own, which take turns and share one budget of rows, padded source tokens and cache
-memory. A finished, cancelled or overdue sentence leaves at once. Equal sentences in flight are
-decoded once.
+Knows nothing of HTTP. Sentences of one beam size are decoded together, with and without shortlists
+apart; those of other groups have batches of their own, which take turns and share one budget of
+rows, padded source tokens and cache memory. A finished, cancelled or overdue sentence leaves at
+once. Equal sentences in flight are decoded once.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field
 from weakref import WeakValueDictionary
 
-from serving.batches import BatchLimits, BatchRoom, Demand, demand
+from serving.batches import BatchLimits, BatchRoom, Demand, Group, demand
 from serving.errors import RequestError
 from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
@@ -122,14 +122,16 @@ class _Work:
 
 
 class _Batch:
-    """The running sentences of one beam size."""
+    """The running sentences of one group."""
 
     def __init__(self, translator: Translator, works: Sequence[_Work]) -> None:
         self.works: dict[int, _Work] = {}
         """By number in the search."""
         self._translator = translator
         self._steps_since_join = 0
-        self._search = BeamSearch(translator.stepper, [work.sentence for work in works])
+        sentences = [work.sentence for work in works]
+        stepper = translator.stepper_for(shortlisted=sentences[0].shortlisted)
+        self._search = BeamSearch(stepper, sentences)
         self._note(range(len(works)), works)
 
     @property
@@ -172,8 +174,7 @@ class Scheduler:
         self._queue: RequestQueue[_Work] = RequestQueue(max_queue, "sentences")
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, _Work] = WeakValueDictionary()
-        self._batches: dict[int, _Batch] = {}
-        """By beam size."""
+        self._batches: dict[Group, _Batch] = {}
         self._thread = threading.Thread(target=self._run, name="scheduler", daemon=True)
         self._thread.start()
 
@@ -226,30 +227,30 @@ class Scheduler:
             key = (tuple(sentence.source), sentence.options, tuple(sentence.target_prefix))
             same = new.get(key) or self._in_flight.get(key)
             if same is None or not same.share(ticket):
-                new[key] = _Work(sentence, ticket, demand(sentence, self._translator.stepper))
+                new[key] = _Work(sentence, ticket, demand(sentence, self._translator.sizes))
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
 
     def _run(self) -> None:
         while self._batches or self._queue.wait():
             self._join()
-            for beam_size in list(self._batches):
-                self._step(beam_size)
+            for group in list(self._batches):
+                self._step(group)
             self._queue.drop_ended()
 
     def _join(self) -> None:
         """Take what fits beside the running sentences, oldest first, into their batches."""
         if not len(self._queue):
             return
-        waiting = {size for size, batch in self._batches.items() if not batch.may_be_joined}
-        room = BatchRoom(self._translator.stepper, self._limits)
+        waiting = {group for group, batch in self._batches.items() if not batch.may_be_joined}
+        room = BatchRoom(self._translator.sizes, self._limits)
         for batch in self._batches.values():
             for work in batch.works.values():
                 room.hold(work.demand)
         now = time.monotonic()
 
         def choose(work: _Work) -> bool | None:
-            if work.demand.beam_size in waiting:
+            if work.demand.group in waiting:
                 room.hold(work.demand)  # it is its turn soon
                 return False
             if room.admit(work.demand):
@@ -257,33 +258,33 @@ class Scheduler:
             overtaken = now - work.submitted > MAX_OVERTAKEN_S
             return None if overtaken or room.full else False
 
-        joining: dict[int, list[_Work]] = {}
+        joining: dict[Group, list[_Work]] = {}
         for work in self._queue.take(choose):
-            joining.setdefault(work.demand.beam_size, []).append(work)
-        for beam_size, works in joining.items():
-            self._begin(beam_size, works)
+            joining.setdefault(work.demand.group, []).append(work)
+        for group, works in joining.items():
+            self._begin(group, works)
 
-    def _begin(self, beam_size: int, works: list[_Work]) -> None:
+    def _begin(self, group: Group, works: list[_Work]) -> None:
         try:
-            if beam_size in self._batches:
-                self._batches[beam_size].join(works)
+            if group in self._batches:
+                self._batches[group].join(works)
             else:
-                self._batches[beam_size] = _Batch(self._translator, works)
+                self._batches[group] = _Batch(self._translator, works)
         except Exception as error:  # the thread must outlive any failure
             for work in works:
                 work.fail(error)
 
-    def _step(self, beam_size: int) -> None:
-        batch = self._batches[beam_size]
+    def _step(self, group: Group) -> None:
+        batch = self._batches[group]
         try:
             finished = batch.step()
         except Exception as error:  # the thread must outlive any failure of a batch
-            del self._batches[beam_size]
+            del self._batches[group]
             for work in batch.works.values():
                 work.fail(error)
             return
         if not batch.works:
-            del self._batches[beam_size]
+            del self._batches[group]
         for work, done in finished:
             self._deliver(work, done)
 
@@ -294,7 +295,7 @@ class Scheduler:
             work.fail(error)
             return
         if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
-            work.sentence = outcome
+            work.sentence, work.demand = outcome, demand(outcome, self._translator.sizes)
             self._queue.put_back(work)
         else:
             work.complete(outcome)

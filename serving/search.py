@@ -120,8 +120,10 @@ class BeamSearch:
     _any_constraint: bool
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
-        """Begin with one sentence at least, whose beam size is the batch's."""
+        """Begin with one sentence at least, whose beam size is the batch's; either all have a
+        shortlist or none has."""
         self._stepper, self._beam_size = stepper, sentences[0].options.beam_size
+        self._shortlisted = sentences[0].shortlisted
         self._joined = 0
         self._state: Any = None
         self._empty()
@@ -130,6 +132,8 @@ class BeamSearch:
     def add(self, sentences: Sequence[Sentence]) -> list[int]:
         """Let sentences join; returns their numbers. What others find does not change by it."""
         for sentence in sentences:
+            if sentence.shortlisted != self._shortlisted:
+                raise ValueError("sentences with and without shortlists cannot share a batch")
             if sentence.options.beam_size != self._beam_size:
                 raise ValueError(
                     f"sentences of one batch must share beam_size = {self._beam_size}, got "

@@ -13,12 +13,21 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from onnxruntime import InferenceSession
 
-from serving.bundle import Manifest
+from serving.bundle import Graph, Manifest
 from serving.cache import REPACK_EVERY, Repack, round_up
 from serving.caches import Caches
 from serving.memory import BlockPool
-from serving.ort import Binding, Bindings, Floats, bind, load_graphs, names_by_role
+from serving.ort import (
+    Binding,
+    Bindings,
+    Floats,
+    bind,
+    check_int8,
+    load_graph,
+    names_by_role,
+)
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -45,23 +54,34 @@ class OnnxState:
 class OnnxStepper:
     """A bundle's encoder and step graph on the CPU."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        threads: int,
+        *,
+        step: Graph | None = None,
+        encoder: InferenceSession | None = None,
+    ) -> None:
         """Load the graphs with `threads` intra-op threads.
 
-        Raises BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are
-        not exact.
+        `step` is the bundle's step graph unless given, `encoder` one that is loaded already. Raises
+        BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are not
+        exact.
         """
         assert manifest.encoder is not None
+        self.manifest = manifest
         self._sizes, self._step_graph, self._kind = (
             manifest.sizes,
-            manifest.step,
+            step or manifest.step,
             manifest.decoder_kind,
         )
         self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
         self._memory = BlockPool()
-        encoder, self._step = load_graphs(folder, manifest, threads)
-        assert encoder is not None
-        self._encoder, self._encoder_names = encoder, names_by_role(manifest.encoder)
+        check_int8(folder, manifest)
+        self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads)
+        self._encoder_names = names_by_role(manifest.encoder)
+        self._step = load_graph(folder, self._step_graph.file, threads)
 
     @property
     def repack_every(self) -> int:
@@ -93,7 +113,7 @@ class OnnxStepper:
             ids_BS[row, : len(source)] = source
             mask_BS[row, : len(source)] = 0.0
         names = self._encoder_names
-        tensors = self._encoder.run(
+        tensors = self.encoder.run(
             names["source"], {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
         )
         height = length if self._kind == "joint" else 1
@@ -130,6 +150,22 @@ class OnnxStepper:
         self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
     ) -> StepOutputs:
         """One step of all beams."""
+        outputs = self._run(state, inputs, want_logits=want_logits, want_attention=want_attention)
+        logits = None
+        if want_logits:
+            logits = outputs["logits"].reshape(*inputs.token_ids_BK.shape, -1)
+        return StepOutputs(
+            outputs["candidate_score"],
+            outputs["candidate_token"],
+            outputs["candidate_parent"],
+            logits,
+            self._attention(outputs, state) if want_attention else None,
+        )
+
+    def _run(
+        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+    ) -> dict[str, NDArray[Any]]:
+        """The step graph's outputs, by role."""
         queries = inputs.token_ids_BK.shape[1]
         state.caches.resize(inputs.visible_BKC.shape[2])
         binding = self._binding(
@@ -142,17 +178,7 @@ class OnnxStepper:
         arrays["visible"][:, 0] = inputs.visible_BKC
         arrays["score"][:] = inputs.scores_BK
         self._step.run_with_iobinding(binding.io)
-        outputs = binding.outputs
-        logits = None
-        if want_logits:
-            logits = outputs["logits"].reshape(*inputs.token_ids_BK.shape, -1)
-        return StepOutputs(
-            outputs["candidate_score"],
-            outputs["candidate_token"],
-            outputs["candidate_parent"],
-            logits,
-            self._attention(outputs, state) if want_attention else None,
-        )
+        return binding.outputs
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
@@ -184,12 +210,20 @@ class OnnxStepper:
             sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
             unwanted = set() if want_logits else {"logits"}
             unwanted |= set() if want_attention else {"alignment", "alignment_query"}
-            sources = {"source": state.sources, "source_mask": [state.source_mask_BS]}
+            sources = {
+                "source": state.sources,
+                "source_mask": [state.source_mask_BS],
+                **self._given(state),
+            }
             caches = list(state.caches.array_TRCD)
             return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
 
         key = (queries, want_logits, want_attention)
         return state.bindings.get(state.caches.layout, key, make)
+
+    def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
+        """Further inputs of the step graph that stay the same from step to step, by role."""
+        return {}
 
     def _attention(self, outputs: dict[str, NDArray[Any]], state: OnnxState) -> Floats:
         """Weights of the source positions, [B,Q,S].

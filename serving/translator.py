@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
-from serving.bundle import Manifest, read_manifest
+from serving.bundle import Manifest, check_shortlist, read_manifest
 from serving.bundle_tokenizer import load_tokenizer
 from serving.cache import round_up
 from serving.errors import (
@@ -24,6 +25,7 @@ from serving.errors import (
 from serving.options import SearchOptions, parse_options
 from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
+from serving.shortlist_session import ShortlistStepper
 from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID
 
@@ -103,9 +105,27 @@ class Translator:
         files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
         self._source = load_tokenizer(folder / files.source_file, files.kind, size)
         self._target = load_tokenizer(folder / files.target_file, files.kind, size)
-        self.stepper: Stepper = OnnxStepper(
-            folder, self.manifest, max(1, (threads or default_threads()) // workers)
-        )
+        self._folder, self._threads = folder, max(1, (threads or default_threads()) // workers)
+        self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
+
+    @functools.cached_property
+    def stepper(self) -> Stepper:
+        """The model, loaded at first use."""
+        return OnnxStepper(self._folder, self.manifest, self._threads)
+
+    @functools.cached_property
+    def shortlist_stepper(self) -> Stepper:
+        """The model with shortlists, loaded at first use."""
+        return ShortlistStepper(self._folder, self.manifest, self._threads)
+
+    def stepper_for(self, *, shortlisted: bool) -> Stepper:
+        """The model for sentences of one kind; see `Sentence.shortlisted`."""
+        return self.shortlist_stepper if shortlisted else self.stepper
+
+    @property
+    def sizes(self) -> Stepper:
+        """A loaded model, to ask for sizes: they are the same for both."""
+        return vars(self).get("shortlist_stepper") or self.stepper
 
     @property
     def _max_source(self) -> int:
@@ -146,9 +166,7 @@ class Translator:
                 waiting[index] = sentence
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[int, Sentence] = {}
-            for index, finished in decode_in_batches(
-                self.stepper, waiting, self._workers, self._limits
-            ):
+            for index, finished in self._decode(waiting):
                 outcome = self.complete(waiting[index], finished)
                 if isinstance(outcome, Sentence):
                     again[index] = outcome
@@ -158,6 +176,13 @@ class Translator:
                         progress(1)
             waiting = again
         return [result for result in results if result is not None]
+
+    def _decode(self, sentences: dict[int, Sentence]) -> Iterator[tuple[int, Finished]]:
+        for shortlisted in (False, True):
+            part = {key: s for key, s in sentences.items() if s.shortlisted == shortlisted}
+            if part:
+                stepper = self.stepper_for(shortlisted=shortlisted)
+                yield from decode_in_batches(stepper, part, self._workers, self._limits)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Log-probabilities of given translations (source, target); results in input order.
@@ -174,7 +199,7 @@ class Translator:
             length = len(target_ids) + 1
             demands[index] = Demand(1, max(len(source_ids), length), round_up(length))
             self._check_memory(demands[index])
-        for batch in fill_batches(demands, self.stepper, self._limits):
+        for batch in fill_batches(demands, self.sizes, self._limits):
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
@@ -183,14 +208,16 @@ class Translator:
     ) -> Sentence | None:
         """The sentence to decode, or None for a blank text, which stays blank.
 
-        Raises InvalidTextError or TooLongError.
+        Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
+        does not have.
         """
+        check_shortlist(options, self.manifest)
         prefix = self._encode_target(target_prefix, "target_prefix")
         source = self._encode_source(text)
         if len(source) == 1:
             return None
         sentence = Sentence(source, options, prefix)
-        self._check_memory(demand(sentence, self.stepper))
+        self._check_memory(demand(sentence, self.sizes))
         return sentence
 
     def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
@@ -226,7 +253,7 @@ class Translator:
     def _check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""
         limit = self._limits.max_cache_bytes // self._workers
-        needed = self.stepper.cache_bytes(1, demand.source_length, demand.slots)
+        needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
         if needed > limit:
             raise TooLongError(
                 f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
@@ -255,15 +282,16 @@ class Translator:
         )
 
     def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
-        state = self.stepper.encode([source for source, _ in pairs.values()])
+        stepper = self.stepper_for(shortlisted=False)
+        state = stepper.encode([source for source, _ in pairs.values()])
         longest = max(len(target) for _, target in pairs.values()) + 1
         token_ids = np.zeros((len(pairs), longest), dtype=np.int64)
         labels = np.zeros_like(token_ids)
         for row, (_, target) in enumerate(pairs.values()):
             token_ids[row, : len(target) + 1] = [BOS_ID, *target]
             labels[row, : len(target) + 1] = [*target, EOS_ID]
-        scores = self.stepper.prefill(state, token_ids, labels)
-        self.stepper.free(state)
+        scores = stepper.prefill(state, token_ids, labels)
+        stepper.free(state)
         lengths = np.array([len(target) + 1 for _, target in pairs.values()])
         if not np.isfinite(scores[np.arange(longest) < lengths[:, None]]).all():
             raise DecodingError("the model gave a non-finite score")

@@ -39,7 +39,7 @@ def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    options = "--shape tiny --seconds 1 --repetitions 2 --threads 1 --beam 2"
+    options = "--shape tiny --seconds 1 --repetitions 2 --threads 1 --beam 2 --busy"
     assert main(["server", *options.split()]) == 0
     out = capsys.readouterr().out
     rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]

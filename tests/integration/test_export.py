@@ -122,6 +122,23 @@ def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> 
     assert row.total > 2 * paired.total  # the two arithmetics can be told apart
 
 
+@pytest.mark.parametrize("name", MODELS)
+def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> None:
+    """As where the rows of some inputs differ too much for one scale."""
+    model = random_model(name)
+    twin, sentences = quantized_twin(model), random_sentences(6, model.config.vocab_size)
+    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    kept = dict(list(ranges.items())[1::2])  # not the inputs of attention, but its output
+    for product in twin.modules():
+        if isinstance(product, QuantizedLinear) and product.key not in kept:
+            product.range = None
+    manifest = write_graphs(model, tmp_path, name="random", precision="int8", ranges=kept)
+    paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
+    search_all(paired, sentences)
+    assert paired.count > 500
+    assert paired.total / paired.count < 5e-3
+
+
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_tied_embeddings_of_both_graphs_are_stored_once(tmp_path: Path, precision: str) -> None:
     model = build_model(dataclasses.replace(MODELS["joint fast"], vocab_size=20_000))

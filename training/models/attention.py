@@ -1,6 +1,7 @@
 """Multi-head attention, with a prefix-tree cache for decoding.
 
-Shape letters: B sentences, Q queries, C cache slots or keys, S source positions, D model, H heads.
+Shape letters: B sentences, Q queries, C cache slots or keys, S source positions, D model, H heads,
+E head.
 
 The same modules train and export. A cached call appends its Q new rows at `write_index` of each
 sentence and attends under an additive mask over all slots; two custom operators carry that to
@@ -20,7 +21,7 @@ OPSET = 24
 
 @dataclass
 class KeyValue:
-    """Keys and values of one attention layer, both [B, C or S, D]."""
+    """Keys and values of one attention layer, both [B, C or S, D] or, by head, [B,H,C,E]."""
 
     keys: Tensor
     values: Tensor
@@ -57,27 +58,52 @@ def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
     return tensors
 
 
-def tensor_scatter(cache_BCD: Tensor, new_BQD: Tensor, write_index_B: Tensor) -> Tensor:
-    """The cache with Q new rows written from slot `write_index` of each sentence on."""
+def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
+    """The cache [B,C,D] or [B,H,C,E] with Q new rows a sentence from slot `write_index` on."""
     if torch.compiler.is_exporting():
         result: Tensor = torch.onnx.ops.symbolic(
             "TensorScatter",
-            (cache_BCD, new_BQD, write_index_B),
-            attrs={"axis": 1},
-            dtype=cache_BCD.dtype,
-            shape=cache_BCD.shape,
+            (cache, new, write_index_B),
+            attrs={"axis": cache.dim() - 2},
+            dtype=cache.dtype,
+            shape=cache.shape,
             version=OPSET,
         )
         return result
-    slots_BQ = write_index_B[:, None] + torch.arange(new_BQD.shape[1], device=new_BQD.device)
-    index_BQD = slots_BQ[:, :, None].expand(-1, -1, cache_BCD.shape[2])
-    return cache_BCD.scatter(1, index_BQD, new_BQD.to(cache_BCD.dtype))
+    slots_BQ = write_index_B[:, None] + torch.arange(new.shape[-2], device=new.device)
+    index = slots_BQ.reshape(len(cache), *[1] * (cache.dim() - 3), -1, 1).expand_as(new)
+    return cache.scatter(-2, index, new.to(cache.dtype))
+
+
+def split_heads(x_BQD: Tensor, num_heads: int) -> Tensor:
+    """[B,Q,D] to [B,H,Q,E]."""
+    width = x_BQD.shape[2] // num_heads
+    shape = (*x_BQD.shape[:2], num_heads, width)
+    return _reshape(x_BQD, shape, (0, 0, num_heads, width)).transpose(1, 2)
+
+
+def _join_heads(x_BHQE: Tensor) -> Tensor:
+    """[B,H,Q,E] to [B,Q,D]."""
+    rows, heads, queries, width = x_BHQE.shape
+    x_BQHE = x_BHQE.transpose(1, 2)
+    return _reshape(x_BQHE, (rows, queries, heads * width), (0, 0, heads * width))
+
+
+def _reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
+    """A reshape whose ONNX form has a constant shape, with 0 for sizes that stay (torch.onnx writes
+    operators that put the shape together)."""
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            "Reshape", (x, torch.tensor(exported)), dtype=x.dtype, shape=shape, version=OPSET
+        )
+        return result
+    return x.reshape(shape)
 
 
 def attention(
     query_BQD: Tensor,
-    key_BCD: Tensor,
-    value_BCD: Tensor,
+    key: Tensor,
+    value: Tensor,
     *,
     num_heads: int,
     mask: Tensor | None,
@@ -87,24 +113,29 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
-    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
+    Keys and values are [B,C,D] or, by head, [B,H,C,E]. `mask` is additive, broadcastable to
+    [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
     drop the same probabilities. Returns [B,Q,D].
     """
+    by_head = key.dim() == 4
     if torch.compiler.is_exporting():
+        # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then.
+        query = query_BQD * (query_BQD.shape[2] // num_heads) ** -0.5
+        query = split_heads(query, num_heads) if by_head else query
+        sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
         result: Tensor = torch.onnx.ops.symbolic(
             "Attention",
-            (query_BQD, key_BCD, value_BCD, mask),
-            attrs={"q_num_heads": num_heads, "kv_num_heads": num_heads},
-            dtype=query_BQD.dtype,
-            shape=query_BQD.shape,
+            (query, key, value, mask),
+            attrs={"scale": 1.0, **sizes},
+            dtype=query.dtype,
+            shape=query.shape,
             version=OPSET,
         )
-        return result
+        return _join_heads(result) if by_head else result
 
-    def heads(x: Tensor) -> Tensor:
-        return x.unflatten(-1, (num_heads, -1)).transpose(1, 2)
-
-    query, key, value = heads(query_BQD), heads(key_BCD), heads(value_BCD)
+    query = split_heads(query_BQD, num_heads)
+    if not by_head:
+        key, value = split_heads(key, num_heads), split_heads(value, num_heads)
     if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,
@@ -114,7 +145,7 @@ def attention(
             is_causal=causal,
             dropout_p=dropout,
         )
-        return out.transpose(1, 2).flatten(2)
+        return _join_heads(out)
     # Written out: at sentence length the backward pass of the fused CPU kernel is several times
     # slower than these products (docs/decisions.md).
     scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
@@ -130,7 +161,7 @@ def attention(
         kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
         kept = nn.functional.dropout(kept, dropout)
         probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)
-    return (probabilities @ value).transpose(1, 2).flatten(2)
+    return _join_heads(probabilities @ value)
 
 
 class SelfAttention(nn.Module):
@@ -169,6 +200,8 @@ class SelfAttention(nn.Module):
                 rows_sharing_dropout=rows_sharing_dropout,
             )
         assert context.write_index is not None
+        if context.cache.keys.dim() == 4:
+            key, value = split_heads(key, self.num_heads), split_heads(value, self.num_heads)
         context.cache = KeyValue(
             tensor_scatter(context.cache.keys, key, context.write_index),
             tensor_scatter(context.cache.values, value, context.write_index),

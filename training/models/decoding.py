@@ -1,7 +1,7 @@
 """The modules that decoding calls: eager for validation, exported for serving.
 
 Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-G groups, N candidates.
+G groups, N candidates, U columns of the output matrix that some sentence has, L those of one.
 """
 
 from __future__ import annotations
@@ -64,6 +64,46 @@ class StepGraph(nn.Module):
         labels_BQ = log_probs_BQV.gather(2, label_ids_BQ.unsqueeze(-1)).squeeze(-1)
         best = best_candidates(log_probs_BQV, scores_BQ)
         return (*best, labels_BQ, logits_BQV, step.alignment, step.caches)
+
+
+class ShortlistStepGraph(nn.Module):
+    """A decoding step whose output layer knows a few pieces of the vocabulary for each sentence."""
+
+    def __init__(self, model: Model) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids_BQ: Tensor,
+        positions_BQ: Tensor,
+        write_index_B: Tensor,
+        visible_B1QC: Tensor,
+        scores_BQ: Tensor,
+        output_weight_DU: Tensor,
+        columns_BL: Tensor,
+        column_mask_BL: Tensor,
+        source_mask_BS: Tensor,
+        caches: list[Tensor],
+        sources: list[Tensor],
+    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
+        """Returns scores [B,N] and places (query * L + column, int32) [B,N] of the N = 2Q best
+        continuations, the alignment and the caches. The mask is additive."""
+        step = self.model.decode_step(
+            token_ids_BQ,
+            positions_BQ,
+            write_index_B,
+            visible_B1QC,
+            source_mask_BS,
+            caches,
+            sources,
+        )
+        queries = token_ids_BQ.shape[1]
+        logits_BQU = step.x_BQD @ output_weight_DU
+        logits_BQL = logits_BQU.gather(2, columns_BL.unsqueeze(1).expand(-1, queries, -1))
+        log_probs_BQL = (logits_BQL + column_mask_BL.unsqueeze(1)).log_softmax(-1)
+        best = (log_probs_BQL + scores_BQ.unsqueeze(-1)).flatten(1).topk(2 * queries)
+        return best.values, best.indices.to(torch.int32), step.alignment, step.caches
 
 
 def best_candidates(log_probs_BQV: Tensor, scores_BQ: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,7 +1,7 @@
 """Decoder-only language models: full or light attention, standard or Macaron layers.
 
 Wang et al. 2020, "Transformer on a Diet". Shape letters: B rows, T tokens, Q queries, C cache
-slots, D model, V vocabulary, L layers.
+slots, D model, H heads, E head, V vocabulary, L layers.
 """
 
 from __future__ import annotations
@@ -94,8 +94,9 @@ class LanguageModel(Network):
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache."""
-        return ("B", "C", self.config.model_dim)
+        """Axes of each cache: by head, so that a step's one query reads its keys in order."""
+        heads = self.config.num_heads
+        return ("B", heads, "C", self.config.model_dim // heads)
 
     @property
     def num_caches(self) -> int:
@@ -120,7 +121,7 @@ class LanguageModel(Network):
         and its layer's offsets both show.
 
         `slot_positions` are the positions of the tokens in all slots, the new ones included; those
-        of slots that `visible` hides do not matter. `caches` are [key, value] * L, each [B,C,D].
+        of slots that `visible` hides do not matter. `caches` are [key, value] * L, each [B,H,C,E].
         A slot that no layer can reach any more may be dropped, or taken by another token.
         """
         distance_B1QC = positions_BQ[:, None, :, None] - slot_positions_BC[:, None, None, :]

@@ -15,7 +15,7 @@ from export.quality import BleuChange
 from training.analysis import FrequencyBucket, LengthBucket
 from training.quality import Quality
 
-MACHINE = Machine(cpu="a CPU", cores=2, processors=1, memory_gib=4.0, load=0.1)
+MACHINE = Machine(cpu="a CPU", cores=2, processors=1, memory_gib=4.0, others=0.01)
 
 
 def make_run(bleu: float, hours: float = 1.0, checkpoint: str = "averaged") -> RunResult:

@@ -16,7 +16,7 @@ from bench.scenarios import EAGER, OUR_INT8, Scenario, Setting
 from bench.worker import SlotCount, Timing
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 
-MACHINE = Machine(cpu="a CPU", cores=2, processors=2, memory_gib=4.0, load=0.1)
+MACHINE = Machine(cpu="a CPU", cores=2, processors=2, memory_gib=4.0, others=0.01)
 SCENARIO = Scenario(8, 5)
 SIZES: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "num_decoder_layers": 4, "vocab_size": 9}
 

@@ -120,6 +120,12 @@ def test_logits_equal_the_loop_written_reference(kind: str, block: str, norm: st
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
+def empty_caches(model: LanguageModel, capacity: int) -> list[torch.Tensor]:
+    sizes = {"B": 2, "C": capacity}
+    shape = [sizes[axis] if isinstance(axis, str) else axis for axis in model.cache_axes]
+    return [torch.zeros(shape) for _ in range(model.num_caches)]
+
+
 @pytest.mark.parametrize(("kind", "block", "norm"), FORMS)
 def test_decoding_token_by_token_equals_teacher_forcing(kind: str, block: str, norm: str) -> None:
     """Light kinds keep no more slots than their widest layer reaches, the new one included."""
@@ -128,7 +134,7 @@ def test_decoding_token_by_token_equals_teacher_forcing(kind: str, block: str, n
     expected_BTV = model(ids_BT)
     reaches = [21 if reach is None else reach for reach in layer_reach(model.config)]
     capacity = max(reaches)
-    caches = [torch.zeros(2, capacity, 16) for _ in range(model.num_caches)]
+    caches = empty_caches(model, capacity)
     slots_BC = torch.full((2, capacity), -1)
     for t in range(ids_BT.shape[1]):
         slot = t % capacity  # a ring: the new token takes the place of the oldest
@@ -153,7 +159,7 @@ def test_prefill_then_one_more_token_equals_teacher_forcing(kind: str) -> None:
     model = tiny_lm(attention=kind)
     ids_BT = torch.randint(37, (2, 12))
     expected_BTV = model(ids_BT)
-    caches = [torch.zeros(2, 16, 16) for _ in range(model.num_caches)]
+    caches = empty_caches(model, 16)
     slots_BC = torch.arange(16).expand(2, -1)
     causal = torch.full((12, 16), -torch.inf).triu(1)[None, None].expand(2, -1, -1, -1)
     start = torch.zeros(2, dtype=torch.int64)

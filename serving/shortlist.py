@@ -1,0 +1,56 @@
+"""The target pieces that a source may become: the output layer leaves out all others.
+
+Shape letters: V source pieces, T target pieces of all of them, C common pieces.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import BundleError
+
+Ints = NDArray[np.int64]
+
+
+class Shortlist:
+    """A lexicon by source piece, and pieces that any source may become.
+
+    The list follows from the source alone, so that a sentence's translation depends on no other.
+    """
+
+    def __init__(self, common_C: Ints, start_V1: Ints, target_T: Ints) -> None:
+        """The pieces of source piece v are `target[start[v] : start[v + 1]]`."""
+        self._common_C, self._start_V1, self._target_T = common_C, start_V1, target_T
+
+    def of(self, source: Sequence[int]) -> Ints:
+        """The target pieces of a source, in order, each once."""
+        start = self._start_V1
+        own = [self._target_T[start[piece] : start[piece + 1]] for piece in set(source)]
+        return np.unique(np.concatenate([self._common_C, *own]))
+
+    def save(self, path: Path) -> None:
+        """Write the file that `load_shortlist` reads."""
+        arrays = (self._common_C, self._start_V1, self._target_T)
+        names = ("common", "start", "target")
+        small = {n: a.astype(np.uint32) for n, a in zip(names, arrays, strict=True)}
+        np.savez_compressed(path, allow_pickle=False, **small)
+
+
+def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
+    """Read a shortlist; raises BundleError where it is damaged or for other vocabularies."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            common, start, target = (
+                file[name].astype(np.int64) for name in ("common", "start", "target")
+            )
+    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BundleError(f"{path}: not a readable shortlist ({error})") from error
+    ordered = start.size and start[0] == 0 and start[-1] == len(target) and (np.diff(start) >= 0)
+    if not (np.all(ordered) and np.all(np.concatenate([common, target]) < vocab_size)):
+        raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
+    return Shortlist(common, start, target)

@@ -1,0 +1,233 @@
+"""Decoding with shortlists, against PyTorch with all other logits masked."""
+
+from __future__ import annotations
+
+import asyncio
+import dataclasses
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from export.__main__ import main
+from export.calibration import calibrate
+from export.graphs import write_graphs
+from export.parity import search_all
+from export.quantize import quantized_twin
+from serving.bundle import read_manifest
+from serving.errors import BundleError, InvalidOptionError
+from serving.options import SearchOptions
+from serving.scheduler import Completed, Request, Scheduler
+from serving.search import BeamSearch, Hypothesis, Sentence, decode
+from serving.session import OnnxStepper
+from serving.shortlist import Shortlist, load_shortlist
+from serving.shortlist_session import ShortlistStepper
+from serving.tokenizer import EOS_ID
+from serving.translator import Translator
+from tests.conftest import TinyModel
+from tests.integration.test_export import every_hypothesis, random_model, random_sentences
+from training.models import Model
+from training.run import VALIDATION_SOURCE
+from training.stepper import TorchStepper
+
+CASES = [
+    ("macaron", "fp32"),
+    ("macaron", "int8 row"),
+    ("macaron", "int8 static"),
+    ("joint fast", "fp32"),
+    ("joint fast", "int8 static"),
+    ("standard pre", "int8 static"),
+]
+
+
+def random_shortlist(vocab_size: int) -> Shortlist:
+    """Each piece has 1 to 9 translations."""
+    generator = np.random.default_rng(8)
+    counts = generator.integers(1, 10, vocab_size)
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    return Shortlist(
+        np.array([EOS_ID, 7, 20]), starts, generator.integers(4, vocab_size, starts[-1])
+    )
+
+
+def every_piece(vocab_size: int) -> Shortlist:
+    return Shortlist(
+        np.arange(vocab_size), np.zeros(vocab_size + 1, np.int64), np.zeros(0, np.int64)
+    )
+
+
+def export(
+    model: Model, shortlist: Shortlist, folder: Path, arithmetic: str
+) -> tuple[ShortlistStepper, Model]:
+    """The bundle's stepper, and a model that computes the same."""
+    precision = arithmetic.partition(" ")[0]
+    reference, ranges = model, None
+    if precision == "int8":
+        reference = quantized_twin(model)
+    if arithmetic == "int8 static":
+        sentences = random_sentences(12, model.config.vocab_size)
+        ranges = calibrate(reference, lambda: search_all(TorchStepper(reference), sentences))
+    manifest = write_graphs(
+        model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
+    )
+    return ShortlistStepper(folder, manifest, 2), reference
+
+
+def shortlisted(sentences: list[Sentence]) -> list[Sentence]:
+    return [
+        dataclasses.replace(s, options=dataclasses.replace(s.options, shortlist=True))
+        for s in sentences
+    ]
+
+
+def decode_masked(model: Model, shortlist: Shortlist, sentence: Sentence) -> tuple[Hypothesis, ...]:
+    """One sentence with PyTorch, whose other logits are -inf."""
+    mask_V = torch.full((model.config.vocab_size,), -torch.inf)
+    mask_V[torch.from_numpy(shortlist.of(sentence.source))] = 0.0
+    whole = model.output_logits
+
+    def masked(x_BQD: Tensor) -> Tensor:
+        return whole(x_BQD) + mask_V
+
+    model.output_logits = masked  # type: ignore[method-assign]
+    try:
+        found = decode(TorchStepper(model), [sentence])[0]
+    finally:
+        model.output_logits = whole  # type: ignore[method-assign]
+    return found.hypotheses
+
+
+@pytest.mark.parametrize(("name", "arithmetic"), CASES)
+def test_outputs_are_those_of_masked_logits_to_the_bit_in_any_batch(
+    tmp_path: Path, name: str, arithmetic: str
+) -> None:
+    model = random_model(name)
+    shortlist = random_shortlist(model.config.vocab_size)
+    stepper, reference = export(model, shortlist, tmp_path, arithmetic)
+    for beam_size in (4, 1):
+        options = every_hypothesis(beam_size)
+        sentences = shortlisted(random_sentences(12, model.config.vocab_size, options))
+        alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+        assert alone == [found.hypotheses for found in decode(stepper, sentences)]
+        assert alone == decode_joining(stepper, sentences)
+        same = 0
+        for sentence, found in zip(sentences, alone, strict=True):
+            pieces = set(shortlist.of(sentence.source).tolist())
+            assert all(set(hypothesis.tokens) <= pieces for hypothesis in found)
+            wanted = decode_masked(reference, shortlist, sentence)
+            scores = [[hypothesis.score for hypothesis in each] for each in (found, wanted)]
+            same += scores[0] == pytest.approx(scores[1], abs=1e-4)  # equal ones may change places
+            if arithmetic == "fp32":
+                assert found[0].tokens == wanted[0].tokens
+        assert same >= (12 if arithmetic == "fp32" else 8)  # a rounded level may flip
+
+
+def decode_joining(
+    stepper: ShortlistStepper, sentences: list[Sentence]
+) -> list[tuple[Hypothesis, ...]]:
+    """One or two sentences join a running batch every three steps."""
+    search, waiting = BeamSearch(stepper, sentences[:1]), sentences[1:]
+    found: dict[int, tuple[Hypothesis, ...]] = {}
+    step = 0
+    while search.live or waiting:
+        if waiting and step % 3 == 0:
+            search.add(waiting[: 1 + step % 2])
+            del waiting[: 1 + step % 2]
+        found |= {finished.index: finished.hypotheses for finished in search.step()}
+        step += 1
+    return [found[number] for number in range(len(sentences))]
+
+
+@pytest.mark.parametrize("arithmetic", ["fp32", "int8 static"])
+def test_a_list_of_every_piece_changes_nothing(tmp_path: Path, arithmetic: str) -> None:
+    model = random_model("macaron")
+    stepper, _ = export(model, every_piece(model.config.vocab_size), tmp_path, arithmetic)
+    whole = OnnxStepper(tmp_path, stepper.manifest, 2)
+    sentences = random_sentences(12, model.config.vocab_size, every_hypothesis(4))
+    pairs = zip(decode(whole, sentences), decode(stepper, shortlisted(sentences)), strict=True)
+    for one, other in pairs:
+        assert one.hypotheses[0].tokens == other.hypotheses[0].tokens
+        for a, b in zip(one.hypotheses, other.hypotheses, strict=True):
+            assert a.score == pytest.approx(b.score, abs=1e-5)
+
+
+def test_sentences_with_and_without_shortlist_do_not_share_a_batch(tmp_path: Path) -> None:
+    model = random_model("macaron")
+    stepper, _ = export(model, every_piece(model.config.vocab_size), tmp_path, "fp32")
+    sentences = random_sentences(2, model.config.vocab_size, SearchOptions(beam_size=2))
+    with pytest.raises(ValueError, match="cannot share a batch"):
+        BeamSearch(stepper, [sentences[0], *shortlisted(sentences[1:])])
+
+
+@pytest.fixture(scope="module")
+def bundle(tiny_model: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The tiny model with a shortlist of its training text, by the command."""
+    out = tmp_path_factory.mktemp("shortlist") / "tiny-short"
+    assert main(["bundle", str(tiny_model.run), str(out), "--shortlist"]) == 0
+    return out
+
+
+@pytest.fixture(scope="module")
+def texts(tiny_model: TinyModel) -> list[str]:
+    """What the model was not trained on."""
+    return (tiny_model.run / VALIDATION_SOURCE).read_text().splitlines()[:8]
+
+
+def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: list[str]) -> None:
+    manifest = read_manifest(bundle)
+    assert manifest.parity["shortlist"]["mean"] > -0.2
+    translator = Translator(bundle)
+    shortlist = load_shortlist(bundle / "shortlist.npz", manifest.sizes.vocab_size)
+    sizes = [len(shortlist.of(range(4, 4 + n))) for n in (1, 3)]
+    assert sizes[0] < sizes[1] <= manifest.sizes.vocab_size
+    plain = SearchOptions(loop_guard=False)
+    listed = dataclasses.replace(plain, shortlist=True)
+    wanted = [found.text for found in translator.translate(texts, plain)]
+    assert "shortlist_stepper" not in vars(translator)  # it is loaded when it is asked for
+    assert [found.text for found in translator.translate(texts, listed)] == wanted
+    # A prefix and a constraint need the whole vocabulary; beside them the others keep their lists.
+    first_word = texts[0].split()[0]
+    prefixes = ["", "", first_word, *[""] * 5]
+    forced = translator.translate(texts, listed, target_prefix=prefixes)
+    assert [found.text for found in forced[:2]] == wanted[:2]
+    assert forced[2].text.startswith(first_word)
+    once = f"{first_word} {first_word} {first_word}"
+    blocked = dataclasses.replace(listed, no_repeat_ngram_size=1)
+    assert translator.translate(once, blocked)[0].text.split().count(first_word) <= 1
+
+
+def test_a_scheduler_decodes_both_kinds_at_once(bundle: Path, texts: list[str]) -> None:
+    translator = Translator(bundle)
+    scheduler = Scheduler(translator)
+    try:
+        options = [SearchOptions(beam_size=2, shortlist=n % 2 == 0) for n in range(8)]
+        tickets = scheduler.submit_all(
+            [Request(text=text, options=o) for text, o in zip(texts, options, strict=True)]
+        )
+
+        async def outcomes() -> list[Completed]:
+            return [await ticket.wait() for ticket in tickets]
+
+        found = [outcome.translation for outcome in asyncio.run(outcomes())]
+    finally:
+        scheduler.close()
+    assert found == [translator.translate(t, o)[0] for t, o in zip(texts, options, strict=True)]
+
+
+def test_a_bundle_without_a_list_says_so(tiny_model: TinyModel) -> None:
+    with pytest.raises(InvalidOptionError, match="shortlist must be false for the model 'tiny'"):
+        Translator(tiny_model.fp32).translate("der hund", SearchOptions(shortlist=True))
+
+
+def test_a_damaged_list_is_refused(bundle: Path, tmp_path: Path) -> None:
+    file = tmp_path / "shortlist.npz"
+    content = (bundle / "shortlist.npz").read_bytes()
+    for damaged in (b"", content[:50], b"PK" + bytes(200)):
+        file.write_bytes(damaged)
+        with pytest.raises(BundleError, match="shortlist"):
+            load_shortlist(file, 300)
+    file.write_bytes(content)
+    with pytest.raises(BundleError, match="does not fit a vocabulary of 20 pieces"):
+        load_shortlist(file, 20)

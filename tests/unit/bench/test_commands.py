@@ -1,0 +1,25 @@
+"""What a bench does on a busy machine."""
+
+from __future__ import annotations
+
+import pytest
+
+from bench import report
+from bench.__main__ import main
+
+ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "1"]
+
+
+@pytest.mark.parametrize(("percent", "idle"), [(5.0, True), (60.0, False)])
+def test_a_busy_machine_is_refused_unless_that_is_asked_for(
+    percent: float, idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(report.psutil, "cpu_percent", lambda interval: percent)
+    assert (main(ATTENTION) == 0) is idle
+    output = capsys.readouterr()
+    assert (output.out == "") is not idle
+    assert ("--busy" in output.err) is not idle
+    assert main([*ATTENTION, "--busy"]) == 0
+    table = capsys.readouterr().out
+    assert f"{percent:.0f}% in use before the run" in table
+    assert ("not to be quoted" in table) is not idle
