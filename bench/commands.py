@@ -123,9 +123,10 @@ def language(options: argparse.Namespace) -> int:
         raise BenchError(f"--shape must be one of {', '.join(known)}, got {options.shape!r}")
     if options.context and options.steps:
         raise BenchError("--context and --steps are two measurements; give one of them")
+    batches = _numbers("--batch", options.batch, _MAX_BATCH)
+    top_ks = _numbers("--top-k", options.top_k, TOP)
     machine = _idle_machine(cores, busy=options.busy)
     command, shape, seed = _command(options), options.shape, options.random_weights
-    batches = _numbers("--batch", options.batch, _MAX_BATCH)
     subject = f"{shape}, random weights, seed {seed}"
     if options.context:
         batch = max(batches)
@@ -145,7 +146,6 @@ def language(options: argparse.Namespace) -> int:
         milestones = time_long_output(shape, "cascade", seed, steps, cores, _progress)
         print(long_markdown(command, machine, f"{subject}, cascade, int8; batch 1.", milestones))
     else:
-        top_ks = _numbers("--top-k", options.top_k, TOP)
         scenarios = [Scenario(batch, 1, top_k) for batch in batches for top_k in top_ks]
         found = compare_rivals(shape, seed, scenarios, repetitions, cores, _progress)
         subject += f", full attention, {GENERATED} tokens; {repetitions} interleaved repetitions."
@@ -156,9 +156,9 @@ def language(options: argparse.Namespace) -> int:
 def attention(options: argparse.Namespace) -> int:
     """Time one attention layer, forward and backward."""
     cores = _cores(options.threads)
-    machine = _idle_machine(cores, busy=options.busy)
     lengths = _numbers("--length", options.length, 2**16)
     repetitions = _at_least_one("--repetitions", options.repetitions)
+    machine = _idle_machine(cores, busy=options.busy)
     found = time_attention(lengths, repetitions, cores, _progress)
     print(attention_markdown(_command(options), machine, found))
     return 0

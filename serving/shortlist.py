@@ -44,11 +44,11 @@ class Shortlist:
 def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
     """Read a shortlist; raises BundleError where it is damaged or for other vocabularies."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             common, start, target = (
                 file[name].astype(np.int64) for name in ("common", "start", "target")
             )
-    except (OSError, ValueError, KeyError, zipfile.BadZipFile) as error:
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BundleError(f"{path}: not a readable shortlist ({error})") from error
     ordered = start.size and start[0] == 0 and start[-1] == len(target) and (np.diff(start) >= 0)
     if not (np.all(ordered) and np.all(np.concatenate([common, target]) < vocab_size)):

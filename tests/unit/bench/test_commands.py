@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bench import report
+from bench import commands, report
 from bench.__main__ import main
 
 ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "1"]
@@ -14,6 +14,7 @@ ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "
 def test_a_busy_machine_is_refused_unless_that_is_asked_for(
     percent: float, idle: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    monkeypatch.setattr(commands, "time_attention", lambda *_: [])
     monkeypatch.setattr(report.psutil, "cpu_percent", lambda interval: percent)
     assert (main(ATTENTION) == 0) is idle
     output = capsys.readouterr()

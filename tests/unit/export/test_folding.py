@@ -31,7 +31,10 @@ def graph(nodes: list[onnx.NodeProto], outputs: list[str]) -> onnx.ModelProto:
     return helper.make_model(proto, opset_imports=[helper.make_opsetid("", 24)], ir_version=10)
 
 
-PRODUCT = [helper.make_node("MatMul", ["x", "W"], ["p"]), helper.make_node("Add", ["p", "b"], ["y"])]
+PRODUCT = [
+    helper.make_node("MatMul", ["x", "W"], ["p"]),
+    helper.make_node("Add", ["p", "b"], ["y"]),
+]
 SPLIT = helper.make_node("Split", ["y"], ["q", "k", "v"], axis=2, num_outputs=3)
 
 
