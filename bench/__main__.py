@@ -23,6 +23,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
+_SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's training text)"
 _BUSY = "measure on a busy machine as well; the table says so"
 
 
@@ -53,6 +54,7 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     engine.add_argument("--busy", action="store_true", help=_BUSY)
+    engine.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
     server = verbs.add_parser(
@@ -73,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    server.set_defaults(shortlist=False)
     server.add_argument("--busy", action="store_true", help=_BUSY)
 
     quality = verbs.add_parser(

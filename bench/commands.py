@@ -173,12 +173,12 @@ def _subject(options: argparse.Namespace, random_sentences: int = RANDOM_SENTENC
         if shape not in SHAPES:
             raise BenchError(f"--shape must be one of {', '.join(SHAPES)}, got {shape!r}")
         seed = _DEFAULT_SEED if options.random_weights is None else options.random_weights
-        return random_subject(shape, seed, random_sentences)
+        return random_subject(shape, seed, random_sentences, shortlist=options.shortlist)
     if options.shape is not None or options.random_weights is not None:
         raise BenchError("--checkpoint has its own shape and weights; leave out the other two")
     if not all(text):
         raise BenchError("--checkpoint needs both --source FILE and --reference FILE")
-    return trained_subject(options.checkpoint, *text)
+    return trained_subject(options.checkpoint, *text, shortlist=options.shortlist)
 
 
 def _check_record(path: Path | None) -> None:

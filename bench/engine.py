@@ -110,7 +110,7 @@ def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        write_materials(subject, subject.comparison.systems, folder)
+        write_materials(subject, subject.systems, folder)
         workers: dict[_Key, Worker] = {}
         keys = [key for scenario in plan.scenarios for key in _settings(subject, plan, scenario)]
         for system, setting in dict.fromkeys(keys):
@@ -173,7 +173,7 @@ def compare(
 def _settings(subject: Subject, plan: Plan, scenario: Scenario) -> list[_Key]:
     return [
         (system, setting)
-        for system in subject.comparison.systems
+        for system in subject.systems
         for setting in settings(system.kind, scenario.batch, plan.cores)
     ]
 
@@ -205,7 +205,7 @@ def _compare(
 ) -> None:
     """Decode everything once more, with scores, at the largest batch and each beam size."""
     rival = subject.comparison.rival
-    systems = (OUR_FP32, rival) if subject.forced else subject.comparison.systems
+    systems = (OUR_FP32, rival) if subject.forced else subject.systems
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)

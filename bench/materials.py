@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.models import random_model, random_sources, save_model
+from bench.models import random_model, random_shortlist, random_sources, save_model
 from bench.peers import check_convertible, convert_to_ctranslate2
 from bench.scenarios import (
     COMPARISONS,
     FORCED_LENGTH,
     MAX_LENGTH,
+    OUR_SHORTLIST,
+    PEER_SHORTLIST,
     SHAPES,
     Comparison,
     Setting,
@@ -22,7 +24,9 @@ from bench.systems import ID_MANIFEST, Job, Sources, id_token
 from export.calibration import calibrate_translation
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.quantize import StaticRange, quantized_twin
+from export.shortlist import read_shortlist
 from serving.bundle import Languages, write_manifest
+from serving.shortlist import Shortlist
 from serving.tokenizer import EOS_ID, Tokenizer
 from training.corpus import read_pairs
 from training.models import Model, Transformer
@@ -44,6 +48,17 @@ class Subject:
     tokenizer: Tokenizer | None
     """None for a random model, which reads ids."""
     languages: tuple[str, str] = ("", "")
+    shortlist: Shortlist | None = None
+    """For the systems that choose from one."""
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """Those that can run the model, with shortlists where there is one."""
+        systems = self.comparison.systems
+        if self.shortlist is None:
+            return systems
+        with_lists = (OUR_SHORTLIST, PEER_SHORTLIST)
+        return (*systems, *(s for s in with_lists if replace(s, shortlist=False) in systems))
 
     @property
     def comparison(self) -> Comparison:
@@ -61,15 +76,24 @@ class Subject:
         return FORCED_LENGTH if self.forced else MAX_LENGTH
 
 
-def random_subject(shape: str, seed: int, sentences: int = RANDOM_SENTENCES) -> Subject:
+def random_subject(
+    shape: str, seed: int, sentences: int = RANDOM_SENTENCES, *, shortlist: bool = False
+) -> Subject:
     """A random model of a shape, and random sources."""
     model = random_model(SHAPES[shape], seed)
     sources = random_sources(model.config.vocab_size, sentences, seed)
-    return Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
+    subject = Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
+    if shortlist:
+        subject = replace(subject, shortlist=random_shortlist(model.config.vocab_size, seed))
+    return subject
 
 
-def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
+def trained_subject(
+    run: Path, source: Path, reference: Path, *, shortlist: bool = False
+) -> Subject:
     """A run's model and a parallel text, without pairs whose source is blank.
+
+    A `shortlist` is learnt from the run's training text.
 
     Raises BenchError for a block that the rivals do not have or a text that is blank throughout,
     and what reading the run and the text raises.
@@ -88,6 +112,7 @@ def trained_subject(run: Path, source: Path, reference: Path) -> Subject:
         references=[text for _, text in pairs],
         tokenizer=trained.tokenizer,
         languages=(data.source_language, data.target_language),
+        shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
     )
 
 
@@ -102,10 +127,13 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
         elif system.kind == "ctranslate2":
             assert isinstance(subject.model, Transformer)
             vocabulary = _vocabulary(subject)
-            convert_to_ctranslate2(subject.model, vocabulary, place, system.precision)
+            shortlist = subject.shortlist if system.shortlist else None
+            convert_to_ctranslate2(
+                subject.model, vocabulary, place, system.precision, shortlist=shortlist
+            )
         else:
             place.mkdir()
-            _write_bundle(subject, place, system.precision)
+            _write_bundle(subject, place, system)
 
 
 def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> Job:
@@ -117,13 +145,20 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
         workers=setting.workers,
         threads=setting.threads,
         tokenizer_file=None if subject.tokenizer is None else str(folder / TOKENIZER_FILE),
+        shortlist=system.shortlist,
     )
 
 
-def _write_bundle(subject: Subject, folder: Path, precision: str) -> None:
+def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
     """A bundle; without a tokenizer only its graphs and their manifest."""
-    ranges = static_ranges(subject) if precision == "int8" else None
-    manifest = write_graphs(subject.model, folder, name="bench", precision=precision, ranges=ranges)
+    manifest = write_graphs(
+        subject.model,
+        folder,
+        name="bench",
+        precision=system.precision,
+        ranges=static_ranges(subject) if system.precision == "int8" else None,
+        shortlist=subject.shortlist if system.shortlist else None,
+    )
     if subject.tokenizer is None:
         (folder / ID_MANIFEST).write_text(manifest.model_dump_json())
         return
@@ -147,7 +182,7 @@ def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
 
 def folder_name(system: System) -> str:
     """Where a system's files lie."""
-    return f"{system.kind}-{system.precision}"
+    return f"{system.kind}-{system.precision}{'-shortlist' if system.shortlist else ''}"
 
 
 def _vocabulary(subject: Subject) -> list[str]:

@@ -7,9 +7,12 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
+from export.shortlist import BEST, COMMON
+from serving.shortlist import Shortlist
 from serving.tokenizer import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
 from training.models import PRESETS, JointModel, Model, Network, build_model
@@ -93,6 +96,15 @@ def random_ids(generator: random.Random, vocab_size: int, shortest: int, longest
     """Plain ids, of a number drawn between the two, both included."""
     length = generator.randint(shortest, longest)
     return generator.choices(range(_FIRST_PLAIN_ID, vocab_size), k=length)
+
+
+def random_shortlist(vocab_size: int, seed: int) -> Shortlist:
+    """As large as one that is learnt from text can be: see `export.shortlist`."""
+    generator = np.random.default_rng(seed)
+    size = min(vocab_size, COMMON)
+    common = np.unique([EOS_ID, *generator.integers(_FIRST_PLAIN_ID, vocab_size, size).tolist()])
+    start = np.arange(vocab_size + 1) * BEST
+    return Shortlist(common, start, generator.integers(_FIRST_PLAIN_ID, vocab_size, start[-1]))
 
 
 def save_model(model: Network, folder: Path) -> None:

@@ -11,8 +11,11 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.errors import BenchError
+from serving.shortlist import Shortlist
 from training.models import Transformer
 
+VOCABULARY_MAP = "vmap.txt"
+"""The name under which CTranslate2 looks for it."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 """What CTranslate2 calls the special pieces; SentencePiece writes them so as well."""
 
@@ -27,12 +30,17 @@ def check_convertible(block: str) -> None:
 
 
 def convert_to_ctranslate2(
-    model: Transformer, vocabulary: Sequence[str], folder: Path, quantization: str
+    model: Transformer,
+    vocabulary: Sequence[str],
+    folder: Path,
+    quantization: str,
+    *,
+    shortlist: Shortlist | None = None,
 ) -> None:
     """Save a baseline model in CTranslate2's format, with weights of type `quantization`.
 
     `vocabulary` is the written form of each id. int8 is saved as int8, so that loading it costs no
-    more memory than it must.
+    more memory than it must. A `shortlist` becomes its vocabulary map.
     """
     import ctranslate2
 
@@ -72,6 +80,19 @@ def convert_to_ctranslate2(
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True)
     spec.save(str(folder))
+    if shortlist is not None:
+        text = vocabulary_map(shortlist, vocabulary)
+        (folder / VOCABULARY_MAP).write_text(text, encoding="utf-8")
+
+
+def vocabulary_map(shortlist: Shortlist, vocabulary: Sequence[str]) -> str:
+    """A line for each source piece, and one without a source for what any source may become."""
+    lines = ["\t" + " ".join(vocabulary[piece] for piece in shortlist.of([]))]
+    for source, piece in enumerate(vocabulary):
+        own = shortlist.own(source)
+        if len(own):
+            lines.append(f"{piece}\t{' '.join(vocabulary[target] for target in own)}")
+    return "\n".join(lines) + "\n"
 
 
 def set_self_attention(spec: Any, layer: Any) -> None:

@@ -181,7 +181,7 @@ def _record_row(measured: Measured, subject: Subject, result: Result, bleu: Bleu
         "bleu": bleu.scores.get((measured.system, scenario.beam_size)),
         "speed_over_pytorch_eager": result.speed_over(EAGER, measured),
         "speed_over_ctranslate2_int8": result.speed_over(PEER_INT8, measured)
-        if PEER_INT8 in subject.comparison.systems
+        if PEER_INT8 in subject.systems
         else None,
     }
 
@@ -196,7 +196,7 @@ def _record_roofline(roofline: Roofline) -> dict[str, Any]:
 
 
 def _table(plan: Plan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
-    systems = subject.comparison.systems
+    systems = subject.systems
     rivals = [rival for rival in (EAGER, PEER_INT8) if rival in systems]
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]
     columns += ["tokens/s", "peak RSS, MiB", *(_RATIO[rival] for rival in rivals)]

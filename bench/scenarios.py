@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 SHAPES = {
     "demo": "transformer_small",
@@ -34,11 +34,13 @@ class System:
     """`eager`, `onnx` or `ctranslate2`."""
     precision: str
     """As the engine calls it."""
+    shortlist: bool = False
+    """Whether it chooses from a vocabulary shortlist."""
 
     @property
     def name(self) -> str:
         """As tables have it."""
-        return f"{self.engine}, {self.precision}"
+        return f"{self.engine}, {self.precision}{', shortlist' if self.shortlist else ''}"
 
 
 EAGER = System("PyTorch eager", "eager", "fp32")
@@ -46,6 +48,8 @@ OUR_FP32 = System("this engine", "onnx", "fp32")
 OUR_INT8 = System("this engine", "onnx", "int8")
 PEER_FP32 = System("CTranslate2", "ctranslate2", "float32")
 PEER_INT8 = System("CTranslate2", "ctranslate2", "int8")
+OUR_SHORTLIST = replace(OUR_INT8, shortlist=True)
+PEER_SHORTLIST = replace(PEER_INT8, shortlist=True)
 
 
 @dataclass(frozen=True)

@@ -143,7 +143,7 @@ def main() -> None:
     else:
         scheduler = PeerScheduler(load(job), search, job)
     registry = Registry(settings)
-    registry.add(Model(read_manifest(bundle), search.options, scheduler))
+    registry.add(Model(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)
     uvicorn.run(app, host="127.0.0.1", port=first["port"], log_level="warning", access_log=False)
 

@@ -31,6 +31,7 @@ class Job:
     threads: int
     tokenizer_file: str | None
     """None for calls on ids."""
+    shortlist: bool = False
 
 
 @dataclass(frozen=True)
@@ -43,13 +44,13 @@ class Search:
     top_k: int = 0
     """Language models draw from so many; 1 is greedy."""
 
-    @property
-    def options(self) -> SearchOptions:
+    def options(self, *, shortlist: bool = False) -> SearchOptions:
         """The same for this engine."""
         return SearchOptions(
             beam_size=self.beam_size,
             max_length=self.max_length,
             loop_guard=False,
+            shortlist=shortlist,
         )
 
 
@@ -99,9 +100,11 @@ class _IdEngine:
 
     def __init__(self, job: Job) -> None:
         from serving.session import OnnxStepper
+        from serving.shortlist_session import ShortlistStepper
 
         self.job, self.manifest = job, _read_id_manifest(job.folder)
-        self.stepper = OnnxStepper(Path(job.folder), self.manifest, job.threads)
+        stepper = ShortlistStepper if job.shortlist else OnnxStepper
+        self.stepper = stepper(Path(job.folder), self.manifest, job.threads)
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
@@ -110,7 +113,7 @@ class _IdEngine:
         from serving.batches import decode_in_batches
         from serving.search import Sentence
 
-        options = search.options
+        options = search.options(shortlist=self.job.shortlist)
         sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}
         found = dict(decode_in_batches(self.stepper, sentences, self.job.workers))
         return [found[i] for i in range(len(sources))]
@@ -135,13 +138,14 @@ class _TextEngine:
         self.translator = Translator(
             job.folder, threads=job.threads * job.workers, workers=job.workers
         )
-        self.stepper = self.translator.stepper
+        self.stepper = self.translator.stepper_for(shortlisted=job.shortlist)
+        self._shortlist = job.shortlist
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        return self.translator.translate(sources, search.options)
+        return self.translator.translate(sources, search.options(shortlist=self._shortlist))
 
     def outputs(self, results: list[Any]) -> list[Output]:
         outputs = []
@@ -164,7 +168,7 @@ class _CTranslate2:
     def __init__(self, job: Job) -> None:
         import ctranslate2
 
-        self._workers = job.workers
+        self._workers, self._shortlist = job.workers, job.shortlist
         self._translator = ctranslate2.Translator(
             job.folder,
             compute_type=job.precision,
@@ -205,6 +209,7 @@ class _CTranslate2:
             max_decoding_length=search.max_length,
             min_decoding_length=0,  # its default of 1 forbids an empty output
             return_scores=scores,  # greedy search is quicker without
+            use_vmap=self._shortlist,
         )
         if self._pieces is None:
             return [(result, "") for result in results]

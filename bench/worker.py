@@ -223,7 +223,7 @@ def _products(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[
         Path(system.job.folder),
         system.manifest,
         _calls(sources, request),
-        Search(request["beam_size"], request["max_length"]).options,
+        Search(request["beam_size"], request["max_length"]).options(),
         workers=system.job.workers,
         threads=system.job.threads,
         repetitions=request["repetitions"],

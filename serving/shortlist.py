@@ -29,9 +29,11 @@ class Shortlist:
 
     def of(self, source: Sequence[int]) -> Ints:
         """The target pieces of a source, in order, each once."""
-        start = self._start_V1
-        own = [self._target_T[start[piece] : start[piece + 1]] for piece in set(source)]
-        return np.unique(np.concatenate([self._common_C, *own]))
+        return np.unique(np.concatenate([self._common_C, *map(self.own, set(source))]))
+
+    def own(self, piece: int) -> Ints:
+        """The target pieces of one source piece, without the common ones."""
+        return self._target_T[self._start_V1[piece] : self._start_V1[piece + 1]]
 
     def save(self, path: Path) -> None:
         """Write the file that `load_shortlist` reads."""

@@ -12,7 +12,7 @@ import pytest
 import torch
 
 from bench.__main__ import main
-from bench.scenarios import COMPARISONS
+from bench.scenarios import COMPARISONS, OUR_SHORTLIST, PEER_SHORTLIST
 from tests.conftest import TinyModel
 from tests.toy.recipe import write_toy_recipe
 from training.config import load_recipe
@@ -27,10 +27,13 @@ ROOT = Path(__file__).resolve().parents[2]
     ("shape", "kind", "beams"), [("tiny", "cross", [1, 2]), ("joint-tiny", "joint", [2])]
 )
 def test_random_weights(shape: str, kind: str, beams: list[int], tmp_path: Path) -> None:
-    systems, rival = COMPARISONS[kind].systems, COMPARISONS[kind].rival
+    systems, rival = [s.name for s in COMPARISONS[kind].systems], COMPARISONS[kind].rival
     record_file = tmp_path / "new" / "record.json"
     options = f"--shape {shape} --random-weights 3 --repetitions 2 --batch 3 --threads 1"
     options += f" --beam {','.join(map(str, reversed(beams)))} --busy"
+    if kind == "cross":
+        options += " --shortlist"
+        systems += [OUR_SHORTLIST.name, PEER_SHORTLIST.name]
     command = [sys.executable, "-m", "bench", "engine", *options.split(), "--json"]
     done = subprocess.run(
         [*command, str(record_file)],

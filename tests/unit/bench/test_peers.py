@@ -18,7 +18,9 @@ from export.graphs import write_graphs
 from serving.options import SearchOptions
 from serving.search import Finished, Sentence, decode
 from serving.session import OnnxStepper
-from serving.tokenizer import BOS_ID, EOS_ID
+from serving.shortlist import Shortlist
+from serving.shortlist_session import ShortlistStepper
+from serving.tokenizer import BOS_ID, EOS_ID, UNK_ID
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 from training.models import Transformer, TransformerConfig, build_model
 
@@ -72,6 +74,43 @@ def run_peer(peer: Any, ids: list[list[int]], options: SearchOptions) -> list[An
         return_scores=True,
     )
     return results
+
+
+def test_a_shortlist_is_what_its_vocabulary_map_is(tmp_path: Path) -> None:
+    """One sentence at a time: a batch of CTranslate2's chooses from the lists of all, and always
+    from the special pieces but padding as well."""
+    model, generator = ending_model(), np.random.default_rng(1)
+    targets = generator.integers(4, VOCAB_SIZE, 6 * VOCAB_SIZE)
+    shortlist = Shortlist(
+        np.array([UNK_ID, BOS_ID, EOS_ID, 9, 30]),
+        np.arange(VOCAB_SIZE + 1) * 6,
+        targets.astype(np.int64),
+    )
+    ids = sources(30)
+    lists = [shortlist.of(source) for source in ids]
+    assert max(map(len, lists)) < 0.9 * VOCAB_SIZE
+    (tmp_path / "ours").mkdir()
+    manifest = write_graphs(
+        model, tmp_path / "ours", name="random", precision="fp32", shortlist=shortlist
+    )
+    engine = ShortlistStepper(tmp_path / "ours", manifest, 1)
+    vocabulary = [id_token(i) for i in range(VOCAB_SIZE)]
+    folder = tmp_path / "peer"
+    convert_to_ctranslate2(model, vocabulary, folder, "float32", shortlist=shortlist)
+    peer = ctranslate2.Translator(str(folder), compute_type="float32", intra_threads=1)
+    options = replace(OPTIONS, shortlist=True)
+    for source in ids:
+        best = run_engine(engine, [source], options)[0].hypotheses[0]
+        theirs = peer.translate_batch(
+            [tokens_of(source)],
+            beam_size=options.beam_size,
+            max_decoding_length=MAX_LENGTH,
+            min_decoding_length=0,
+            return_scores=True,
+            use_vmap=True,
+        )[0]
+        assert tokens_of(list(best.tokens)) == theirs.hypotheses[0]
+        assert best.score == pytest.approx(theirs.scores[0], abs=1e-4)
 
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
