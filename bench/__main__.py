@@ -75,7 +75,6 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    server.set_defaults(shortlist=False)
     server.add_argument("--busy", action="store_true", help=_BUSY)
 
     quality = verbs.add_parser(

@@ -57,7 +57,7 @@ def engine(options: argparse.Namespace) -> int:
         cores=cores,
     )
     _check_record(options.json)
-    subject = _subject(options)
+    subject = _subject(options, shortlist=options.shortlist)
     machine = _idle_machine(cores, busy=options.busy)
     result = run_engine(subject, plan, _progress)
     bleu = score_translations(subject, result)
@@ -81,7 +81,7 @@ def server(options: argparse.Namespace) -> int:
         cores=cores,
     )
     (beam_size,) = _numbers("--beam", options.beam, int(RANGES["beam_size"][1]))[:1]
-    subject = _subject(options, _SERVED_SENTENCES)
+    subject = _subject(options, random_sentences=_SERVED_SENTENCES)
     if subject.comparison.rival.kind != PEER_INT8.kind:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")
     machine = _idle_machine(cores, busy=options.busy)
@@ -164,7 +164,12 @@ def attention(options: argparse.Namespace) -> int:
     return 0
 
 
-def _subject(options: argparse.Namespace, random_sentences: int = RANDOM_SENTENCES) -> Subject:
+def _subject(
+    options: argparse.Namespace,
+    *,
+    random_sentences: int = RANDOM_SENTENCES,
+    shortlist: bool = False,
+) -> Subject:
     text = (options.source, options.reference)
     if options.checkpoint is None:
         if any(text):
@@ -173,12 +178,12 @@ def _subject(options: argparse.Namespace, random_sentences: int = RANDOM_SENTENC
         if shape not in SHAPES:
             raise BenchError(f"--shape must be one of {', '.join(SHAPES)}, got {shape!r}")
         seed = _DEFAULT_SEED if options.random_weights is None else options.random_weights
-        return random_subject(shape, seed, random_sentences, shortlist=options.shortlist)
+        return random_subject(shape, seed, random_sentences, shortlist=shortlist)
     if options.shape is not None or options.random_weights is not None:
         raise BenchError("--checkpoint has its own shape and weights; leave out the other two")
     if not all(text):
         raise BenchError("--checkpoint needs both --source FILE and --reference FILE")
-    return trained_subject(options.checkpoint, *text, shortlist=options.shortlist)
+    return trained_subject(options.checkpoint, *text, shortlist=shortlist)
 
 
 def _check_record(path: Path | None) -> None:
@@ -207,7 +212,7 @@ def _command(options: argparse.Namespace) -> str:
     words = ["python", "-m", "bench", options.verb]
     for name, given in vars(options).items():
         if given is True:
-            words.append(f"--{name}")
+            words.append(f"--{name.replace('_', '-')}")
         elif name not in ("verb", "json") and given is not None and given is not False:
             for value in given if isinstance(given, list) else [given]:
                 words += [f"--{name.replace('_', '-')}", str(value)]

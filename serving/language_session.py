@@ -95,7 +95,8 @@ class LanguageStepper:
         self._graph, self._dim = manifest.step, manifest.sizes.model_dim
         caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
         self._num_caches = len(caches)
-        self._heads = manifest.sizes.num_heads if len(caches[0].axes) == 4 else 1
+        self._by_head = len(caches[0].axes) == 4
+        self._heads = manifest.sizes.num_heads if self._by_head else 1
         self._memory = BlockPool()
         check_int8(folder, manifest)
         self._session = load_graph(folder, manifest.step.file, threads)
@@ -270,7 +271,7 @@ class LanguageStepper:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
             sizes |= {"R": outputs, "N": 2 * outputs, "M": state.rows * outputs}
             caches = list(state.caches.array_TRCD)
-            if self._heads > 1:
+            if self._by_head:
                 caches = [
                     cache.reshape(state.rows, self._heads, *cache.shape[1:]) for cache in caches
                 ]

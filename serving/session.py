@@ -70,7 +70,6 @@ class OnnxStepper:
         exact.
         """
         assert manifest.encoder is not None
-        self.manifest = manifest
         self._sizes, self._step_graph, self._kind = (
             manifest.sizes,
             step or manifest.step,

@@ -70,8 +70,8 @@ class ShortlistStepper(OnnxStepper):
         return ShortlistState(state.sources, state.source_mask_BS, state.caches, lists=lists)
 
     def prefill(self, state: Any, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
-        """There is none: a label may lie outside the list."""
-        raise NotImplementedError("a sentence with a prefix is decoded without shortlist")
+        """There is none, as a label may lie outside the list; raises ValueError."""
+        raise ValueError("a sentence with a prefix is decoded without shortlist")
 
     def step(
         self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool

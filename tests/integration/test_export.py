@@ -30,7 +30,7 @@ from export.quantize import QuantizedLinear, quantized_twin
 from serving.bundle import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.options import SearchOptions
-from serving.search import BeamSearch, Sentence, decode
+from serving.search import BeamSearch, Hypothesis, Sentence, decode
 from serving.session import OnnxStepper
 from serving.tokenizer import EOS_ID
 from tests.conftest import TinyModel
@@ -184,6 +184,20 @@ def test_a_joint_sentence_is_equal_to_the_bit_in_any_batch_and_under_any_padding
     assert alone == [f.hypotheses for f in decode(stepper, [*sentences, padding])[:-1]]
 
 
+def decode_joining(stepper: OnnxStepper, sentences: list[Sentence]) -> list[tuple[Hypothesis, ...]]:
+    """One or two sentences join a running batch every three steps."""
+    search, waiting = BeamSearch(stepper, sentences[:1]), sentences[1:]
+    found: dict[int, tuple[Hypothesis, ...]] = {}
+    step = 0
+    while search.live or waiting:
+        if waiting and step % 3 == 0:
+            search.add(waiting[: 1 + step % 2])
+            del waiting[: 1 + step % 2]
+        found |= {finished.index: finished.hypotheses for finished in search.step()}
+        step += 1
+    return [found[number] for number in range(len(sentences))]
+
+
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
@@ -199,15 +213,7 @@ def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
     ]
     sentences[5] = Sentence([*[5] * 70, EOS_ID], options)  # pads all that run beside it
     alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
-    search, waiting, found = BeamSearch(stepper, sentences[:1]), sentences[1:], {}
-    step = 0
-    while search.live or waiting:
-        if waiting and step % 3 == 0:
-            search.add(waiting[: 1 + step % 2])
-            del waiting[: 1 + step % 2]
-        found |= {finished.index: finished.hypotheses for finished in search.step()}
-        step += 1
-    assert [found[number] for number in range(11)] == alone
+    assert decode_joining(stepper, sentences) == alone
 
 
 @pytest.mark.parametrize("name", ["macaron", "joint fast", "joint base"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -113,6 +114,17 @@ def test_prompts_and_steps_give_the_models_own_distributions(
         for step, distribution in zip(events, wanted, strict=True):
             best = [score for _, score in step[row].top]
             np.testing.assert_allclose(best, np.sort(distribution)[:-4:-1], atol=2e-5, rtol=1e-4)
+
+
+def test_a_model_may_have_one_head(tmp_path: Path) -> None:
+    torch.manual_seed(5)
+    model = LanguageModel(replace(model_of("cascade").config, num_heads=1)).eval()
+    manifest = write_language_graphs(model, tmp_path, name="tiny", precision="fp32")
+    batch, generated = GenerationBatch(LanguageStepper(tmp_path, manifest, 1)), output(0, [5, 9, 7])
+    found = run(batch, [generated], 12)[0]
+    batch.close()
+    wanted = log_probs(model, [*generated.prompt, *generated.tokens])[2:-1]
+    np.testing.assert_allclose(found, wanted[np.arange(12), generated.tokens], atol=2e-5)
 
 
 @pytest.mark.parametrize("kind", KINDS)

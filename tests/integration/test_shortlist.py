@@ -16,7 +16,7 @@ from export.calibration import calibrate
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import quantized_twin
-from serving.bundle import read_manifest
+from serving.bundle import Manifest, read_manifest
 from serving.errors import BundleError, InvalidOptionError
 from serving.options import SearchOptions
 from serving.scheduler import Completed, Request, Scheduler
@@ -27,7 +27,12 @@ from serving.shortlist_session import ShortlistStepper
 from serving.tokenizer import EOS_ID
 from serving.translator import Translator
 from tests.conftest import TinyModel
-from tests.integration.test_export import every_hypothesis, random_model, random_sentences
+from tests.integration.test_export import (
+    decode_joining,
+    every_hypothesis,
+    random_model,
+    random_sentences,
+)
 from training.models import Model
 from training.run import VALIDATION_SOURCE
 from training.stepper import TorchStepper
@@ -60,8 +65,8 @@ def every_piece(vocab_size: int) -> Shortlist:
 
 def export(
     model: Model, shortlist: Shortlist, folder: Path, arithmetic: str
-) -> tuple[ShortlistStepper, Model]:
-    """The bundle's stepper, and a model that computes the same."""
+) -> tuple[ShortlistStepper, Model, Manifest]:
+    """The bundle's stepper, a model that computes the same, and the manifest."""
     precision = arithmetic.partition(" ")[0]
     reference, ranges = model, None
     if precision == "int8":
@@ -72,7 +77,7 @@ def export(
     manifest = write_graphs(
         model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
     )
-    return ShortlistStepper(folder, manifest, 2), reference
+    return ShortlistStepper(folder, manifest, 2), reference, manifest
 
 
 def shortlisted(sentences: list[Sentence]) -> list[Sentence]:
@@ -105,7 +110,7 @@ def test_outputs_are_those_of_masked_logits_to_the_bit_in_any_batch(
 ) -> None:
     model = random_model(name)
     shortlist = random_shortlist(model.config.vocab_size)
-    stepper, reference = export(model, shortlist, tmp_path, arithmetic)
+    stepper, reference, _ = export(model, shortlist, tmp_path, arithmetic)
     for beam_size in (4, 1):
         options = every_hypothesis(beam_size)
         sentences = shortlisted(random_sentences(12, model.config.vocab_size, options))
@@ -124,27 +129,11 @@ def test_outputs_are_those_of_masked_logits_to_the_bit_in_any_batch(
         assert same >= (12 if arithmetic == "fp32" else 8)  # a rounded level may flip
 
 
-def decode_joining(
-    stepper: ShortlistStepper, sentences: list[Sentence]
-) -> list[tuple[Hypothesis, ...]]:
-    """One or two sentences join a running batch every three steps."""
-    search, waiting = BeamSearch(stepper, sentences[:1]), sentences[1:]
-    found: dict[int, tuple[Hypothesis, ...]] = {}
-    step = 0
-    while search.live or waiting:
-        if waiting and step % 3 == 0:
-            search.add(waiting[: 1 + step % 2])
-            del waiting[: 1 + step % 2]
-        found |= {finished.index: finished.hypotheses for finished in search.step()}
-        step += 1
-    return [found[number] for number in range(len(sentences))]
-
-
 @pytest.mark.parametrize("arithmetic", ["fp32", "int8 static"])
 def test_a_list_of_every_piece_changes_nothing(tmp_path: Path, arithmetic: str) -> None:
     model = random_model("macaron")
-    stepper, _ = export(model, every_piece(model.config.vocab_size), tmp_path, arithmetic)
-    whole = OnnxStepper(tmp_path, stepper.manifest, 2)
+    stepper, _, manifest = export(model, every_piece(model.config.vocab_size), tmp_path, arithmetic)
+    whole = OnnxStepper(tmp_path, manifest, 2)
     sentences = random_sentences(12, model.config.vocab_size, every_hypothesis(4))
     pairs = zip(decode(whole, sentences), decode(stepper, shortlisted(sentences)), strict=True)
     for one, other in pairs:
@@ -155,7 +144,7 @@ def test_a_list_of_every_piece_changes_nothing(tmp_path: Path, arithmetic: str) 
 
 def test_sentences_with_and_without_shortlist_do_not_share_a_batch(tmp_path: Path) -> None:
     model = random_model("macaron")
-    stepper, _ = export(model, every_piece(model.config.vocab_size), tmp_path, "fp32")
+    stepper, _, _ = export(model, every_piece(model.config.vocab_size), tmp_path, "fp32")
     sentences = random_sentences(2, model.config.vocab_size, SearchOptions(beam_size=2))
     with pytest.raises(ValueError, match="cannot share a batch"):
         BeamSearch(stepper, [sentences[0], *shortlisted(sentences[1:])])
