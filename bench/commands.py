@@ -36,9 +36,9 @@ from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
 from bench.server import Plan as ServerPlan
 from bench.server import run_server, server_markdown, texts_of
 from serving.options import RANGES
+from serving.sampling import TOP
 from serving.threads import default_threads
 from training.models import PRESETS, LanguageModelConfig
-from training.models.decoding import TOP
 
 _DEFAULT_SEED = 1
 _MAX_BATCH = 1024

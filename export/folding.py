@@ -68,8 +68,8 @@ class _Folding:
             return
         source, split = self._producers.get(name), None
         if source is not None and source.op_type == "Split":
-            split, source = source, self._producers.get(source.input[0])
-            if not self._has_one_user(split.input[0]):
+            split, source = source, self._split_columns(source)
+            if source is None:
                 return
         targets = self._scalable(source) if source is not None else []
         if not targets:
@@ -90,8 +90,33 @@ class _Folding:
         self._users[name] = self._users[node.output[0]]
         self._graph.node.remove(node)
 
+    def _split_columns(self, split: NodeProto) -> NodeProto | None:
+        """The node whose columns are split, as they are or laid out by head; else None."""
+        axis = {a.name: a.i for a in split.attribute}.get("axis")
+        name = split.input[0]
+        if axis == 1:
+            name = self._without_heads(name)
+        elif axis not in (-1, 2):
+            return None
+        return self._producers.get(name) if self._has_one_user(name) else None
+
+    def _without_heads(self, name: str) -> str:
+        """[B,Q,D] that was laid out as [B,H,Q,E]; any other value's name is empty."""
+        transpose = self._producers.get(name)
+        if transpose is None or transpose.op_type != "Transpose" or not self._has_one_user(name):
+            return ""
+        if next(list(a.ints) for a in transpose.attribute if a.name == "perm") != [0, 2, 1, 3]:
+            return ""
+        reshape = self._producers.get(transpose.input[0])
+        if reshape is None or reshape.op_type != "Reshape":
+            return ""
+        shape = self._constants.get(reshape.input[1])
+        if shape is None or numpy_helper.to_array(shape)[:2].tolist() != [0, 0]:
+            return ""
+        return reshape.input[0] if self._has_one_user(transpose.input[0]) else ""
+
     def _has_one_user(self, name: str) -> bool:
-        return name not in self._outputs and len(self._users[name]) == 1
+        return name not in self._outputs and len(self._users.get(name, ())) == 1
 
     def _scalable(self, source: NodeProto) -> list[tuple[NodeProto, int]]:
         """The constant inputs by which the node's output can be scaled; empty where it cannot."""
@@ -126,9 +151,8 @@ def _split_factors(split: NodeProto, name: str, factor: Floats, width: int) -> F
 
     None where they are split in another way.
     """
-    attributes = {a.name: a.i for a in split.attribute}
-    parts = attributes.get("num_outputs", 0)
-    if attributes.get("axis") not in (-1, 2) or not parts or width % parts:
+    parts = {a.name: a.i for a in split.attribute}.get("num_outputs", 0)
+    if not parts or width % parts:
         return None
     factors = np.ones((parts, width // parts), np.float32)
     factors[list(split.output).index(name)] = factor

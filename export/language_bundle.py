@@ -260,7 +260,7 @@ def _step_logits(stepper: LanguageStepper, window: Window) -> np.ndarray[Any, np
     tree = PrefixTree(np.zeros(1, np.int64), 1, stepper.repack_every, reach=stepper.reach)
     found = []
     for token in tokens:
-        outputs = stepper.next(state, step_inputs(tree, np.array([token])))
+        outputs = stepper.next(state, step_inputs(tree, np.array([token])), 1)
         found.append(outputs.logits_BV[0].copy())
         tree.advance(np.zeros((1, 1), np.int64), np.ones(1, np.int64))
         repack = tree.repack(np.zeros(1, np.int64))

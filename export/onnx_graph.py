@@ -22,7 +22,6 @@ from serving.bundle import Graph, Role, Tensor
 from training.models import LanguageModel, Model
 from training.models.attention import OPSET
 from training.models.decoding import (
-    TOP,
     EncoderGraph,
     LanguageStepGraph,
     ShortlistStepGraph,
@@ -30,7 +29,7 @@ from training.models.decoding import (
 )
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R, _U, _L = 3, 5, 16, 8, 4, 48, 32
+_B, _Q, _C, _S, _R, _U, _L, _T = 3, 5, 16, 8, 4, 48, 32, 6
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
@@ -113,7 +112,6 @@ def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph of a language model, fp32, and its description."""
     dim, vocab_size = model.config.model_dim, model.config.vocab_size
     heads = model.config.num_heads
-    top = min(TOP, vocab_size)
     cache_names, cache_axes = _cache_names("self", model.num_caches), model.cache_axes
     inputs = (
         _tensor("token_ids", "int64", ("B", "Q"), "token"),
@@ -122,16 +120,13 @@ def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
         _tensor("write_index", "int64", ("B",), "write_index"),
         _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
         _tensor("output_index", "int64", ("B", "R"), "output_index"),
-        _tensor("scores", "float32", ("B", "R"), "score"),
+        _tensor("top_ranks", "int64", ("T",), "top_rank"),
         _tensor("label_ids", "int64", ("B", "R"), "label"),
         *(_tensor(name, "float32", cache_axes, "self") for name in cache_names),
     )
     outputs = (
-        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
-        _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
-        _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
-        _tensor("top_scores", "float32", ("B", "R", top), "top_score"),
-        _tensor("top_tokens", "int32", ("B", "R", top), "top_token"),
+        _tensor("top_scores", "float32", ("B", "R", "T"), "top_score"),
+        _tensor("top_tokens", "int32", ("B", "R", "T"), "top_token"),
         _tensor("label_scores", "float32", ("B", "R"), "label_score"),
         _tensor("logits", "float32", ("M", vocab_size), "logits"),
         *(_tensor(f"{name}_out", "float32", cache_axes, "self") for name in cache_names),
@@ -143,7 +138,7 @@ def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
         torch.zeros(_B, dtype=torch.int64),
         torch.zeros(_B, 1, _Q, _C),
         torch.zeros(_B, _R, dtype=torch.int64),
-        torch.zeros(_B, _R),
+        torch.arange(_T),
         torch.zeros(_B, _R, dtype=torch.int64),
         [torch.zeros(_B, heads, _C, dim // heads) for _ in cache_names],
     )

@@ -27,6 +27,7 @@ from serving.sampling import (
     draw_from_logits,
     draw_from_top,
     edit_logits,
+    listed_tokens,
     needs_logits,
 )
 from serving.search import StepInputs, Stepper
@@ -43,7 +44,7 @@ class SamplingStepper(Stepper, Protocol):
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
     ) -> tuple[Prompted, PromptScores]: ...
 
-    def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs: ...
+    def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs: ...
 
 
 @dataclass(frozen=True)
@@ -70,6 +71,11 @@ class Output:
     options: GenerationOptions
     uniforms: Uniforms
     tokens: list[int] = field(default_factory=list)
+    listed: int = field(init=False)
+    """How many of the likeliest tokens it looks at, however many the step lists for others."""
+
+    def __post_init__(self) -> None:
+        self.listed = listed_tokens(self.options)
 
 
 class GenerationBatch:
@@ -119,7 +125,8 @@ class GenerationBatch:
         tokens_B = np.array(
             [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
         )
-        found = self._stepper.next(self._state, step_inputs(tree, tokens_B))
+        top = max(output.listed for output in self._outputs if output is not None)
+        found = self._stepper.next(self._state, step_inputs(tree, tokens_B), top)
         live_B = np.array([output is not None for output in self._outputs])
         tree.advance(np.zeros((len(tokens_B), 1), dtype=np.int64), live_B.astype(np.int64))
         return self._draw(found)
@@ -182,7 +189,9 @@ class GenerationBatch:
             if not finite_B[row]:
                 error = DecodingError("the model gave a non-finite score for this prompt")
                 events.append(Generated(output.key, error=error))
-            elif needs_logits(output.options, found.top_scores_BT[row], vocab_size):
+            elif needs_logits(
+                output.options, found.top_scores_BT[row, : output.listed], vocab_size
+            ):
                 events.append(_draw_alone(output, row, found))
             else:
                 listed.append((row, output))
@@ -215,7 +224,8 @@ def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
         return Generated(output.key, error=InvalidOptionError(reason))
     token = draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
     output.tokens.append(token)
-    top_scores_T, top_tokens_T = found.top_scores_BT[row], found.top_tokens_BT[row]
+    top_scores_T = found.top_scores_BT[row, : output.listed]
+    top_tokens_T = found.top_tokens_BT[row, : output.listed]
     places = np.flatnonzero(top_tokens_T == token)
     if places.size:
         log_prob = float(top_scores_T[places[0]])

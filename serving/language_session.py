@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 from serving.bundle import Manifest
 from serving.cache import REPACK_EVERY, Repack, round_capacity, round_up
 from serving.caches import Caches
+from serving.errors import BundleError
 from serving.memory import BlockPool
 from serving.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
+from serving.sampling import TOP
 from serving.search import StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
@@ -36,7 +38,7 @@ class LanguageState:
     rows: int
     caches: Caches
     bindings: Bindings = field(default_factory=Bindings)
-    """By number of queries and of queries with outputs."""
+    """By number of queries, of queries with outputs and of likeliest tokens."""
 
 
 @dataclass(frozen=True)
@@ -89,14 +91,19 @@ class LanguageStepper:
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         """Load the graph with `threads` intra-op threads.
 
-        Raises BundleError where ONNX Runtime refuses it, or this machine's int8 products are not
-        exact.
+        Raises BundleError where it is an earlier version's, where ONNX Runtime refuses it, or where
+        this machine's int8 products are not exact.
         """
+        roles = {tensor.role for tensor in manifest.step.inputs}
+        if "top_rank" not in roles:
+            raise BundleError(
+                f"{folder}: its step graph was exported by an earlier version; export the "
+                "checkpoint again with `python -m export bundle`"
+            )
         self._graph, self._dim = manifest.step, manifest.sizes.model_dim
-        caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
-        self._num_caches = len(caches)
-        self._by_head = len(caches[0].axes) == 4
-        self._heads = manifest.sizes.num_heads if self._by_head else 1
+        self._vocab_size = manifest.sizes.vocab_size
+        self._num_caches = sum(tensor.role == "self" for tensor in manifest.step.inputs)
+        self._heads = manifest.sizes.num_heads
         self._memory = BlockPool()
         check_int8(folder, manifest)
         self._session = load_graph(folder, manifest.step.file, threads)
@@ -139,9 +146,10 @@ class LanguageStepper:
         used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
         return Prompted(state, used_B, first), scores if labels is not None else None
 
-    def next(self, state: LanguageState, inputs: StepInputs) -> LanguageOutputs:
-        """The distributions after the tokens of rows with one query each."""
-        outputs = self._run(state, inputs)
+    def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """The distributions after the tokens of rows with one query each, and their `top` likeliest
+        tokens (or all)."""
+        outputs = self._run(state, inputs, top)
         return LanguageOutputs(
             outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
         )
@@ -151,12 +159,10 @@ class LanguageStepper:
     ) -> StepOutputs:
         """One step of beam search."""
         del want_attention
-        outputs = self._run(state, inputs)
+        outputs = self._run(state, inputs, 2 * inputs.token_ids_BK.shape[1])
         shape = (*inputs.token_ids_BK.shape, -1)
         return StepOutputs(
-            outputs["candidate_score"],
-            outputs["candidate_token"],
-            outputs["candidate_parent"],
+            *_best_candidates(outputs["top_score"], outputs["top_token"], inputs.scores_BK),
             outputs["logits"].reshape(shape) if want_logits else None,
         )
 
@@ -213,7 +219,8 @@ class LanguageStepper:
             used = start - first
             state.caches.resize(round_capacity(used + size))
             outputs = size if labels is not None else 1
-            binding = self._binding(state, size, outputs)
+            top = TOP if labels is not None else 1
+            binding = self._binding(state, size, outputs, top)
             arrays = binding.inputs
             for name, values in (("token", prompts), ("label", labels)):
                 arrays[name].fill(PAD_ID)
@@ -227,7 +234,6 @@ class LanguageStepper:
             causal = np.arange(capacity) <= used + queries[:, None]
             arrays["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
             arrays["output_index"][:] = np.arange(outputs)
-            arrays["score"][:] = 0.0
             self._session.run_with_iobinding(binding.io)
             if labels is not None:
                 wanted = ("label_score", "top_score", "top_token")
@@ -251,10 +257,10 @@ class LanguageStepper:
         used_B = np.full(state.rows, keep)
         state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
 
-    def _run(self, state: LanguageState, inputs: StepInputs) -> dict[str, NDArray[Any]]:
+    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> dict[str, NDArray[Any]]:
         queries = inputs.token_ids_BK.shape[1]
         state.caches.resize(inputs.visible_BKC.shape[2])
-        binding = self._binding(state, queries, queries)
+        binding = self._binding(state, queries, queries, top)
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BK
         arrays["position"][:] = inputs.positions_BK
@@ -262,27 +268,43 @@ class LanguageStepper:
         arrays["write_index"][:] = inputs.write_index_B
         arrays["visible"][:, 0] = inputs.visible_BKC
         arrays["output_index"][:] = np.arange(queries)
-        arrays["score"][:] = inputs.scores_BK
         self._session.run_with_iobinding(binding.io)
         return binding.outputs
 
-    def _binding(self, state: LanguageState, queries: int, outputs: int) -> Binding:
+    def _binding(self, state: LanguageState, queries: int, outputs: int, top: int) -> Binding:
+        top = min(top, self._vocab_size)
+
         def make() -> Binding:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
-            sizes |= {"R": outputs, "N": 2 * outputs, "M": state.rows * outputs}
-            caches = list(state.caches.array_TRCD)
-            if self._by_head:
-                caches = [
-                    cache.reshape(state.rows, self._heads, *cache.shape[1:]) for cache in caches
-                ]
+            sizes |= {"R": outputs, "M": state.rows * outputs, "T": top}
+            caches = [
+                cache.reshape(state.rows, self._heads, *cache.shape[1:])
+                for cache in state.caches.array_TRCD
+            ]
             return bind(self._session, self._graph, sizes, caches, {})
 
-        return state.bindings.get(state.caches.layout, (queries, outputs), make)
+        return state.bindings.get(state.caches.layout, (queries, outputs, top), make)
 
 
 def chunks(prompt: Sequence[int]) -> int:
     """Runs of the step graph that a prompt takes."""
     return -(-len(prompt) // CHUNK)
+
+
+def _best_candidates(
+    top_scores_BKT: Floats, top_tokens_BKT: NDArray[np.int32], scores_BK: Floats
+) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+    """The best 2K (or all) continuations (score, token, parent), each [B,N], best first.
+
+    Exact, as 2K is at most T. Scores that are not numbers make a row's all so.
+    """
+    rows, beams, top = top_scores_BKT.shape
+    total_BX = (scores_BK[:, :, None] + top_scores_BKT).reshape(rows, -1)
+    best_BN = np.argsort(-total_BX, axis=1, kind="stable")[:, : 2 * beams]
+    best_scores_BN = np.take_along_axis(total_BX, best_BN, axis=1)
+    best_scores_BN[np.isnan(total_BX).any(axis=1)] = np.nan  # sorted to the end
+    tokens_BN = np.take_along_axis(top_tokens_BKT.reshape(rows, -1), best_BN, axis=1)
+    return best_scores_BN, tokens_BN, (best_BN // top).astype(np.int32)
 
 
 def _finish(steps: Generator[None, None, T]) -> T:

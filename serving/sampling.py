@@ -18,6 +18,8 @@ from serving.tokenizer import EOS_ID
 Floats = NDArray[np.float32]
 Doubles = NDArray[np.float64]
 
+TOP = 64
+"""The most tokens that a step lists, likeliest first."""
 _FORBIDDEN = -100.0  # the API that has logit_bias says that this bans a token
 _BLOCK = 256
 
@@ -37,6 +39,16 @@ class Uniforms:
             bits = np.random.Philox(key=np.array(self._key, dtype=np.uint64), counter=start)
             self._block, self._start = np.random.Generator(bits).random(_BLOCK), start
         return float(self._block[step - start])
+
+
+def listed_tokens(options: GenerationOptions) -> int:
+    """How many of the likeliest tokens a draw looks at: 1, 16 or `TOP`, few numbers on purpose."""
+    wanted = max(1, options.num_logprobs)
+    if options.edits_logits:
+        wanted = TOP
+    elif not options.greedy:
+        wanted = max(2, wanted, options.sampling_top_k or TOP)
+    return next((count for count in (1, 16) if wanted <= count), TOP)
 
 
 def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: int) -> bool:
@@ -71,15 +83,18 @@ def draw_from_top(
     weights_BT = np.exp((scores_BT - scores_BT[:, :1]) / divisor_B1)
     kept_B = np.where(top_k_B == 0, count, np.minimum(top_k_B, count))
     weights_BT[np.arange(count) >= kept_B[:, None]] = 0.0
-    # Of all tokens where none was cut off: what is listed may be less than 1.
-    whole_B = np.where(
-        (top_k_B == 0) & (temperature_B == 1),
-        np.exp(-scores_BT[:, 0]),
-        weights_BT.sum(axis=1),
-    )
-    before_BT = weights_BT.cumsum(axis=1) - weights_BT
-    weights_BT[before_BT >= (top_p_B * whole_B)[:, None]] = 0.0
-    weights_BT[:, 0] = np.where(weights_BT[:, 0] > 0, weights_BT[:, 0], 1.0)
+    nucleus_B = top_p_B < 1.0
+    if nucleus_B.any():
+        # Of all tokens where none was cut off: what is listed may be less than 1.
+        whole_B = np.where(
+            (top_k_B == 0) & (temperature_B == 1),
+            np.exp(-scores_BT[:, 0]),
+            weights_BT.sum(axis=1),
+        )
+        before_BT = weights_BT.cumsum(axis=1) - weights_BT
+        mass_B = np.where(nucleus_B, top_p_B * whole_B, np.inf)
+        weights_BT[before_BT >= mass_B[:, None]] = 0.0
+        weights_BT[:, 0] = np.where(weights_BT[:, 0] > 0, weights_BT[:, 0], 1.0)
     places_B = _inverse(weights_BT, uniform_B)
     return np.where(greedy_B, 0, places_B)
 

@@ -15,6 +15,7 @@ import torch
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
 from serving.bundle import Manifest
+from serving.errors import BundleError
 from serving.generation import GenerationBatch, Output
 from serving.generation_options import GenerationOptions
 from serving.language_session import CHUNK, LanguageStepper
@@ -127,6 +128,16 @@ def test_a_model_may_have_one_head(tmp_path: Path) -> None:
     np.testing.assert_allclose(found, wanted[np.arange(12), generated.tokens], atol=2e-5)
 
 
+def test_a_graph_of_an_earlier_version_is_refused(bundles: Path) -> None:
+    stepper_of(bundles, "full")
+    place = bundles / "full-fp32"
+    manifest = Manifest.model_validate_json((place / "manifest").read_text())
+    inputs = tuple(t for t in manifest.step.inputs if t.role != "top_rank")
+    old = manifest.model_copy(update={"step": manifest.step.model_copy(update={"inputs": inputs})})
+    with pytest.raises(BundleError, match=r"earlier version; export the checkpoint again"):
+        LanguageStepper(place, old, 1)
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("length", [2, CHUNK + 1, 2 * CHUNK + 30])
 def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> None:
@@ -153,8 +164,9 @@ def test_an_output_is_the_same_in_any_company(bundles: Path, kind: str, precisio
         {"sampling_top_p": 0.5},
         {"repetition_penalty": 1.3, "min_length": 30},
         {"sampling_top_k": 70, "num_logprobs": 2},
+        {"sampling_top_k": 9, "sampling_top_p": 0.8, "temperature": 0.9, "num_logprobs": 20},
     ]
-    lengths = [1, 3, CHUNK, CHUNK + 1, 20, 2 * CHUNK + 9]
+    lengths = [1, 3, CHUNK, CHUNK + 1, 20, 2 * CHUNK + 9, 7]
     prompts = [random_ids(length, seed) for seed, length in enumerate(lengths)]
 
     def fresh() -> list[Output]:

@@ -101,7 +101,7 @@ def _reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Te
 
 
 def attention(
-    query_BQD: Tensor,
+    query: Tensor,
     key: Tensor,
     value: Tensor,
     *,
@@ -113,15 +113,14 @@ def attention(
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
-    Keys and values are [B,C,D] or, by head, [B,H,C,E]. `mask` is additive, broadcastable to
-    [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
+    Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
+    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
     drop the same probabilities. Returns [B,Q,D].
     """
-    by_head = key.dim() == 4
+    by_head = query.dim() == 4
     if torch.compiler.is_exporting():
         # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then.
-        query = query_BQD * (query_BQD.shape[2] // num_heads) ** -0.5
-        query = split_heads(query, num_heads) if by_head else query
+        query = query * (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
         sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
         result: Tensor = torch.onnx.ops.symbolic(
             "Attention",
@@ -133,9 +132,8 @@ def attention(
         )
         return _join_heads(result) if by_head else result
 
-    query = split_heads(query_BQD, num_heads)
     if not by_head:
-        key, value = split_heads(key, num_heads), split_heads(value, num_heads)
+        query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
     if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,
@@ -190,7 +188,11 @@ class SelfAttention(nn.Module):
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """Causal attention of a decoder; appends to `context.cache` where there is one."""
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        projected = self.in_proj(x_BQD)
+        if context.cache is not None and context.cache.keys.dim() == 4:
+            query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
+        else:
+            query, key, value = projected.chunk(3, dim=-1)
         if context.cache is None:
             return self._attend(
                 query,
@@ -200,8 +202,6 @@ class SelfAttention(nn.Module):
                 rows_sharing_dropout=rows_sharing_dropout,
             )
         assert context.write_index is not None
-        if context.cache.keys.dim() == 4:
-            key, value = split_heads(key, self.num_heads), split_heads(value, self.num_heads)
         context.cache = KeyValue(
             tensor_scatter(context.cache.keys, key, context.write_index),
             tensor_scatter(context.cache.values, value, context.write_index),

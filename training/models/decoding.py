@@ -13,9 +13,6 @@ from training.models.attention import OPSET
 from training.models.base import Model
 from training.models.language_model import LanguageModel
 
-TOP = 64
-"""Tokens whose log-probabilities a language model's step gives for each output row."""
-
 
 class EncoderGraph(nn.Module):
     """Source ids to the source tensors of the step graph."""
@@ -158,7 +155,7 @@ def group_width(vocab_size: int) -> int:
 class LanguageStepGraph(nn.Module):
     """One step of a language model: new caches, and the head on some of the queries.
 
-    Further letters: R queries whose outputs are wanted, N = 2R candidates.
+    Further letters: R queries whose outputs are wanted, T likeliest tokens.
     """
 
     def __init__(self, model: LanguageModel) -> None:
@@ -173,13 +170,13 @@ class LanguageStepGraph(nn.Module):
         write_index_B: Tensor,
         visible_B1QC: Tensor,
         output_index_BR: Tensor,
-        scores_BR: Tensor,
+        top_ranks_T: Tensor,
         label_ids_BR: Tensor,
         caches: list[Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
-        """Returns scores, tokens and parents [B,N] of the best continuations, the log-probabilities
-        and ids of the `TOP` likeliest tokens of each output row, best first, label
-        log-probabilities [B,R], logits [B,R,V] and the caches."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
+        """Returns the log-probabilities and ids (int32) [B,R,T] of the likeliest tokens of each
+        output row, best first, label log-probabilities [B,R], logits [B,R,V] and the caches. Of
+        `top_ranks` (0 to T - 1) the length matters alone."""
         step = self.model.decode_step(
             token_ids_BQ,
             positions_BQ,
@@ -193,7 +190,6 @@ class LanguageStepGraph(nn.Module):
         logits_BRV = self.model.output_logits(x_BRD)
         log_probs_BRV = logits_BRV.log_softmax(-1)
         labels_BR = log_probs_BRV.gather(2, label_ids_BR.unsqueeze(-1)).squeeze(-1)
-        best = best_candidates(log_probs_BRV, scores_BR)
-        top = log_probs_BRV.topk(min(TOP, log_probs_BRV.shape[2]))
-        top_tokens = top.indices.to(torch.int32)
-        return (*best, top.values, top_tokens, labels_BR, logits_BRV, step.caches)
+        top = log_probs_BRV.topk(top_ranks_T.shape[0])
+        tokens_BRT = top.indices.to(torch.int32)
+        return top.values, tokens_BRT, labels_BR, logits_BRV, step.caches

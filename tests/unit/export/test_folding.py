@@ -21,6 +21,7 @@ X = np.random.default_rng(1).standard_normal((2, 3, 4)).astype(np.float32)
 
 def graph(nodes: list[onnx.NodeProto], outputs: list[str]) -> onnx.ModelProto:
     constants = {"W": WEIGHT, "b": BIAS, "factor": np.asarray(np.float32(0.3))}
+    constants |= {"heads": np.array([0, 0, 6, 1]), "mixed": np.array([3, 2, 6, 1])}
     proto = helper.make_graph(
         nodes,
         "test",
@@ -38,6 +39,16 @@ PRODUCT = [
 SPLIT = helper.make_node("Split", ["y"], ["q", "k", "v"], axis=2, num_outputs=3)
 
 
+def by_head(shape: str, order: tuple[int, ...]) -> list[onnx.NodeProto]:
+    """Queries, keys and values as three parts of one value that is laid out anew."""
+    return [
+        helper.make_node("Reshape", ["y", shape], ["r"]),
+        helper.make_node("Transpose", ["r"], ["t"], perm=order),
+        helper.make_node("Split", ["t"], ["q", "k", "v"], axis=1, num_outputs=3),
+        helper.make_node("Mul", ["k", "factor"], ["z"]),
+    ]
+
+
 def run(model: onnx.ModelProto) -> list[NDArray[Any]]:
     return list(ReferenceEvaluator(model).run(None, {"x": X}))
 
@@ -47,6 +58,11 @@ def run(model: onnx.ModelProto) -> list[NDArray[Any]]:
     [
         ([*PRODUCT, helper.make_node("Mul", ["y", "factor"], ["z"])], ["z"], True),
         ([*PRODUCT, SPLIT, helper.make_node("Mul", ["k", "factor"], ["z"])], ["q", "z", "v"], True),
+        ([*PRODUCT, *by_head("heads", (0, 2, 1, 3))], ["q", "z", "v"], True),
+        # A part is no range of columns there.
+        ([*PRODUCT, *by_head("heads", (2, 1, 0, 3))], ["q", "z", "v"], False),
+        ([*PRODUCT, *by_head("mixed", (0, 2, 1, 3))], ["q", "z", "v"], False),
+        ([*PRODUCT, *by_head("heads", (0, 2, 1, 3))], ["q", "z", "v", "t"], False),
         # What is scaled is wanted without its factor as well.
         ([*PRODUCT, helper.make_node("Mul", ["y", "factor"], ["z"])], ["z", "y"], False),
         ([*PRODUCT, helper.make_node("Mul", ["y", "factor"], ["z"])], ["z", "p"], False),

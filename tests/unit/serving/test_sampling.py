@@ -13,6 +13,7 @@ from serving.sampling import (
     draw_from_logits,
     draw_from_top,
     edit_logits,
+    listed_tokens,
     needs_logits,
 )
 from serving.tokenizer import EOS_ID
@@ -93,6 +94,27 @@ def test_evenly_spread_numbers_give_the_distribution(options: GenerationOptions)
     # Inverse transform of an even grid: each count is exact but for the cells' two ends.
     np.testing.assert_allclose(alone / count, wanted, atol=2 / count)
     np.testing.assert_allclose(together / count, wanted, atol=2 / count)
+
+
+@pytest.mark.parametrize(
+    ("options", "listed"),
+    [
+        ({"temperature": 0.0}, 1),
+        ({"temperature": 0.0, "num_logprobs": 2}, 16),
+        ({"temperature": 0.0, "num_logprobs": 17}, 64),
+        ({"sampling_top_k": 1}, 1),
+        ({"sampling_top_k": 2}, 16),
+        ({"sampling_top_k": 16, "num_logprobs": 16}, 16),
+        ({"sampling_top_k": 17}, 64),
+        ({}, 64),
+        ({"sampling_top_p": 0.5}, 64),
+        ({"temperature": 0.0, "repetition_penalty": 1.5}, 64),
+    ],
+)
+def test_no_more_tokens_are_listed_than_a_draw_looks_at(
+    options: dict[str, float], listed: int
+) -> None:
+    assert listed_tokens(GenerationOptions(**options)) == listed  # type: ignore[arg-type]
 
 
 @given(
