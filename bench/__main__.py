@@ -1,4 +1,4 @@
-"""`python -m bench engine | server | quality | language | attention`; `--help` loads no engine."""
+"""`python -m bench VERB`; `--help` loads no engine."""
 
 from __future__ import annotations
 
@@ -76,6 +76,24 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     server.add_argument("--busy", action="store_true", help=_BUSY)
+
+    profile = verbs.add_parser(
+        "profile",
+        help="where the time of this engine goes, by part",
+        description="Time of each part of a decoding step of this engine, int8, on one thread.",
+    )
+    profile.add_argument("--shape", help="random weights of a size: demo (default), base, ...")
+    profile.add_argument(
+        "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
+    )
+    profile.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run")
+    profile.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
+    profile.add_argument("--reference", type=Path, metavar="FILE", help="its translation")
+    profile.add_argument("--batch", default="32", metavar="N", help="default 32")
+    profile.add_argument("--beam", default="5", metavar="N", help="default 5")
+    profile.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    profile.add_argument("--shortlist", action="store_true", help="with vocabulary shortlists")
+    profile.add_argument("--busy", action="store_true", help=_BUSY)
 
     quality = verbs.add_parser(
         "quality", help="BLEU, chrF and their spread over seeds of several trained systems"

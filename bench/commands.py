@@ -22,6 +22,7 @@ from bench.language import (
     time_long_output,
 )
 from bench.materials import RANDOM_SENTENCES, Subject, random_subject, trained_subject
+from bench.profile import profile_decoding, profile_markdown
 from bench.quality import compare_systems, parse_system
 from bench.quality_report import quality_markdown, write_quality_record
 from bench.report import (
@@ -89,6 +90,19 @@ def server(options: argparse.Namespace) -> int:
     result = run_server(subject, texts, beam_size, plan, _progress)
     line = f"{subject.name}; {len(texts)} texts, one a request, beam {beam_size}."
     print(server_markdown(_command(options), machine, line, plan, result))
+    return 0
+
+
+def profile(options: argparse.Namespace) -> int:
+    """Show where the time of this engine's int8 decoding goes; the table goes to stdout."""
+    (batch,) = _numbers("--batch", options.batch, _MAX_BATCH)[:1]
+    (beam_size,) = _numbers("--beam", options.beam, int(RANGES["beam_size"][1]))[:1]
+    repetitions = _at_least_one("--repetitions", options.repetitions)
+    subject = _subject(options, shortlist=options.shortlist)
+    machine = _idle_machine(1, busy=options.busy)
+    found = profile_decoding(subject, batch, beam_size, repetitions, shortlist=options.shortlist)
+    line = f"{subject.name}; int8, batch {batch}, beam {beam_size}; median of {repetitions}."
+    print(profile_markdown(_command(options), machine, line, found))
     return 0
 
 

@@ -138,7 +138,7 @@ class PrefixTree:
             self.visible = self.visible[self._rows_B1, parents_BK]
         self.used = self.used + queries_B
         self._next = self._next + (queries_B > 0)
-        self.peak = np.maximum(self.peak, self.used)
+        np.maximum(self.peak, self.used, out=self.peak)
         self.steps += 1
 
     def repack(self, rows: NDArray[np.int64]) -> Repack | None:
@@ -146,8 +146,11 @@ class PrefixTree:
 
         Returns what the model's caches must do, or None where nothing changes.
         """
-        due_B = (self.steps[rows] % self.repack_every == 0) & (self.used[rows] > 0)
         same_rows = len(rows) == len(self.used)
+        due_B = self.steps % self.repack_every == 0
+        if same_rows and not due_B.any():
+            return None
+        due_B = due_B[rows] & (self.used[rows] > 0)
         if same_rows and not due_B.any():
             return None
         visible = self.visible[rows]

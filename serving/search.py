@@ -284,16 +284,25 @@ class BeamSearch:
 
     def _advance(self, candidates: _Candidates) -> list[Finished]:
         """Choose the next beams, collect finished hypotheses, retire finished sentences."""
-        scores_BN, tokens_BN, _ = candidates
+        scores_BN, tokens_BN, parents_BN = candidates
         beam_size = self._beam_size
+        self._steps_left -= 1
+        ends_BK = tokens_BN[:, :beam_size] == EOS_ID
+        if (
+            not ends_BK.any()
+            and self._running.all()
+            and self._steps_left.all()
+            and np.isfinite(scores_BN).all()
+        ):  # most steps: all beams of all sentences only go on
+            best = slice(None), slice(beam_size)
+            self._move(scores_BN[best].copy(), tokens_BN[best], parents_BN[best], None)
+            return []
         possible_BK = scores_BN[:, :beam_size] > -np.inf
         chosen_BK = np.where(possible_BK, np.arange(beam_size), -1)
         broken_B = ~np.all(scores_BN < np.inf, axis=1)  # NaN as well
-        self._steps_left -= 1
         last_B = self._steps_left == 0
-        ends_B = np.any(tokens_BN[:, :beam_size] == EOS_ID, axis=1)
-        # Most steps of most sentences only go on; the others are looked at one by one.
-        events_B = (ends_B | last_B | broken_B | ~possible_BK[:, 0]) & self._running
+        # Sentences that only go on need no further look.
+        events_B = (ends_BK.any(axis=1) | last_B | broken_B | ~possible_BK[:, 0]) & self._running
         finished = []
         for number in np.flatnonzero(events_B).tolist():
             row = self._rows[number]
@@ -308,24 +317,28 @@ class BeamSearch:
                 finished.append(row.result(int(self._tree.peak[number])))
                 self._retire(number)
         chosen_BK[~self._running] = -1
-        self._move(candidates, chosen_BK)
+        kept = np.arange(len(chosen_BK))[:, None], np.maximum(chosen_BK, 0)
+        self._move(scores_BN[kept], tokens_BN[kept], parents_BN[kept], chosen_BK < 0)
         return finished
 
-    def _move(self, candidates: _Candidates, chosen_BK: Ints) -> None:
-        """Make the chosen candidates the beams of the next step."""
-        rows_B1, kept_BK = np.arange(len(self._rows))[:, None], np.maximum(chosen_BK, 0)
-        scores_BK = self._scores = candidates.scores_BN[rows_B1, kept_BK]
-        self._tokens = candidates.tokens_BN[rows_B1, kept_BK].astype(np.int64)
-        parents_BK = candidates.parents_BN[rows_B1, kept_BK]
+    def _move(
+        self,
+        scores_BK: Floats,
+        tokens_BK: NDArray[np.int32],
+        parents_BK: NDArray[np.int32],
+        dead_BK: NDArray[np.bool_] | None,
+    ) -> None:
+        """Make the chosen candidates the beams of the next step; `scores_BK` is kept."""
+        self._scores, self._tokens = scores_BK, tokens_BK.astype(np.int64)
         self._tree.advance(parents_BK, self._queries)
         self._positions = self._positions + self._running[:, None]
-        dead_BK = chosen_BK < 0
-        if dead_BK.any():  # perhaps between live ones: slots up to the last live one are in use
+        if dead_BK is not None and dead_BK.any():
+            # Perhaps between live ones: slots up to the last live one are in use.
             self._scores[dead_BK] = -np.inf
             self._tokens[dead_BK] = 0
             self._queries = (~dead_BK * np.arange(1, self._beam_size + 1)).max(axis=1)
         else:
-            self._queries = np.full_like(self._queries, self._beam_size)
+            self._queries.fill(self._beam_size)
         steps = zip(self._tokens.tolist(), parents_BK.tolist(), scores_BK.tolist(), strict=True)
         for row, step in zip(self._rows, steps, strict=True):
             row.steps.append(step)
@@ -341,13 +354,14 @@ class BeamSearch:
 
     def _repack(self, *, drop_idle: bool = False) -> None:
         """Drop dead slots where due, and idle rows, by default when more than a quarter are."""
-        count = int(self._running.sum())
-        if count == 0:
-            self._empty()
-            return
         rows = np.arange(len(self._rows))
-        if drop_idle or (len(rows) - count) * 4 > len(rows):
-            rows = np.flatnonzero(self._running)
+        if not self._running.all():
+            live = np.flatnonzero(self._running)
+            if not live.size:
+                self._empty()
+                return
+            if drop_idle or (len(rows) - live.size) * 4 > len(rows):
+                rows = live
         repack = self._tree.repack(rows)
         if repack is None:
             return

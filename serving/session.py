@@ -62,12 +62,13 @@ class OnnxStepper:
         *,
         step: Graph | None = None,
         encoder: InferenceSession | None = None,
+        profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs with `threads` intra-op threads.
 
-        `step` is the bundle's step graph unless given, `encoder` one that is loaded already. Raises
-        BundleError where ONNX Runtime refuses a graph, or this machine's int8 products are not
-        exact.
+        `step` is the bundle's step graph unless given, `encoder` one that is loaded already;
+        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where ONNX
+        Runtime refuses a graph, or this machine's int8 products are not exact.
         """
         assert manifest.encoder is not None
         self._sizes, self._step_graph, self._kind = (
@@ -80,7 +81,9 @@ class OnnxStepper:
         check_int8(folder, manifest)
         self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads)
         self._encoder_names = names_by_role(manifest.encoder)
-        self._step = load_graph(folder, self._step_graph.file, threads)
+        self._step = load_graph(
+            folder, self._step_graph.file, threads, profile_prefix=profile_prefix
+        )
 
     @property
     def repack_every(self) -> int:

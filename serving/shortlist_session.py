@@ -55,11 +55,19 @@ class ShortlistStepper(OnnxStepper):
         threads: int,
         *,
         encoder: InferenceSession | None = None,
+        profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs of a bundle that has shortlists, as `OnnxStepper` does."""
         files = manifest.shortlist
         assert files is not None
-        super().__init__(folder, manifest, threads, step=files.step, encoder=encoder)
+        super().__init__(
+            folder,
+            manifest,
+            threads,
+            step=files.step,
+            encoder=encoder,
+            profile_prefix=profile_prefix,
+        )
         self._shortlist = load_shortlist(folder / files.file, manifest.sizes.vocab_size)
         self._columns = load_graph(folder, files.columns.file, 1)
 

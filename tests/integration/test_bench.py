@@ -206,3 +206,23 @@ def test_help_imports_no_engine() -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.stdout.strip() == "", done.stderr
+
+
+@pytest.mark.parametrize("shortlist", [False, True])
+def test_a_profile_has_a_row_for_each_part(
+    capsys: pytest.CaptureFixture[str], *, shortlist: bool
+) -> None:
+    command = ["profile", "--shape", "tiny", "--batch", "3", "--beam", "2", "--repetitions", "2"]
+    assert main([*command, "--busy", *(["--shortlist"] if shortlist else [])]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
+    names = [row[0] for row in rows]
+    for part in ("matrix products", "attention", "rounding to int8", "choosing candidates"):
+        assert f"step graph: {part}" in names
+    assert {"encoder", "moves of cache slots", "search and bookkeeping"} <= set(names)
+    times = {row[0]: float(row[2]) for row in rows}
+    assert names[-1] == "a whole step"
+    assert sum(times.values()) - times["a whole step"] == pytest.approx(
+        times["a whole step"], abs=0.02
+    )
+    assert all(times[name] > 0 for name in names if name != "moves of cache slots")

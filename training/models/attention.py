@@ -79,17 +79,17 @@ def split_heads(x_BQD: Tensor, num_heads: int) -> Tensor:
     """[B,Q,D] to [B,H,Q,E]."""
     width = x_BQD.shape[2] // num_heads
     shape = (*x_BQD.shape[:2], num_heads, width)
-    return _reshape(x_BQD, shape, (0, 0, num_heads, width)).transpose(1, 2)
+    return reshape(x_BQD, shape, (0, 0, num_heads, width)).transpose(1, 2)
 
 
 def _join_heads(x_BHQE: Tensor) -> Tensor:
     """[B,H,Q,E] to [B,Q,D]."""
     rows, heads, queries, width = x_BHQE.shape
     x_BQHE = x_BHQE.transpose(1, 2)
-    return _reshape(x_BQHE, (rows, queries, heads * width), (0, 0, heads * width))
+    return reshape(x_BQHE, (rows, queries, heads * width), (0, 0, heads * width))
 
 
-def _reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
+def reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
     """A reshape whose ONNX form has a constant shape, with 0 for sizes that stay (torch.onnx writes
     operators that put the shape together)."""
     if torch.compiler.is_exporting():

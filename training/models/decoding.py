@@ -9,7 +9,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import OPSET
+from training.models.attention import OPSET, reshape
 from training.models.base import Model
 from training.models.language_model import LanguageModel
 
@@ -108,27 +108,43 @@ def best_candidates(log_probs_BQV: Tensor, scores_BQ: Tensor) -> tuple[Tensor, T
 
     Exact, in two stages: the candidates lie in the 2Q groups of tokens with the highest maxima.
     """
-    queries = log_probs_BQV.shape[1]
-    width = group_width(log_probs_BQV.shape[2])
-    if log_probs_BQV.shape[2] % width:
-        missing = width - log_probs_BQV.shape[2] % width
+    rows, queries, vocab_size = log_probs_BQV.shape
+    width = group_width(vocab_size)
+    if vocab_size % width:
+        missing = width - vocab_size % width
         log_probs_BQV = nn.functional.pad(log_probs_BQV, (0, missing), value=float("-inf"))
-    groups = log_probs_BQV.shape[2] // width  # a beam
+        vocab_size += missing
+    groups = vocab_size // width  # a beam
     count = 2 * queries
-    grouped_BGW = log_probs_BQV.unflatten(2, (groups, width)).flatten(1, 2)
-    maxima_BQG = grouped_BGW.amax(-1).unflatten(1, (queries, groups)) + scores_BQ.unsqueeze(-1)
-    group_BN = maxima_BQG.flatten(1).topk(count).indices
-    parent_BN = integer_divide(group_BN, groups)
-    scores_BNW = grouped_BGW.gather(1, group_BN.unsqueeze(-1).expand(-1, -1, width))
-    scores_BNW = scores_BNW + scores_BQ.gather(1, parent_BN).unsqueeze(-1)
-    best = scores_BNW.flatten(1).topk(count)
-    place_BN = integer_divide(best.indices, width)
-    token_BN = (group_BN.gather(1, place_BN) % groups) * width + best.indices % width
-    return (
-        best.values,
-        token_BN.to(torch.int32),
-        parent_BN.gather(1, place_BN).to(torch.int32),
-    )
+    grouped_BGW = reshape(log_probs_BQV, (rows, queries * groups, width), (0, -1, width))
+    maxima_BG = grouped_BGW.amax(-1)
+    maxima_BQG = reshape(maxima_BG, (rows, queries, groups), (0, -1, groups))
+    maxima_BQG = maxima_BQG + scores_BQ.unsqueeze(-1)
+    group_BN = reshape(maxima_BQG, (rows, queries * groups), (0, -1)).topk(count).indices
+    scores_BNW = gather_rows(grouped_BGW, group_BN)
+    parent_scores_BN = scores_BQ.gather(1, integer_divide(group_BN, groups))
+    scores_BNW = scores_BNW + parent_scores_BN.unsqueeze(-1)
+    best = reshape(scores_BNW, (rows, count * width), (0, -1)).topk(count)
+    group_BN = group_BN.gather(1, integer_divide(best.indices, width))
+    place_BN = group_BN * width + best.indices % width  # in the rows of all beams
+    token_BN, parent_BN = place_BN % vocab_size, integer_divide(place_BN, vocab_size)
+    return best.values, token_BN.to(torch.int32), parent_BN.to(torch.int32)
+
+
+def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
+    """[B,N,W]: whole rows, as one ONNX operator (torch.onnx gathers their elements one by one)."""
+    index_BN1 = row_BN.unsqueeze(-1)
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            "GatherND",
+            (x_BGW, index_BN1),
+            attrs={"batch_dims": 1},
+            dtype=x_BGW.dtype,
+            shape=(*row_BN.shape, x_BGW.shape[2]),
+            version=OPSET,
+        )
+        return result
+    return x_BGW.gather(1, index_BN1.expand(-1, -1, x_BGW.shape[2]))
 
 
 def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
