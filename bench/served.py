@@ -138,8 +138,10 @@ def main() -> None:
     bundle = Path(first["bundle"])
     settings = Settings.from_environment({})
     if job.kind == "onnx":
-        translator = Translator(bundle, threads=job.threads)
-        scheduler: Any = Scheduler(translator, limits=settings.batch_limits)
+        threads = job.threads * job.workers
+        translator = Translator(bundle, threads=threads, workers=job.workers)
+        limits = settings.batch_limits
+        scheduler: Any = Scheduler(translator, limits=limits, workers=job.workers)
     else:
         scheduler = PeerScheduler(load(job), search, job)
     registry = Registry(settings)

@@ -80,7 +80,7 @@ def run_server(
         bundle = _write(subject, folder)
         chosen: dict[System, tuple[Setting, float, Served]] = {}
         for system in SYSTEMS:
-            for setting in _settings(system, plan.cores):
+            for setting in _settings(plan.cores):
                 label = f"{system.name}, {setting} threads"
                 progress(f"saturation of {label}")
                 job = job_for(system, setting, subject, folder)
@@ -148,10 +148,10 @@ def texts_of(subject: Subject) -> list[str]:
     return list(dict.fromkeys(texts))
 
 
-def _settings(system: System, cores: int) -> list[Setting]:
-    """One running batch for this engine, as its server has it; for the rival also workers."""
-    found = [Setting(1, threads) for threads in sorted({1, cores})]
-    return found if system == OUR_INT8 or cores == 1 else [*found, Setting(cores, 1)]
+def _settings(cores: int) -> list[Setting]:
+    """One batch with one thread or all of them, and a batch for each."""
+    settings = [Setting(1, 1), Setting(1, cores), Setting(cores, 1)]
+    return list(dict.fromkeys(settings))
 
 
 def _write(subject: Subject, folder: Path) -> Path:

@@ -24,6 +24,7 @@ from serving.generation_options import GenerationOptions
 from serving.generation_scheduler import GenerationScheduler
 from serving.generator import Generator
 from serving.options import SearchOptions
+from serving.presets import load_generator, load_translator
 from serving.scheduler import Scheduler
 from serving.settings import Settings, variable
 from serving.translator import Translator
@@ -105,8 +106,8 @@ def load_bundles(settings: Settings) -> list[Translator | Generator]:
 
 def _load(folder: Path, settings: Settings) -> Translator | Generator:
     if parse_manifest(folder).task == "generate":
-        return Generator(folder, threads=settings.threads)
-    return Translator(folder, threads=settings.threads, limits=settings.batch_limits)
+        return load_generator(folder, settings.preset, settings.threads)
+    return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
 
 
 class Registry:
@@ -162,7 +163,10 @@ class Registry:
         self._check_defaults(translator.manifest.name, defaults)
         translator.translate(_WARM_UP_TEXT)
         scheduler = Scheduler(
-            translator, max_queue=self._settings.max_queue, limits=self._settings.batch_limits
+            translator,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=translator.workers,
         )
         return Model(translator.manifest, defaults, scheduler)
 

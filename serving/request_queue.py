@@ -1,4 +1,4 @@
-"""Where requests wait: filled by the server's threads, emptied by the one that decodes."""
+"""Where requests wait: filled by the server's threads, emptied by those that decode."""
 
 from __future__ import annotations
 
@@ -50,21 +50,29 @@ class RequestQueue(Generic[Item]):
                     f"{len(self._waiting)}; try again later"
                 )
             self._waiting.extend(items)
-            self._changed.notify()
+            self._changed.notify_all()
 
     def put_back(self, item: Item) -> None:
         """Add what has been decoded before, ahead of all others, whatever the bound."""
         with self._changed:
             self._waiting.appendleft(item)
+            self._changed.notify_all()
 
-    def take(self, choose: Callable[[Item], bool | None]) -> list[Item]:
-        """Remove those that are chosen, asked oldest first until the answer is None."""
+    def take(
+        self, choose: Callable[[Item], bool | None], takers: Callable[[], int] = lambda: 1
+    ) -> list[Item]:
+        """Remove those that are chosen, asked oldest first until the answer is None.
+
+        No more are taken than the share of one of the `takers`. The queue is locked while either is
+        called.
+        """
         if not self._waiting:
             return []
         with self._changed:
             taken: list[Item] = []
             left: deque[Item] = deque()
-            while self._waiting:
+            share = -(-len(self._waiting) // takers())
+            while self._waiting and len(taken) < share:
                 item = self._waiting.popleft()
                 if item.expire():
                     continue
@@ -95,7 +103,7 @@ class RequestQueue(Generic[Item]):
         """Accept nothing more."""
         with self._changed:
             self._closing = True
-            self._changed.notify()
+            self._changed.notify_all()
 
     def _drop_ended(self) -> None:
         self._waiting = deque(item for item in self._waiting if not item.expire())

@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 
 from serving.batches import BatchLimits
 from serving.errors import SettingsError
-from serving.threads import default_threads
+from serving.threads import Preset, default_threads
 
 PREFIX = "MACARON_"
 ROOT = Path(__file__).resolve().parents[1]
@@ -30,6 +30,10 @@ class Settings(BaseModel):
     """Folder that holds the bundles, one folder each; relative to the repository root."""
     threads: int = Field(default_factory=default_threads, ge=1, le=1024)
     """Threads that each model may use; by default all processors of this process."""
+    preset: Preset = "throughput"
+    """`throughput`: a translation model decodes as many batches at once as it has threads.
+    `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
+    short text; for a machine that does nothing else."""
 
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
     """Bytes of a request body."""
@@ -57,7 +61,8 @@ class Settings(BaseModel):
     max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
     """Texts x longest source, in tokens, decoded together."""
     max_cache_bytes: int = Field(_BATCH.max_cache_bytes, ge=2**20)
-    """Bytes of the cache of one batch of a model; a text that alone may need more is refused."""
+    """Bytes of the caches of a model, shared by the batches that it decodes at once; a text that
+    may need more than one batch's share is refused."""
     default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
     """Seconds until a request without timeout_s fails."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)

@@ -128,6 +128,11 @@ class Translator:
         return vars(self).get("shortlist_stepper") or self.stepper
 
     @property
+    def workers(self) -> int:
+        """Batches that may be decoded at once."""
+        return self._workers
+
+    @property
     def _max_source(self) -> int:
         limit = self.manifest.sizes.max_source
         assert limit is not None  # as the manifest's reader has checked

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from serving.batches import BatchLimits
+from serving.decoding import JOIN_EVERY
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -20,7 +21,7 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.options import SearchOptions
-from serving.scheduler import JOIN_EVERY, Request, Scheduler, TranslationTicket
+from serving.scheduler import Request, Scheduler, TranslationTicket
 from serving.search import Finished, Sentence
 from serving.translator import Translation
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
@@ -68,17 +69,6 @@ class TickTranslator(EchoTranslator):
     def __init__(self) -> None:
         super().__init__()
         self.stepper: TickStepper = TickStepper()
-
-
-class WatchedStepper(EchoStepper):
-    """Calls `watch` before each step."""
-
-    watch: Callable[[], None]
-
-    def step(self, *arguments: Any, **options: Any) -> Any:
-        """One step."""
-        self.watch()
-        return super().step(*arguments, **options)
 
 
 class RandomTranslator(EchoTranslator):
@@ -195,45 +185,10 @@ def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickT
     assert tickets[0].result().timing.batch_size == 4
 
 
-@pytest.mark.parametrize("seed", range(5))
-def test_no_step_is_over_the_budget(seed: int) -> None:
-    """Sentences of every size and beam arrive at random; what runs at once stays in the limits."""
-    rng = random.Random(seed)
-    translator = EchoTranslator()
-    stepper = translator.stepper = WatchedStepper()
-    limits = BatchLimits(max_rows=5, max_tokens=60, max_cache_bytes=5_000)
-    scheduler = Scheduler(translator, limits=limits)
-    excesses: list[tuple[int, ...]] = []
-
-    def check() -> None:
-        held = []
-        for batch in scheduler._batches.values():
-            demands = [work.demand for work in batch.works.values()]
-            longest = max(demand.source_length for demand in demands)
-            held.append((len(demands), longest, max(demand.slots for demand in demands)))
-        rows = sum(count for count, _, _ in held)
-        tokens = sum(count * length for count, length, _ in held)
-        memory = sum(stepper.cache_bytes(*each) for each in held)
-        if rows > 1 and (rows > 5 or tokens > 60 or memory > 5_000):
-            excesses.append((rows, tokens, memory))
-
-    stepper.watch = check
-    tickets = []
-    for _ in range(120):
-        text = "".join(rng.choices("abcdefgh", k=rng.choice([1, 2, 5, 20, 40])))
-        tickets.append(scheduler.submit(request(text, rng.choice([1, 2, 2]))))
-        if rng.random() < 0.2:
-            time.sleep(0.002)
-    for ticket in tickets:
-        ticket.result(PATIENT)
-    scheduler.close(PATIENT)
-    assert excesses == []
-
-
 def test_a_large_sentence_is_overtaken_for_a_while_only(
     translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.scheduler.MAX_OVERTAKEN_S", 0.05)
+    monkeypatch.setattr("serving.decoding.MAX_OVERTAKEN_S", 0.05)
     scheduler = Scheduler(translator, limits=BatchLimits(max_tokens=24))
     begin(scheduler, "abcdefghij")
     large = scheduler.submit(request("klmnopqrstuvwxyz"))
@@ -435,7 +390,7 @@ def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslato
 def test_a_looping_sentence_outlives_the_batch_that_it_left(
     scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.scheduler.JOIN_EVERY", 1000)
+    monkeypatch.setattr("serving.decoding.JOIN_EVERY", 1000)
     looping, long = begin(scheduler, "a" * 8, "abcdefghijklmnopqrstuvwxyz")
     wait_until(lambda: translator.stepper.ticks.release() or scheduler.queue_depth == 1)
 
@@ -465,47 +420,3 @@ def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     assert not ticket.done
     translator.stepper.run_freely()
     assert asyncio.run(listen(ticket)) == ["abc"]
-
-
-def test_no_ticket_is_lost_among_ten_thousand() -> None:
-    """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
-    scheduler = Scheduler(EchoTranslator(), max_queue=100_000)
-    outcomes: list[tuple[Request, TranslationTicket]] = []
-
-    def client(seed: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(1050):
-            requests = [
-                request(
-                    "".join(rng.choices("abcdefgh", k=rng.choice([0, 1, 2, 2, 3, 6]))),
-                    beam_size=rng.choice([1, 1, 1, 2]),
-                    timeout_s=rng.choice([None, None, None, 0.0, PATIENT]),
-                )
-                for _ in range(rng.randint(1, 4))
-            ]
-            tickets = scheduler.submit_all(requests)
-            if rng.random() < 0.1:
-                rng.choice(tickets).cancel()
-            outcomes.extend(zip(requests, tickets, strict=True))
-
-    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
-    for thread in clients:
-        thread.start()
-    for thread in clients:
-        thread.join(PATIENT)
-    scheduler.close(PATIENT)
-    assert len(outcomes) > 10_000
-    translated = 0
-    for sent, ticket in outcomes:
-        assert ticket.done
-        try:
-            completed = ticket.result(0)
-        except CancelledError:
-            continue
-        except DeadlineExceededError:
-            assert sent.timeout_s == 0.0
-            continue
-        translated += 1
-        if "repetition" not in completed.translation.warnings:
-            assert completed.translation.text == sent.text
-    assert translated > 5000

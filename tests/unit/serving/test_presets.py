@@ -1,0 +1,67 @@
+"""Presets: who gets which threads, and what a process may use."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from serving import presets, threads
+from serving.presets import MOST_WORKERS, fastest, load_translator
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "chosen"),
+    [
+        ({1: 0.03, 2: 0.015, 3: 0.008}, 3, 3),
+        ({1: 0.03, 2: 0.015, 4: 0.0148}, 4, 2),  # more threads that gain nothing are left alone
+        ({1: 0.01, 2: 0.03, 4: 0.005, 6: 0.02}, 6, 4),
+        ({1: 0.01}, 1, 1),
+    ],
+)
+def test_the_fastest_number_of_threads_is_kept(
+    seconds: dict[int, float], most: int, chosen: int
+) -> None:
+    tried: list[int] = []
+
+    def load(count: int) -> int:
+        tried.append(count)
+        return count
+
+    found = fastest(load, lambda count: time.sleep(seconds[count]), most)  # type: ignore[type-var]
+    assert found == chosen
+    assert tried == list(seconds)
+
+
+@pytest.mark.parametrize("count", [1, 3, 2 * MOST_WORKERS])
+def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: dict[str, int] = {}
+
+    def load(_: Path, *, threads: int, workers: int, limits: object) -> None:
+        loaded.update(threads=threads, workers=workers)
+
+    monkeypatch.setattr(presets, "Translator", load)
+    load_translator(Path("bundle"), "throughput", count)
+    assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
+
+
+@pytest.mark.parametrize(
+    ("quota", "allowed"),
+    [
+        ("max 100000", 64),
+        ("150000 100000", 2),
+        ("20000 100000", 1),
+        ("6400000 50000", 64),
+        ("", 64),
+    ],
+)
+def test_a_containers_quota_bounds_the_threads(
+    quota: str, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(64)))
+    assert threads.default_threads() == allowed
+    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "no such file")
+    assert threads.default_threads() == 64
