@@ -250,10 +250,12 @@ class PairedStepper:
         for stepper, part in zip(self._both, state, strict=True):
             stepper.repack(part, repack)
 
-    def extend(self, state: tuple[Any, Any], other: tuple[Any, Any]) -> None:
+    def extend(
+        self, state: tuple[Any, Any], other: tuple[Any, Any], rows: NDArray[np.int64]
+    ) -> None:
         """Extend both."""
         for stepper, part, added in zip(self._both, state, other, strict=True):
-            stepper.extend(part, added)
+            stepper.extend(part, added, rows)
 
     def free(self, state: tuple[Any, Any]) -> None:
         """Free both."""

@@ -14,6 +14,7 @@ the same slots.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -75,6 +76,13 @@ class Repack:
         places_C = np.arange(self.slots_BC.shape[1])
         rows, new = np.nonzero((self.slots_BC != places_C) & (places_C < self.used_B[:, None]))
         return rows, self.slots_BC[rows, new], new
+
+
+def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+    """The second's first entries in the place of these of the first's, the others behind all."""
+    filled = np.concatenate([first, second[len(rows) :]])
+    filled[rows] = second[: len(rows)]
+    return filled
 
 
 class PrefixTree:
@@ -177,17 +185,19 @@ class PrefixTree:
         self.slot_positions = np.take_along_axis(self.slot_positions[rows], slots_BC, axis=1)
         return Repack(rows, slots_BC, used, in_place)
 
-    def extend(self, other: PrefixTree) -> None:
-        """Append the other's sentences, which keep their slots; it must have the same beam size."""
+    def extend(self, other: PrefixTree, rows: NDArray[np.int64]) -> None:
+        """Put the other's sentences, which keep their slots, into these idle rows, the rest behind
+        all; it must have the same beam size."""
         capacity = max(self.capacity, other.capacity)
         for tree in (self, other):
             room = capacity - tree.capacity
-            tree.visible = np.pad(
-                tree.visible, ((0, 0), (0, 0), (0, room)), constant_values=-np.inf
-            )
-            tree.slot_positions = np.pad(tree.slot_positions, ((0, 0), (0, room)))
+            if room:
+                tree.visible = np.pad(
+                    tree.visible, ((0, 0), (0, 0), (0, room)), constant_values=-np.inf
+                )
+                tree.slot_positions = np.pad(tree.slot_positions, ((0, 0), (0, room)))
         for name in ("visible", "slot_positions", "used", "peak", "steps", "_next"):
-            setattr(self, name, np.concatenate([getattr(self, name), getattr(other, name)]))
+            setattr(self, name, fill_rows(getattr(self, name), getattr(other, name), rows))
         self._rows_B1 = np.arange(len(self.used))[:, None]
 
     def _in_use(self, capacity: int) -> NDArray[np.bool_]:

@@ -54,22 +54,26 @@ class Caches:
         else:
             self._relayout(repack)
 
-    def extend(self, other: Caches) -> None:
-        """Append the other's sentences, which keep their slots; it is left empty.
+    def extend(self, other: Caches, sentences: NDArray[np.int64]) -> None:
+        """Put the other's sentences, which keep their slots, in the place of these, the rest behind
+        all; the other is left empty.
 
-        The lower of the two heights becomes the higher; new rows are zero.
+        Where all find a place, and are no higher and hold no more slots, nothing else is touched.
         """
-        height = max(self.height, other.height)
-        self._heighten(height)
-        other._heighten(height)
+        self._heighten(max(self.height, other.height))
         tensors, rows, _, dim = self.array_TRCD.shape
-        capacity = max(self.capacity, other.capacity)
-        array = self._next_layout((tensors, rows + other.array_TRCD.shape[1], capacity, dim))
-        for source, first in ((self, 0), (other, rows)):
-            part = array[:, first : first + source.array_TRCD.shape[1]]
-            part[:, :, : source.capacity] = source.array_TRCD
-            part[:, :, source.capacity :] = 0.0
-        self._adopt(array)
+        count, added = rows // self.height, other.array_TRCD.shape[1] // other.height
+        total, capacity = count + added - len(sentences), max(self.capacity, other.capacity)
+        if (total, capacity) != (count, self.capacity):
+            array = self._next_layout((tensors, total * self.height, capacity, dim))
+            array[:, :rows, : self.capacity] = self.array_TRCD
+            array[:, :rows, self.capacity :] = 0.0
+            array[:, rows:] = 0.0
+            self._adopt(array)
+        own = self.array_TRCD.reshape(tensors, total, self.height, capacity, dim)
+        others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
+        places = np.concatenate([sentences, np.arange(count, total)])
+        own[:, places, : other.height, : other.capacity] = others
         other.free()
 
     def free(self) -> None:
@@ -81,7 +85,7 @@ class Caches:
         self._blocks = [_NO_MEMORY, _NO_MEMORY]
 
     def _heighten(self, height: int) -> None:
-        """Give each sentence more rows, at its end."""
+        """Give each sentence more rows, at its end; they are zero."""
         if height == self.height:
             return
         tensors, rows, capacity, dim = self.array_TRCD.shape

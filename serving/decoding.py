@@ -17,8 +17,8 @@ from serving.search import BeamSearch, Finished, Sentence
 from serving.translator import Translator
 from serving.work import Work
 
-JOIN_EVERY = 4
-"""Steps of a batch between joins: each copies the caches of those that are in it."""
+JOIN_EVERY = 2
+"""Steps of a batch between joins: each runs the encoder on few sentences."""
 MAX_OVERTAKEN_S = 0.5
 """Seconds for which smaller sentences may be taken before one that does not fit."""
 

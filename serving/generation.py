@@ -154,12 +154,17 @@ class GenerationBatch:
             reach=self._stepper.reach,
             first_position=prompted.first_position,
         )
-        self._outputs += [output for outputs in sharers for output in outputs]
+        joining = [output for outputs in sharers for output in outputs]
+        idle = [row for row, output in enumerate(self._outputs) if output is None][: len(joining)]
+        for row, output in zip(idle, joining, strict=False):
+            self._outputs[row] = output
+        self._outputs += joining[len(idle) :]
         if self._state is None or self._tree is None:
             self._state, self._tree = state, tree
         else:
-            self._stepper.extend(self._state, state)
-            self._tree.extend(tree)
+            rows = np.array(idle, dtype=np.int64)
+            self._stepper.extend(self._state, state, rows)
+            self._tree.extend(tree, rows)
 
     def _repack(self) -> None:
         """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""

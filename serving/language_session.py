@@ -180,11 +180,12 @@ class LanguageStepper:
         state.caches.repack(repack)
         state.rows = len(repack.rows)
 
-    def extend(self, state: LanguageState, other: LanguageState) -> None:
-        """Append the other's rows, which is left empty."""
+    def extend(self, state: LanguageState, other: LanguageState, rows: Ints) -> None:
+        """Put the other's rows in the place of these idle ones, the rest behind all; the other is
+        left empty."""
         other.bindings.clear()
-        state.caches.extend(other.caches)
-        state.rows += other.rows
+        state.caches.extend(other.caches, rows)
+        state.rows += other.rows - len(rows)
 
     def free(self, state: LanguageState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.cache import PrefixTree, Repack
+from serving.cache import PrefixTree, Repack, fill_rows
 from serving.constraints import best_continuations, log_softmax
 from serving.errors import DecodingError
 from serving.hypotheses import Finished, Floats, Hypothesis, Ints, Sentence, SentenceSearch
@@ -69,8 +69,9 @@ class Stepper(Protocol):
     """A model with its caches; the state is its own business.
 
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
-    and gives the log-probability of each label. `repack` drops rows and cache slots. Nothing is
-    ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
+    and gives the log-probability of each label. `repack` drops rows and cache slots. `extend` puts
+    another state's sentences into idle rows, as far as these go, and the rest behind all. Nothing
+    is ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
     included. A query sees no slot `reach` positions or more before it; None is all. With
     `most_states` rows x beams x source positions a larger batch is no faster.
     """
@@ -96,7 +97,7 @@ class Stepper(Protocol):
 
     def repack(self, state: Any, repack: Repack) -> None: ...
 
-    def extend(self, state: Any, other: Any) -> None: ...
+    def extend(self, state: Any, other: Any, rows: Ints) -> None: ...
 
     def free(self, state: Any) -> None: ...
 
@@ -139,8 +140,6 @@ class BeamSearch:
                     f"sentences of one batch must share beam_size = {self._beam_size}, got "
                     f"{sentence.options.beam_size}"
                 )
-        if self.live:
-            self._repack(drop_idle=True)
         stepper, beam_size = self._stepper, self._beam_size
         numbers = list(range(self._joined, self._joined + len(sentences)))
         self._joined += len(sentences)
@@ -152,20 +151,23 @@ class BeamSearch:
         scores_BK = np.full((len(rows), beam_size), -np.inf, dtype=np.float32)
         scores_BK[:, 0] = 0.0
         steps = [s.options.max_steps(len(s.source)) for s in sentences]
+        idle = np.flatnonzero(~self._running)[: len(rows)]
         if self._state is None:
             self._state, self._tree = state, tree
         else:
-            stepper.extend(self._state, state)
-            self._tree.extend(tree)
-        self._rows += rows
-        self._running = np.append(self._running, np.ones(len(rows), dtype=np.bool_))
-        self._steps_left = np.append(self._steps_left, np.array(steps, dtype=np.int64))
-        self._queries = np.append(self._queries, np.ones(len(rows), dtype=np.int64))
+            stepper.extend(self._state, state, idle)
+            self._tree.extend(tree, idle)
+        for number, row in zip(idle.tolist(), rows, strict=False):
+            self._rows[number] = row
+        self._rows += rows[len(idle) :]
         tokens_BK = np.repeat(np.array(last, dtype=np.int64)[:, None], beam_size, axis=1)
         positions_BK = np.repeat(used_B[:, None], beam_size, axis=1)
-        self._tokens = np.concatenate([self._tokens, tokens_BK])
-        self._positions = np.concatenate([self._positions, positions_BK])
-        self._scores = np.concatenate([self._scores, scores_BK])
+        self._running = fill_rows(self._running, np.ones(len(rows), dtype=np.bool_), idle)
+        self._steps_left = fill_rows(self._steps_left, np.array(steps, dtype=np.int64), idle)
+        self._queries = fill_rows(self._queries, np.ones(len(rows), dtype=np.int64), idle)
+        self._tokens = fill_rows(self._tokens, tokens_BK, idle)
+        self._positions = fill_rows(self._positions, positions_BK, idle)
+        self._scores = fill_rows(self._scores, scores_BK, idle)
         self._want_attention |= any(s.options.coverage_penalty for s in sentences)
         self._any_constraint |= any(row.constrained for row in rows)
         return numbers
@@ -352,15 +354,15 @@ class BeamSearch:
         self._scores[number] = -np.inf
         self._tree.clear(number)
 
-    def _repack(self, *, drop_idle: bool = False) -> None:
-        """Drop dead slots where due, and idle rows, by default when more than a quarter are."""
+    def _repack(self) -> None:
+        """Drop dead slots where due, and idle rows when more than a quarter are."""
         rows = np.arange(len(self._rows))
         if not self._running.all():
             live = np.flatnonzero(self._running)
             if not live.size:
                 self._empty()
                 return
-            if drop_idle or (len(rows) - live.size) * 4 > len(rows):
+            if (len(rows) - live.size) * 4 > len(rows):
                 rows = live
         repack = self._tree.repack(rows)
         if repack is None:

@@ -189,14 +189,17 @@ class OnnxStepper:
             state.sources = [tensor[repack.rows] for tensor in state.sources]
             state.source_mask_BS = state.source_mask_BS[repack.rows]
 
-    def extend(self, state: OnnxState, other: OnnxState) -> None:
-        """Append the other's sentences, which is left empty; shorter sources are padded."""
-        length = max(state.source_mask_BS.shape[1], other.source_mask_BS.shape[1])
+    def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
+        """Put the other's sentences into these idle rows, the rest behind all; the other is left
+        empty. Shorter sources are padded."""
         pairs = zip(state.sources, other.sources, strict=True)
-        state.sources = [_append(first, second, length, 0.0) for first, second in pairs]
-        state.source_mask_BS = _append(state.source_mask_BS, other.source_mask_BS, length, -np.inf)
+        sources = [_fill(first, second, rows, 0.0) for first, second in pairs]
+        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, rows, -np.inf)
+        if mask_BS is not state.source_mask_BS:
+            state.sources, state.source_mask_BS = sources, mask_BS
+            state.bindings.clear()
         other.bindings.clear()
-        state.caches.extend(other.caches)
+        state.caches.extend(other.caches, rows)
 
     def free(self, state: OnnxState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
@@ -251,10 +254,15 @@ class OnnxStepper:
         return result
 
 
-def _append(first: Floats, second: Floats, length: int, filler: float) -> Floats:
-    """Rows of both, whose second axis is filled up to `length`."""
-    rows = len(first) + len(second)
-    joined = np.full((rows, length, *first.shape[2:]), filler, dtype=np.float32)
-    joined[: len(first), : first.shape[1]] = first
-    joined[len(first) :, : second.shape[1]] = second
-    return joined
+def _fill(first: Floats, second: Floats, rows: Ints, filler: float) -> Floats:
+    """The first with the second's entries in these rows, the rest behind all, and its second axis
+    filled up where the second's is longer; the very same array where it has room."""
+    total, length = len(first) + len(second) - len(rows), max(first.shape[1], second.shape[1])
+    filled = first
+    if (total, length) != first.shape[:2]:
+        filled = np.full((total, length, *first.shape[2:]), filler, dtype=np.float32)
+        filled[: len(first), : first.shape[1]] = first
+    places = np.concatenate([rows, np.arange(len(first), total)])
+    filled[places, : second.shape[1]] = second
+    filled[places, second.shape[1] :] = filler
+    return filled

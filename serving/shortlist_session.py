@@ -108,12 +108,14 @@ class ShortlistStepper(OnnxStepper):
             state.lists = [state.lists[row] for row in repack.rows]
             state.head = None
 
-    def extend(self, state: OnnxState, other: OnnxState) -> None:
-        """Append the other's sentences, which is left empty."""
+    def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
+        """Put the other's sentences into these idle rows, the rest behind all."""
         assert isinstance(state, ShortlistState)
         assert isinstance(other, ShortlistState)
-        super().extend(state, other)
-        state.lists += other.lists
+        super().extend(state, other, rows)
+        for row, pieces in zip(rows.tolist(), other.lists, strict=False):
+            state.lists[row] = pieces
+        state.lists += other.lists[len(rows) :]
         state.head = None
 
     def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:

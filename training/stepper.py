@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.cache import REPACK_EVERY, Repack
+from serving.cache import REPACK_EVERY, Repack, fill_rows
 from serving.search import StepInputs, StepOutputs
 from training.batching import pad
 from training.models import Model
@@ -132,31 +132,32 @@ class TorchStepper:
             state.source_mask_BS = state.source_mask_BS[rows]
         state.caches = [cache[cache_rows[:, None], slots] for cache in state.caches]
 
-    def extend(self, state: TorchState, other: TorchState) -> None:
-        """Append the other's sentences; shorter sources and caches are padded."""
-        sentences = [len(part.source_mask_BS) for part in (state, other)]
-        mask = [part.source_mask_BS for part in (state, other)]
-        length = max(part.shape[1] for part in mask)
-        state.sources = [
-            torch.cat([_lengthen(part, length) for part in pair])
-            for pair in zip(state.sources, other.sources, strict=True)
-        ]
-        state.source_mask_BS = torch.cat([_lengthen(part, length, -torch.inf) for part in mask])
-        joint = self._model.decoder_kind == "joint"
+    def extend(self, state: TorchState, other: TorchState, rows: NDArray[np.int64]) -> None:
+        """Put the other's sentences into these rows, the rest behind all; what is shorter is
+        padded."""
+        counts = [len(part.source_mask_BS) for part in (state, other)]
+        numbers = np.arange(sum(counts))
+        order = torch.from_numpy(fill_rows(numbers[: counts[0]], numbers[counts[0] :], rows))
+        length = max(part.source_mask_BS.shape[1] for part in (state, other))
         capacity = max(part.caches[0].shape[1] for part in (state, other))
-        state.caches = [
-            torch.cat(
-                [
-                    _lengthen(cache, capacity)
-                    if not joint
-                    else _lengthen(
-                        _lengthen(cache, capacity).unflatten(0, (count, -1)), length
-                    ).flatten(0, 1)
-                    for cache, count in zip(pair, sentences, strict=True)
-                ]
+
+        def join(first: Tensor, second: Tensor, size: int, filler: float = 0.0) -> Tensor:
+            return torch.cat([_lengthen(x, size, filler) for x in (first, second)])[order]
+
+        def join_caches(first: Tensor, second: Tensor) -> Tensor:
+            if self._model.decoder_kind != "joint":
+                return join(first, second, capacity)
+            first, second = (
+                _lengthen(cache, capacity).unflatten(0, (count, -1))
+                for cache, count in zip((first, second), counts, strict=True)
             )
-            for pair in zip(state.caches, other.caches, strict=True)
+            return join(first, second, length).flatten(0, 1)
+
+        state.sources = [
+            join(*pair, length) for pair in zip(state.sources, other.sources, strict=True)
         ]
+        state.source_mask_BS = join(state.source_mask_BS, other.source_mask_BS, length, -torch.inf)
+        state.caches = [join_caches(*pair) for pair in zip(state.caches, other.caches, strict=True)]
 
     def free(self, state: TorchState) -> None:
         """Nothing to give back: tensors go with the state."""

@@ -167,13 +167,20 @@ class FakeStepper:
         state.sources = [state.sources[row] for row in repack.rows]
         state.cache_BC2 = state.cache_BC2[repack.rows[:, None], repack.slots_BC]
 
-    def extend(self, state: FakeState, other: FakeState) -> None:
-        """Append the other's sentences."""
+    def extend(self, state: FakeState, other: FakeState, rows: NDArray[np.int64]) -> None:
+        """Put the other's sentences into these rows, the rest behind all."""
         capacity = max(state.cache_BC2.shape[1], other.cache_BC2.shape[1])
         for part in (state, other):
             part.resize(capacity)
-        state.sources += other.sources
-        state.cache_BC2 = np.concatenate([state.cache_BC2, other.cache_BC2])
+        for number, source in enumerate(other.sources):
+            if number < len(rows):
+                state.sources[rows[number]] = source
+                state.cache_BC2[rows[number]] = other.cache_BC2[number]
+            else:
+                state.sources.append(source)
+                state.cache_BC2 = np.concatenate(
+                    [state.cache_BC2, other.cache_BC2[number : number + 1]]
+                )
         other.freed = True
 
     def free(self, state: FakeState) -> None:
