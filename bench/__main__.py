@@ -139,6 +139,15 @@ def _parser() -> argparse.ArgumentParser:
     attention.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     attention.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     attention.add_argument("--busy", action="store_true", help=_BUSY)
+
+    tables = verbs.add_parser(
+        "tables",
+        help="the tables of docs/benchmarks.md, made anew",
+        description="Runs the commands that stand above the tables of a document, each in a "
+        "process of its own, and puts what they print in the tables' place.",
+    )
+    tables.add_argument("document", type=Path, nargs="?", default=Path("docs/benchmarks.md"))
+    tables.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
     return parser
 
 

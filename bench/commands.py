@@ -36,6 +36,7 @@ from bench.report import (
 from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
 from bench.server import Plan as ServerPlan
 from bench.server import run_server, server_markdown, texts_of
+from bench.tables import refresh_tables
 from serving.options import RANGES
 from serving.sampling import TOP
 from serving.threads import default_threads
@@ -175,6 +176,13 @@ def attention(options: argparse.Namespace) -> int:
     machine = _idle_machine(cores, busy=options.busy)
     found = time_attention(lengths, repetitions, cores, _progress)
     print(attention_markdown(_command(options), machine, found))
+    return 0
+
+
+def tables(options: argparse.Namespace) -> int:
+    """Make the tables of a document anew, in place."""
+    count = refresh_tables(options.document, options.only, _progress)
+    _progress(f"{count} tables written")
     return 0
 
 

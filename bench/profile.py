@@ -139,7 +139,7 @@ def profile_decoding(
 
 def profile_markdown(command: str, machine: Machine, subject: str, found: Profile) -> str:
     """The table of one run."""
-    lines = [*head_lines(command, machine, subject)]
+    lines = [*head_lines(command, machine, subject), ""]
     lines += [table_line(["part", "operators", "ms/step", "share"]), "| --- | ---: | ---: | ---: |"]
     rows = [
         (f"step graph: {part}", found.operators[part], ms) for part, ms in found.graph_ms.items()

@@ -59,6 +59,8 @@ class Caches:
         all; the other is left empty.
 
         Where all find a place, and are no higher and hold no more slots, nothing else is touched.
+        What stood in their places goes: a sentence of which the model made no numbers leaves NaN,
+        which no mask hides.
         """
         self._heighten(max(self.height, other.height))
         tensors, rows, _, dim = self.array_TRCD.shape
@@ -73,6 +75,7 @@ class Caches:
         own = self.array_TRCD.reshape(tensors, total, self.height, capacity, dim)
         others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
         places = np.concatenate([sentences, np.arange(count, total)])
+        own[:, sentences] = 0.0
         own[:, places, : other.height, : other.capacity] = others
         other.free()
 

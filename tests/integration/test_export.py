@@ -216,6 +216,32 @@ def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
     assert decode_joining(stepper, sentences) == alone
 
 
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+def test_a_sentence_in_the_place_of_a_broken_one_is_unharmed(tmp_path: Path, name: str) -> None:
+    manifest = write_graphs(random_model(name), tmp_path, name="random", precision="fp32")
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    longest_first = sorted(
+        random_sentences(6, options=every_hypothesis(2)), key=lambda sentence: -len(sentence.source)
+    )
+    *running, joining = longest_first
+    (alone,) = decode(stepper, [joining])
+    search = BeamSearch(stepper, running)
+    search.step()
+    per_sentence = search._state.caches.array_TRCD.shape[1] // 5
+    search._state.caches.array_TRCD[:, per_sentence : 2 * per_sentence] = np.nan
+    (broken,) = [finished for finished in search.step() if finished.error]
+    assert broken.index == 1
+    layout = search._state.caches.layout
+    (number,) = search.add([joining])
+    assert search._state.caches.layout == layout  # it has taken the broken one's place
+    found = []
+    while search.live:
+        found += search.step()
+    (own,) = [finished for finished in found if finished.index == number]
+    assert own.error is None
+    assert own.hypotheses == alone.hypotheses
+
+
 @pytest.mark.parametrize("name", ["macaron", "joint fast", "joint base"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_prefixes_scores_and_attention_equal_the_modules(

@@ -317,6 +317,12 @@ def test_a_broken_distribution_ends_its_own_output_alone(bundles: Path) -> None:
                 errors.append(event.key)
             elif event.key == 1:
                 found.append(event.log_prob)
-    batch.close()
     assert errors == [0]
     assert found == wanted
+    batch.add([later := output(2, random_ids(9))])  # in the place of the broken one
+    for _ in range(6):
+        batch.step()
+    batch.close()
+    alone = output(2, random_ids(9))
+    run(GenerationBatch(stepper), [alone], 6)
+    assert later.tokens == alone.tokens
