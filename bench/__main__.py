@@ -27,6 +27,21 @@ _SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's trainin
 _BUSY = "measure on a busy machine as well; the table says so"
 
 
+def _add_subject(parser: argparse.ArgumentParser) -> None:
+    """The model and the text that a verb measures."""
+    parser.add_argument(
+        "--shape",
+        help="random weights of a size: demo (default), base, iwslt (baseline), joint-small, "
+        "iwslt-joint-base, iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
+    )
+    parser.add_argument(
+        "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
+    )
+    parser.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run, baseline or joint")
+    parser.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
+    parser.add_argument("--reference", type=Path, metavar="FILE", help="its translation, for BLEU")
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
@@ -38,17 +53,7 @@ def _parser() -> argparse.ArgumentParser:
         "joint-representation models), on the same weights: speed, memory, agreement of outputs, "
         "cache slots, share of the speed of int8 products.",
     )
-    engine.add_argument(
-        "--shape",
-        help="random weights of a size: demo (default), base, iwslt (baseline), joint-small, "
-        "iwslt-joint-base, iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
-    )
-    engine.add_argument(
-        "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
-    )
-    engine.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run, baseline or joint")
-    engine.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
-    engine.add_argument("--reference", type=Path, metavar="FILE", help="its translation, for BLEU")
+    _add_subject(engine)
     engine.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     engine.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
     engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
@@ -63,13 +68,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Latency, goodput and saturation of this engine and of CTranslate2 behind the "
         "same HTTP layer, at the same Poisson arrivals: 70 % of what CTranslate2 answers at most.",
     )
-    server.add_argument("--shape", help="random weights of a size: demo (default), base, iwslt")
-    server.add_argument(
-        "--random-weights", type=int, metavar="SEED", help="seed of weights and texts (default 1)"
-    )
-    server.add_argument("--checkpoint", type=Path, metavar="RUN", help="a baseline run")
-    server.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
-    server.add_argument("--reference", type=Path, metavar="FILE", help="its translation")
+    _add_subject(server)
     server.add_argument("--beam", default="5", metavar="N", help="default 5")
     server.add_argument("--seconds", type=int, default=30, metavar="N", help="a run; default 30")
     server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
@@ -82,13 +81,7 @@ def _parser() -> argparse.ArgumentParser:
         help="where the time of this engine goes, by part",
         description="Time of each part of a decoding step of this engine, int8, on one thread.",
     )
-    profile.add_argument("--shape", help="random weights of a size: demo (default), base, ...")
-    profile.add_argument(
-        "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
-    )
-    profile.add_argument("--checkpoint", type=Path, metavar="RUN", help="a run")
-    profile.add_argument("--source", type=Path, metavar="FILE", help="text for --checkpoint")
-    profile.add_argument("--reference", type=Path, metavar="FILE", help="its translation")
+    _add_subject(profile)
     profile.add_argument("--batch", default="32", metavar="N", help="default 32")
     profile.add_argument("--beam", default="5", metavar="N", help="default 5")
     profile.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")

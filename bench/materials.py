@@ -65,6 +65,13 @@ class Subject:
         """The systems that can run the model, and what it is held to."""
         return COMPARISONS[self.model.decoder_kind]
 
+    def ids(self, source: str | list[int]) -> list[int]:
+        """Ids of one of its sources, eos at the end."""
+        if isinstance(source, str):
+            assert self.tokenizer is not None
+            return [*self.tokenizer.encode(source), EOS_ID]
+        return source
+
     @property
     def forced(self) -> bool:
         """Whether every output has the full length, because the model never ends by itself."""
@@ -170,13 +177,7 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
 
 def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
     """The activations' scales of a subject's int8 bundle, from some of its sources."""
-    sources: list[list[int]] = []
-    for source in subject.sources[:_CALIBRATED_SENTENCES]:
-        if isinstance(source, str):
-            assert subject.tokenizer is not None
-            sources.append([*subject.tokenizer.encode(source), EOS_ID])
-        else:
-            sources.append(source)
+    sources = [subject.ids(source) for source in subject.sources[:_CALIBRATED_SENTENCES]]
     return calibrate_translation(quantized_twin(subject.model), sources, subject.max_length)
 
 

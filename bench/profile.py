@@ -25,14 +25,13 @@ from bench.scenarios import (
     sentences_per_repetition,
     spread_rows,
 )
-from bench.systems import ID_MANIFEST
+from bench.systems import read_id_manifest
 from serving.bundle import Manifest, read_manifest
 from serving.cache import Repack
 from serving.options import SearchOptions
 from serving.search import Sentence, StepInputs, StepOutputs, decode
 from serving.session import OnnxState, OnnxStepper
 from serving.shortlist_session import ShortlistStepper
-from serving.tokenizer import EOS_ID
 
 _PARTS = {
     "matrix products": ("MatMulIntegerToFloat", "MatMul", "Gemm", "FusedMatMul", "MatMulNBits"),
@@ -186,21 +185,14 @@ class _Clocked:
 def _calls(subject: Subject, batch: int, options: SearchOptions) -> list[list[Sentence]]:
     """Sentences in calls of one size, as a caller would bring them."""
     rows = spread_rows(sentences_per_repetition(batch, forced=subject.forced), len(subject.sources))
-    sentences = [Sentence(_ids(subject, subject.sources[row]), options) for row in rows]
+    sentences = [Sentence(subject.ids(subject.sources[row]), options) for row in rows]
     return [sentences[start : start + batch] for start in range(0, len(sentences), batch)]
-
-
-def _ids(subject: Subject, source: str | list[int]) -> list[int]:
-    if isinstance(source, str):
-        assert subject.tokenizer is not None
-        return [*subject.tokenizer.encode(source), EOS_ID]
-    return source
 
 
 def _manifest(subject: Subject, place: Path) -> Manifest:
     if subject.tokenizer is not None:
         return read_manifest(place)
-    return Manifest.model_validate_json((place / ID_MANIFEST).read_text())
+    return read_id_manifest(str(place))
 
 
 def _shares(profile: Path) -> tuple[dict[str, float], dict[str, int]]:

@@ -17,7 +17,7 @@ from bench.load import Load, full_load, poisson_load
 from bench.materials import Subject, folder_name, job_for, static_ranges, write_materials
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line
-from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
+from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.served import Served
 from bench.systems import Search
 from export.graphs import write_graphs
@@ -80,7 +80,7 @@ def run_server(
         bundle = _write(subject, folder)
         chosen: dict[System, tuple[Setting, float, Served]] = {}
         for system in SYSTEMS:
-            for setting in _settings(plan.cores):
+            for setting in settings(system.kind, _CLIENTS, plan.cores):
                 label = f"{system.name}, {setting} threads"
                 progress(f"saturation of {label}")
                 job = job_for(system, setting, subject, folder)
@@ -146,12 +146,6 @@ def texts_of(subject: Subject) -> list[str]:
     else:
         texts = [" ".join(map(str, source[:-1])) for source in subject.sources]
     return list(dict.fromkeys(texts))
-
-
-def _settings(cores: int) -> list[Setting]:
-    """One batch with one thread or all of them, and a batch for each."""
-    settings = [Setting(1, 1), Setting(1, cores), Setting(cores, 1)]
-    return list(dict.fromkeys(settings))
 
 
 def _write(subject: Subject, folder: Path) -> Path:

@@ -102,7 +102,7 @@ class _IdEngine:
         from serving.session import OnnxStepper
         from serving.shortlist_session import ShortlistStepper
 
-        self.job, self.manifest = job, _read_id_manifest(job.folder)
+        self.job, self.manifest = job, read_id_manifest(job.folder)
         stepper = ShortlistStepper if job.shortlist else OnnxStepper
         self.stepper = stepper(Path(job.folder), self.manifest, job.threads)
 
@@ -258,7 +258,8 @@ ID_MANIFEST = "graphs.json"
 """The manifest of graphs without a tokenizer, which is no bundle."""
 
 
-def _read_id_manifest(folder: str) -> Manifest:
+def read_id_manifest(folder: str) -> Manifest:
+    """The manifest beside such graphs."""
     return Manifest.model_validate(json.loads((Path(folder) / ID_MANIFEST).read_text()))
 
 

@@ -31,23 +31,17 @@ def refresh_tables(path: Path, only: str, progress: Progress, run: Run | None = 
     """
     if not path.is_file():
         raise BenchError(f"{path} is no file")
-    commands = [match["command"] for match in _BLOCK.finditer(path.read_text())]
-    chosen = [command for command in commands if only in command]
+    blocks = [(match["command"], match[0]) for match in _BLOCK.finditer(path.read_text())]
+    chosen = [(command, block) for command, block in blocks if only in command]
     if not chosen:
-        raise BenchError(f"{path} has no table whose command contains {only!r}, of {len(commands)}")
-    for number, command in enumerate(chosen, 1):
+        raise BenchError(f"{path} has no table whose command contains {only!r}, of {len(blocks)}")
+    for number, (command, block) in enumerate(chosen, 1):
         progress(f"table {number} of {len(chosen)}: {command}")
         if not command.startswith(_PREFIX):
             raise BenchError(f"{path}: a table's command must begin with {_PREFIX!r}: {command}")
         output = (run or _run)(shlex.split(command.removeprefix(_PREFIX))).strip()
-        block = f"<!-- run: {command} -->\n{output}\n<!-- end -->"
-        text = _BLOCK.sub(
-            lambda match, command=command, block=block: (  # type: ignore[misc]
-                block if match["command"] == command else match[0]
-            ),
-            path.read_text(),
-        )
-        write_atomically(path, text.encode())
+        new = f"<!-- run: {command} -->\n{output}\n<!-- end -->"
+        write_atomically(path, path.read_text().replace(block, new).encode())
     return len(chosen)
 
 

@@ -75,9 +75,11 @@ class _Macaron:
     @staticmethod
     def check() -> None:
         """Refuse to serve where a bundle is bad: once, before any worker starts."""
-        registry = Registry(_settings)
+        # The trials that find the fastest number of threads are the worker's.
+        settings = _settings.model_copy(update={"preset": "throughput"})
+        registry = Registry(settings)
         try:
-            registry.start(load_bundles(_settings))
+            registry.start(load_bundles(settings))
         except ServingError as error:
             _refuse(error)
         registry.close()
