@@ -36,9 +36,24 @@ from serving.shortlist_session import ShortlistStepper
 _PARTS = {
     "matrix products": ("MatMulIntegerToFloat", "MatMul", "Gemm", "FusedMatMul", "MatMulNBits"),
     "rounding to int8": ("QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"),
-    "attention": ("Attention", "Softmax"),
+    "attention": (
+        "Attention",
+        "Softmax",
+        *(
+            f"{kind}Attention{rounded}"
+            for kind in ("Tree", "Masked")
+            for rounded in ("", "Quantize")
+        ),
+    ),
     "writing to the caches": ("TensorScatter",),
-    "residuals, norms, activations": ("Add", "LayerNormalization", "Relu", "Mul", "Gelu"),
+    "residuals, norms, activations": (
+        "Add",
+        "LayerNormalization",
+        "Relu",
+        "Mul",
+        "Gelu",
+        "AddNormQuantize",
+    ),
     "choosing candidates": (
         "LogSoftmax",
         "TopK",
@@ -47,6 +62,7 @@ _PARTS = {
         "Div",
         "Mod",
         "ArgMax",
+        "Candidates",
     ),
 }
 """Operators by part; the others lay values out anew, look up embeddings or compute positions."""

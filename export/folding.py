@@ -177,3 +177,14 @@ def users_by_value(graph: onnx.GraphProto) -> dict[str, list[NodeProto]]:
         for name in node.input:
             users.setdefault(name, []).append(node)
     return users
+
+
+def live_nodes(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
+    """The nodes that some output needs."""
+    needed = set(outputs)
+    live = []
+    for node in reversed(nodes):
+        if needed.intersection(node.output):
+            needed.update(node.input)
+            live.append(node)
+    return live[::-1]

@@ -9,8 +9,9 @@ from typing import Any
 import onnx
 
 from export.errors import ExportError
-from export.lowering import lower, probe_model
+from export.lowering import lower
 from export.onnx_graph import export_encoder, export_language_step, export_step
+from export.probe import probe_model
 from export.quantize import StaticRange
 from export.shared_weights import share_weights
 from export.shortlist import write_shortlist

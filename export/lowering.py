@@ -14,14 +14,17 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, helper, numpy_helper
 
+from export.domains import MICROSOFT
 from export.errors import ExportError
 from export.folding import (
     Scaled,
     fold_scalars,
     fold_transposes,
+    live_nodes,
     original_of,
     users_by_value,
 )
+from export.fusing import fuse
 from export.quantize import (
     LEVELS,
     SMALLEST,
@@ -33,7 +36,7 @@ from export.quantize import (
 
 Shape = tuple[str | int, ...]
 
-MICROSOFT = "com.microsoft"
+
 # Operators that treat each row alone, so that they may run on [M,*].
 _ROW_OPERATORS = {"Add", "Sub", "Mul", "Div", "Relu", "Gelu", "Sigmoid", "Tanh", "MatMul"}
 _ROW_OPERATORS |= {
@@ -71,6 +74,7 @@ def lower(
         ranges=ranges or {},
         matrices=matrices or {},
     ).run()
+    fuse(lowered)
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
 
@@ -138,7 +142,7 @@ class _Lowering:
         constants = {**self._constants, **self._new}
         kept = [numpy_helper.from_array(a, n) for n, a in constants.items() if n in used]
         lowered = helper.make_graph(
-            _live(self._nodes, self._outputs),
+            live_nodes(self._nodes, self._outputs),
             graph.name,
             self._described_inputs(),
             self._described_outputs(),
@@ -432,17 +436,6 @@ def _keepdims(value: int) -> list[onnx.AttributeProto]:
     return [helper.make_attribute("keepdims", value)]
 
 
-def _live(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
-    """The nodes that some output needs."""
-    needed = set(outputs)
-    live = []
-    for node in reversed(nodes):
-        if needed.intersection(node.output):
-            needed.update(node.input)
-            live.append(node)
-    return live[::-1]
-
-
 def _input_axes(model: onnx.ModelProto) -> dict[str, tuple[str, int]]:
     """For each symbolic size an input of the graph that has it, and at which axis."""
     axes: dict[str, tuple[str, int]] = {}
@@ -471,33 +464,3 @@ def _row_shapes(model: onnx.ModelProto, known_axes: dict[str, tuple[str, int]]) 
         and isinstance(shape[-1], int)
         and all(isinstance(axis, int) or axis in known_axes for axis in shape[1:-1])
     }
-
-
-def probe_model() -> onnx.ModelProto:
-    """A graph without inputs: an int8 product of extreme values, and its exact result."""
-    generator = np.random.default_rng(0)
-    rows = generator.choice(np.array([0, 1, 254, 255], dtype=np.uint8), (8, 256))
-    weight = generator.choice(np.array([-127, -126, 126, 127], dtype=np.int8), (256, 64))
-    wanted = (rows.astype(np.float64) - ZERO_POINT) @ weight.astype(np.float64)
-    constants = {
-        "rows": rows,
-        "weight": weight,
-        "scales": np.ones((8, 1), np.float32),
-        "weight_scale": np.ones(64, np.float32),
-        "zero_point": np.asarray(np.uint8(ZERO_POINT)),
-        "wanted_value": wanted.astype(np.float32),
-    }
-    operands = ["rows", "weight", "scales", "weight_scale", "zero_point"]
-    nodes = [
-        helper.make_node("MatMulIntegerToFloat", operands, ["found"], domain=MICROSOFT),
-        helper.make_node("Identity", ["wanted_value"], ["wanted"]),
-    ]
-    outputs = [
-        helper.make_tensor_value_info(name, onnx.TensorProto.FLOAT, [8, 64])
-        for name in ("found", "wanted")
-    ]
-    graph = helper.make_graph(
-        nodes, "probe", [], outputs, [numpy_helper.from_array(a, n) for n, a in constants.items()]
-    )
-    opsets = [helper.make_opsetid("", 24), helper.make_opsetid(MICROSOFT, 1)]
-    return helper.make_model(graph, opset_imports=opsets, ir_version=10, producer_name="macaron")

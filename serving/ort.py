@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from serving.bundle import Graph, Manifest
 from serving.errors import BundleError
+from serving.kernels import native_library
 
 Floats = NDArray[np.float32]
 
@@ -119,6 +120,9 @@ def load_graph(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    library = native_library()
+    if library is not None:
+        options.register_custom_ops_library(str(library))
     if profile_prefix is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
     try:

@@ -4,7 +4,7 @@ import numpy as np
 import onnxruntime
 import torch
 
-from export.lowering import probe_model
+from export.probe import probe_model
 from export.quantize import QuantizedLinear, quantize_columns
 
 

@@ -1,0 +1,4 @@
+"""Domains of operators beside ONNX's own."""
+
+MICROSOFT = "com.microsoft"
+MACARON = "macaron"

@@ -1,0 +1,136 @@
+// Arithmetic on rows of floats, in vectors that the compiler maps to whatever the processor has.
+//
+// Every function goes through its data in one fixed order, whatever their address: a row's result
+// does not depend on where it lies or on which other rows there are.
+
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <limits>
+
+namespace macaron {
+
+constexpr int kLanes = 16;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+
+typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
+typedef int32_t Ints __attribute__((vector_size(kLanes * sizeof(int32_t))));
+
+inline Floats load(const float* from) {
+  Floats to;
+  std::memcpy(&to, from, sizeof to);
+  return to;
+}
+
+inline void store(float* to, Floats from) { std::memcpy(to, &from, sizeof from); }
+
+inline Floats spread(float value) { return value - Floats{}; }
+
+typedef float HalfFloats __attribute__((vector_size(kLanes / 2 * sizeof(float))));
+typedef float QuarterFloats __attribute__((vector_size(kLanes / 4 * sizeof(float))));
+
+// Halves are added to halves: one shuffle and one addition each.
+inline float sum(Floats x) {
+  HalfFloats low, high;
+  std::memcpy(&low, &x, sizeof low);
+  std::memcpy(&high, reinterpret_cast<const char*>(&x) + sizeof low, sizeof high);
+  low += high;
+  QuarterFloats first, second;
+  std::memcpy(&first, &low, sizeof first);
+  std::memcpy(&second, reinterpret_cast<const char*>(&low) + sizeof first, sizeof second);
+  first += second;
+  return (first[0] + first[2]) + (first[1] + first[3]);
+}
+
+// The highest of four vectors' numbers; NaN may hide others.
+inline float highest_of(const float* x) {
+  Floats most = load(x);
+  for (int part = 1; part < 4; ++part) {
+    const Floats other = load(x + part * kLanes);
+    most = other > most ? other : most;
+  }
+  HalfFloats low, high;
+  std::memcpy(&low, &most, sizeof low);
+  std::memcpy(&high, reinterpret_cast<const char*>(&most) + sizeof low, sizeof high);
+  low = high > low ? high : low;
+  QuarterFloats first, second;
+  std::memcpy(&first, &low, sizeof first);
+  std::memcpy(&second, reinterpret_cast<const char*>(&low) + sizeof first, sizeof second);
+  first = second > first ? second : first;
+  const float even = first[0] > first[2] ? first[0] : first[2];
+  const float odd = first[1] > first[3] ? first[1] : first[3];
+  return even > odd ? even : odd;
+}
+
+inline HalfFloats load_half(const float* from) {
+  HalfFloats to;
+  std::memcpy(&to, from, sizeof to);
+  return to;
+}
+
+inline float sum(HalfFloats x) {
+  Floats wide{};
+  std::memcpy(&wide, &x, sizeof x);
+  return sum(wide);
+}
+
+inline float dot(const float* a, const float* b, int64_t count) {
+  Floats first{}, second{};
+  int64_t i = 0;
+  for (; i + 2 * kLanes <= count; i += 2 * kLanes) {
+    first += load(a + i) * load(b + i);
+    second += load(a + i + kLanes) * load(b + i + kLanes);
+  }
+  for (; i + kLanes <= count; i += kLanes) first += load(a + i) * load(b + i);
+  float total = sum(first + second);
+  for (; i + kLanes / 2 <= count; i += kLanes / 2) total += sum(load_half(a + i) * load_half(b + i));
+  for (; i < count; ++i) total += a[i] * b[i];
+  return total;
+}
+
+// e to the power of x <= 0, to about two units in the last place near 0; NaN stays NaN.
+// 2^n times a polynomial (least squares at Chebyshev points) of 2^f for -1/2 <= f <= 1/2.
+inline Floats exponential(Floats x) {
+  x = x < -87.0f ? spread(-87.0f) : x;
+  const Floats shifted = x * 1.44269504f + 12582912.0f;  // n stands in its low bits
+  const Floats f = x * 1.44269504f - (shifted - 12582912.0f);
+  Floats p = spread(1.537070482e-04f);
+  p = p * f + 1.339984829e-03f;
+  p = p * f + 9.618373251e-03f;
+  p = p * f + 5.550329035e-02f;
+  p = p * f + 2.402264846e-01f;
+  p = p * f + 6.931472056e-01f;
+  p = p * f + 1.0f;
+  Ints exponent, bits;
+  std::memcpy(&exponent, &shifted, sizeof exponent);
+  std::memcpy(&bits, &p, sizeof bits);
+  bits += exponent << 23;
+  std::memcpy(&p, &bits, sizeof p);
+  return p;
+}
+
+// Sum of e^(x - highest); with `to` each of them is stored there.
+inline float sum_exponentials(const float* x, int64_t count, float highest, float* to = nullptr) {
+  Floats total{};
+  int64_t i = 0;
+  for (; i + kLanes <= count; i += kLanes) {
+    const Floats e = exponential(load(x + i) - highest);
+    if (to) store(to + i, e);
+    total += e;
+  }
+  float rest[kLanes], lanes[kLanes];
+  if (i < count) {
+    for (int j = 0; j < kLanes; ++j) rest[j] = i + j < count ? x[i + j] - highest : -kInfinity;
+    const Floats e = exponential(load(rest));
+    store(lanes, e);
+    for (int64_t j = i; j < count; ++j) {
+      if (to) to[j] = lanes[j - i];
+    }
+    for (int64_t j = count - i; j < kLanes; ++j) lanes[j] = 0.0f;
+    total += load(lanes);
+  }
+  return sum(total);
+}
+
+}  // namespace macaron

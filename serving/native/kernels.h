@@ -1,0 +1,281 @@
+// The fused operators, on plain arrays.
+//
+// Shape letters: B sentences, Q queries a sentence, C cache slots, S source positions, D model,
+// V vocabulary, N = 2Q candidates.
+
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <utility>
+#include <vector>
+
+#include "arithmetic.h"
+
+namespace macaron {
+
+// How keys and values lie: floats from one place to the next and from one head to the next.
+struct Layout {
+  int64_t place, head;
+};
+
+// out[d] = sum over i of weights[i] * rows[i][d], times `factor`; rows[i] is at seen[i] * step.
+inline void weigh(const float* weights, const float* rows, const std::vector<int64_t>& seen,
+                  int64_t step, int64_t width, float factor, float* out) {
+  const size_t count = seen.size();
+  int64_t d = 0;
+  for (; d + 4 * kLanes <= width; d += 4 * kLanes) {
+    Floats total[4] = {};
+    for (size_t i = 0; i < count; ++i) {
+      const float* row = rows + seen[i] * step + d;
+      for (int part = 0; part < 4; ++part) total[part] += weights[i] * load(row + part * kLanes);
+    }
+    for (int part = 0; part < 4; ++part) store(out + d + part * kLanes, total[part] * factor);
+  }
+  for (; d + kLanes <= width; d += kLanes) {
+    Floats total{};
+    for (size_t i = 0; i < count; ++i) total += weights[i] * load(rows + seen[i] * step + d);
+    store(out + d, total * factor);
+  }
+  for (; d + kLanes / 2 <= width; d += kLanes / 2) {
+    HalfFloats total{};
+    for (size_t i = 0; i < count; ++i) total += weights[i] * load_half(rows + seen[i] * step + d);
+    total *= factor;
+    std::memcpy(out + d, &total, sizeof total);
+  }
+  for (; d < width; ++d) {
+    float total = 0.0f;
+    for (size_t i = 0; i < count; ++i) total += weights[i] * rows[seen[i] * step + d];
+    out[d] = total * factor;
+  }
+}
+
+// What one query [H,E] sees: the places in `seen` only, in their order. `scores` is room for
+// heads x places.
+inline void attend(const float* query, const float* keys, const float* values, Layout layout,
+                   const std::vector<int64_t>& seen, int64_t heads, int64_t width, float scale,
+                   float* scores, float* out) {
+  constexpr int64_t kLine = 16;  // floats in a line of the processor's cache
+  const int64_t count = static_cast<int64_t>(seen.size());
+  if (!count) {
+    std::fill(out, out + heads * width, 0.0f);
+    return;
+  }
+  // As the keys lie in memory, one after the other, and the values on their way meanwhile.
+  const auto score = [&](int64_t i, int64_t h) {
+    const int64_t begin = seen[i] * layout.place + h * layout.head;
+    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
+    scores[h * count + i] = scale * dot(query + h * width, keys + begin, width);
+  };
+  if (layout.head < layout.place)
+    for (int64_t i = 0; i < count; ++i)
+      for (int64_t h = 0; h < heads; ++h) score(i, h);
+  else
+    for (int64_t h = 0; h < heads; ++h)
+      for (int64_t i = 0; i < count; ++i) score(i, h);
+  for (int64_t h = 0; h < heads; ++h) {
+    float* weights = scores + h * count;
+    const float highest = *std::max_element(weights, weights + count);
+    const float share = 1.0f / sum_exponentials(weights, count, highest, weights);
+    weigh(weights, values + h * layout.head, seen, layout.place, width, share, out + h * width);
+  }
+}
+
+// The places where `visible` [C] is not -inf.
+inline void find_seen(const float* visible, int64_t capacity, std::vector<int64_t>& seen) {
+  seen.clear();
+  for (int64_t c = 0; c < capacity; ++c)
+    if (visible[c] > -kInfinity) seen.push_back(c);
+}
+
+// Rounding to integers in [0, 255] around `zero_point`, ties to even.
+inline void quantize(const float* x, int64_t count, float scale, int zero_point, uint8_t* out) {
+  const float inverse = 1.0f / scale, lowest = static_cast<float>(-zero_point);
+  for (int64_t i = 0; i < count; ++i) {
+    float scaled = x[i] * inverse;
+    scaled = scaled < lowest ? lowest : scaled;
+    scaled = scaled > lowest + 255.0f ? lowest + 255.0f : scaled;
+    // Adding and taking away 1.5 * 2^23 rounds.
+    out[i] = static_cast<uint8_t>(
+        static_cast<int32_t>((scaled + 12582912.0f) - 12582912.0f) + zero_point);
+  }
+}
+
+// Layer normalisation of x [D].
+inline void layer_norm(const float* x, const float* weight, const float* bias, int64_t dim,
+                       float epsilon, float* out) {
+  Floats total{}, squares{};
+  float rest = 0.0f;
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) total += load(x + i);
+  for (; i < dim; ++i) rest += x[i];
+  const float mean = (sum(total) + rest) / static_cast<float>(dim);
+  rest = 0.0f;
+  for (i = 0; i + kLanes <= dim; i += kLanes) {
+    const Floats centred = load(x + i) - mean;
+    squares += centred * centred;
+  }
+  for (; i < dim; ++i) rest += (x[i] - mean) * (x[i] - mean);
+  const float variance = (sum(squares) + rest) / static_cast<float>(dim);
+  const float inverse = 1.0f / std::sqrt(variance + epsilon);
+  for (i = 0; i < dim; ++i) out[i] = (x[i] - mean) * inverse * weight[i] + bias[i];
+}
+
+// Sine half, then cosine half, of a position times each frequency [D/2].
+inline void sinusoid(float position, const float* frequencies, int64_t half, float* out) {
+  for (int64_t i = 0; i < half; ++i) {
+    out[i] = std::sin(position * frequencies[i]);
+    out[half + i] = std::cos(position * frequencies[i]);
+  }
+}
+
+constexpr int64_t kBlock = 4 * kLanes;
+
+// The highest of each block of numbers, and of all.
+inline float block_maxima(const float* x, int64_t count, std::vector<float>& maxima) {
+  float highest = -kInfinity;
+  for (size_t b = 0; b < maxima.size(); ++b) {
+    const int64_t begin = static_cast<int64_t>(b) * kBlock;
+    float best = -kInfinity;
+    if (begin + kBlock <= count)
+      best = highest_of(x + begin);
+    else
+      for (int64_t i = begin; i < count; ++i) best = x[i] > best ? x[i] : best;
+    maxima[b] = best;
+    highest = best > highest ? best : highest;
+  }
+  return highest;
+}
+
+// The `wanted`-th highest of some numbers, -inf where there are fewer; `heap` is room.
+inline float nth_highest(const std::vector<float>& x, size_t wanted, std::vector<float>& heap) {
+  if (x.size() < wanted) return -kInfinity;
+  const std::greater<float> greater;
+  heap.assign(x.begin(), x.begin() + wanted);
+  std::make_heap(heap.begin(), heap.end(), greater);
+  for (size_t i = wanted; i < x.size(); ++i)
+    if (x[i] > heap.front()) {
+      std::pop_heap(heap.begin(), heap.end(), greater);
+      heap.back() = x[i];
+      std::push_heap(heap.begin(), heap.end(), greater);
+    }
+  return heap.front();
+}
+
+struct Found {
+  float score;
+  int32_t parent, token;
+};
+
+// Whether the first is better; ties in the order of beam and token.
+inline bool better(const Found& a, const Found& b) {
+  return a.score != b.score ? a.score > b.score
+                            : std::pair(a.parent, a.token) < std::pair(b.parent, b.token);
+}
+
+// Numbers that were reduced to what can be found in them fast.
+class Logits {
+ public:
+  explicit Logits(int64_t size) : size_(size), maxima_((size + kBlock - 1) / kBlock) {}
+
+  void read(const float* row) {
+    row_ = row;
+    highest_ = block_maxima(row, size_, maxima_);
+    log_sum_ = std::log(sum_exponentials(row, size_, highest_));
+  }
+
+  // Whether the model made no numbers.
+  bool broken() const { return std::isnan(log_sum_); }
+
+  float log_probability(int64_t token) const { return row_[token] - highest_ - log_sum_; }
+
+  // A logit that at least so many reach.
+  float reached_by(size_t wanted) { return nth_highest(maxima_, wanted, heap_); }
+
+  // The logit of a log-probability, a little lower, so that rounding loses nothing.
+  float logit(float log_probability) const {
+    const float logit = log_probability + log_sum_ + highest_;
+    return logit - 1e-5f * (std::abs(logit) + std::abs(log_probability) + 1.0f);
+  }
+
+  // Adds all tokens from such a logit up, with `score` added to their log-probabilities.
+  void collect(float least, float score, int32_t parent, std::vector<Found>& found) const {
+    for (size_t b = 0; b < maxima_.size(); ++b) {
+      if (maxima_[b] < least) continue;
+      const int64_t end = std::min<int64_t>((b + 1) * kBlock, size_);
+      for (int64_t i = b * kBlock; i < end; ++i)
+        if (row_[i] >= least)
+          found.push_back({log_probability(i) + score, parent, static_cast<int32_t>(i)});
+    }
+  }
+
+ private:
+  int64_t size_;
+  std::vector<float> maxima_, heap_;
+  const float* row_ = nullptr;
+  float highest_ = 0.0f, log_sum_ = 0.0f;
+};
+
+// Keeps the best `wanted`, unordered; returns the worst score among them, -inf where there are
+// fewer.
+inline float keep_best(std::vector<Found>& found, size_t wanted) {
+  if (found.size() < wanted) return -kInfinity;
+  std::nth_element(found.begin(), found.begin() + (wanted - 1), found.end(), better);
+  found.resize(wanted);
+  return found.back().score;
+}
+
+// The N best continuations of one sentence's Q beams, best first: log-probability of the token,
+// from `logits` [Q,V], plus the beam's score. A beam of which the model made no numbers gives NaN,
+// in the first place. `label_scores` [Q] are the labels' log-probabilities.
+inline void candidates(const float* logits, const float* scores, int64_t queries, int64_t size,
+                       const int64_t* labels, float* best_scores, int32_t* best_tokens,
+                       int32_t* best_parents, float* label_scores) {
+  const size_t wanted = 2 * queries;
+  Logits row(size);
+  std::vector<Found> found;
+  float best_beam = -kInfinity;
+  float least_score = -kInfinity;  // as many as are wanted are known to score that
+  bool broken = false;
+  for (int64_t q = 0; q < queries; ++q) {
+    row.read(logits + q * size);
+    label_scores[q] = row.log_probability(labels[q]);
+    if (row.broken() || std::isnan(scores[q])) {
+      broken = true;
+      continue;
+    }
+    if (scores[q] == -kInfinity) continue;
+    float least = row.logit(least_score - scores[q]);
+    if (!(scores[q] <= best_beam)) least = std::max(least, row.reached_by(wanted));
+    best_beam = std::max(best_beam, scores[q]);
+    row.collect(least, scores[q], static_cast<int32_t>(q), found);
+    least_score = keep_best(found, wanted);
+  }
+  std::sort(found.begin(), found.end(), better);
+  found.resize(wanted, {-kInfinity, 0, 0});
+  if (broken) found[0].score = std::numeric_limits<float>::quiet_NaN();
+  for (size_t n = 0; n < wanted; ++n) {
+    best_scores[n] = found[n].score;
+    best_tokens[n] = found[n].token;
+    best_parents[n] = found[n].parent;
+  }
+}
+
+// The `wanted` likeliest tokens of `logits` [V], likeliest first, and a label's log-probability.
+inline void top_tokens(const float* logits, Logits& row, int64_t wanted, int64_t label,
+                       std::vector<Found>& found, float* scores, int32_t* tokens, float* label_score) {
+  row.read(logits);
+  *label_score = row.log_probability(label);
+  found.clear();
+  if (!row.broken()) row.collect(row.reached_by(wanted), 0.0f, 0, found);
+  keep_best(found, wanted);
+  std::sort(found.begin(), found.end(), better);
+  found.resize(wanted, {std::numeric_limits<float>::quiet_NaN(), 0, 0});
+  for (int64_t n = 0; n < wanted; ++n) {
+    scores[n] = found[n].score;
+    tokens[n] = found[n].token;
+  }
+}
+
+}  // namespace macaron

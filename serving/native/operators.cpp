@@ -1,0 +1,385 @@
+// The operators of domain `macaron`, for ONNX Runtime's CPU provider.
+//
+// Each stands in the graphs as a local function of standard operators as well, which ONNX Runtime
+// runs where this library is not loaded: export/fusing.py.
+
+#include <array>
+#include <memory>
+#include <stdexcept>
+
+#include "kernels.h"
+#include "runtime.h"
+
+namespace macaron {
+namespace {
+
+const Runtime* runtime = nullptr;
+
+struct Attributes {
+  int64_t heads = 1, reach = 0;
+  float scale = 1.0f, epsilon = 1e-5f;
+};
+
+template <typename T>
+void reuse(const T* given, T* wanted, int64_t size) {
+  if (given != wanted) std::copy(given, given + size, wanted);
+}
+
+int64_t size_of(const Shape& shape) {
+  int64_t size = 1;
+  for (int64_t axis : shape) size *= axis;
+  return size;
+}
+
+int64_t rows_of(const Shape& shape) { return shape.back() ? size_of(shape) / shape.back() : 0; }
+
+// Where a row of D floats goes: as it is, or rounded to 8 bits.
+class Rows {
+ public:
+  // Output 0 of that shape; where it is of 8 bits, `scale` is the input that has its scale and the
+  // next one its zero point.
+  Rows(const Context& context, const Shape& shape, size_t scale)
+      : dim_(shape.back()), buffer_(dim_), scale_(*context.input<float>(scale)),
+        zero_point_(*context.input<uint8_t>(scale + 1)),
+        bytes_(context.output<uint8_t>(0, shape)) {}
+  Rows(const Context& context, const Shape& shape)
+      : dim_(shape.back()), floats_(context.output<float>(0, shape)) {}
+
+  // Room for row `index`; `done` must follow.
+  float* begin(int64_t index) { return floats_ ? floats_ + index * dim_ : buffer_.data(); }
+
+  void done(int64_t index) {
+    if (!floats_) quantize(buffer_.data(), dim_, scale_, zero_point_, bytes_ + index * dim_);
+  }
+
+ private:
+  int64_t dim_;
+  std::vector<float> buffer_;
+  float scale_ = 1.0f;
+  int zero_point_ = 0;
+  float* floats_ = nullptr;
+  uint8_t* bytes_ = nullptr;
+};
+
+// Which places a query sees: input `mask` is [B,1,Q,C], or smaller where it is the same for all
+// sentences or queries.
+class Mask {
+ public:
+  Mask(const Context& context, size_t mask, int64_t capacity)
+      : capacity_(capacity), visible_(context.input<float>(mask)) {
+    const Shape shape = context.shape(mask);
+    query_step_ = shape[2] > 1 ? capacity : 0;
+    row_step_ = shape[0] > 1 ? shape[2] * capacity : 0;
+  }
+
+  const std::vector<int64_t>& seen(int64_t row, int64_t query) {
+    const float* visible = visible_ + row * row_step_ + query * query_step_;
+    if (visible != last_) find_seen(visible, capacity_, seen_);
+    last_ = visible;
+    return seen_;
+  }
+
+ private:
+  int64_t capacity_, query_step_, row_step_;
+  const float* visible_;
+  const float* last_ = nullptr;
+  std::vector<int64_t> seen_;
+};
+
+// Memory of an output that is the input it continues, as a rule; else a copy of it.
+float* continued(const Context& context, size_t input, size_t output, const Shape& shape) {
+  const float* given = context.input<float>(input);
+  float* wanted = context.output<float>(output, shape);
+  if (given != wanted) std::copy(given, given + size_of(shape), wanted);
+  return wanted;
+}
+
+// qkv [B,Q,3D], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask
+// -> context [B,Q,D], keys and values with the Q new ones from slot `write_index` on
+void tree_attention(const Attributes& attributes, const Context& context, const Shape& shape,
+                    Rows& out) {
+  const Shape cache = context.shape(1);
+  const bool by_head = cache.size() == 4;
+  const int64_t queries = shape[1], dim = shape[2] / 3;
+  const int64_t heads = by_head ? cache[1] : attributes.heads, width = dim / heads;
+  const int64_t capacity = cache[by_head ? 2 : 1];
+  const Layout layout = by_head ? Layout{width, capacity * width} : Layout{dim, width};
+  const float* qkv = context.input<float>(0);
+  const int64_t* write_index = context.input<int64_t>(3);
+  float* keys = continued(context, 1, 1, cache);
+  float* values = continued(context, 2, 2, cache);
+  Mask mask(context, 4, capacity);
+  std::vector<float> scores(heads * capacity);
+  for (int64_t b = 0; b < shape[0]; ++b) {
+    float* own_keys = keys + b * capacity * dim;
+    float* own_values = values + b * capacity * dim;
+    const float* rows = qkv + b * queries * 3 * dim;
+    for (int64_t q = 0; q < queries; ++q)
+      for (int64_t h = 0; h < heads; ++h) {
+        const float* key = rows + q * 3 * dim + dim + h * width;
+        const int64_t place = (write_index[b] + q) * layout.place + h * layout.head;
+        std::copy(key, key + width, own_keys + place);
+        std::copy(key + dim, key + dim + width, own_values + place);
+      }
+    for (int64_t q = 0; q < queries; ++q) {
+      attend(rows + q * 3 * dim, own_keys, own_values, layout, mask.seen(b, q), heads, width,
+             attributes.scale, scores.data(), out.begin(b * queries + q));
+      out.done(b * queries + q);
+    }
+  }
+}
+
+Shape context_shape(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
+
+void tree_attention_op(const Attributes& attributes, const Context& context) {
+  const Shape qkv = context.shape(0);
+  Rows out(context, context_shape(qkv));
+  tree_attention(attributes, context, qkv, out);
+}
+
+// Two more inputs, scale and zero_point: the context is of 8 bits.
+void tree_attention_quantize_op(const Attributes& attributes, const Context& context) {
+  const Shape qkv = context.shape(0);
+  Rows out(context, context_shape(qkv), 5);
+  tree_attention(attributes, context, qkv, out);
+}
+
+// query [B,Q,D], keys and values [B,C,D], mask -> context [B,Q,D]
+void masked_attention(const Attributes& attributes, const Context& context, const Shape& shape,
+                      Rows& out) {
+  const int64_t queries = shape[1], dim = shape[2], capacity = context.shape(1)[1];
+  const int64_t width = dim / attributes.heads;
+  const float* query = context.input<float>(0);
+  const float* keys = context.input<float>(1);
+  const float* values = context.input<float>(2);
+  Mask mask(context, 3, capacity);
+  std::vector<float> scores(attributes.heads * capacity);
+  for (int64_t row = 0; row < shape[0] * queries; ++row) {
+    const int64_t begin = row / queries * capacity * dim;
+    attend(query + row * dim, keys + begin, values + begin, {dim, width},
+           mask.seen(row / queries, row % queries), attributes.heads, width, attributes.scale,
+           scores.data(), out.begin(row));
+    out.done(row);
+  }
+}
+
+void masked_attention_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = context.shape(0);
+  Rows out(context, shape);
+  masked_attention(attributes, context, shape, out);
+}
+
+// Two more inputs, scale and zero_point: the context is of 8 bits.
+void masked_attention_quantize_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = context.shape(0);
+  Rows out(context, shape, 4);
+  masked_attention(attributes, context, shape, out);
+}
+
+// visible [B,1,Q,C], positions [B,Q] and slot_positions [B,C] -> -inf, too, where a slot's position
+// is later than the query's, or `reach` or more before it
+void reach_mask_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = context.shape(0);
+  const int64_t rows = shape[0], queries = shape[2], capacity = shape[3];
+  const float* visible = context.input<float>(0);
+  const int64_t* positions = context.input<int64_t>(1);
+  const int64_t* slots = context.input<int64_t>(2);
+  float* out = context.output<float>(0, shape);
+  for (int64_t row = 0; row < rows * queries; ++row)
+    for (int64_t c = 0; c < capacity; ++c) {
+      const int64_t back = positions[row] - slots[row / queries * capacity + c];
+      const bool within = back >= 0 && back < attributes.reach;
+      out[row * capacity + c] = within ? visible[row * capacity + c] : -kInfinity;
+    }
+}
+
+// Rows of y, which is repeated for the first axis of x where its own is 1.
+int64_t rows_of_repeated(const Shape& y, const Shape& x) {
+  if (y == x) return rows_of(y);
+  if (y.size() != x.size() || y[0] != 1 || !std::equal(y.begin() + 1, y.end(), x.begin() + 1))
+    throw std::invalid_argument("AddNormQuantize: y must have x's shape, or 1 as its first axis");
+  return rows_of(y);
+}
+
+// x, y [..,D], weight and bias [D], scale, zero_point -> the norm of x + y in 8 bits, x + y
+void add_norm_quantize_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = context.shape(0);
+  const int64_t dim = shape.back(), rows = rows_of(shape);
+  const int64_t rows_y = rows_of_repeated(context.shape(1), shape);
+  const float* x = context.input<float>(0);
+  const float* y = context.input<float>(1);
+  const float* weight = context.input<float>(2);
+  const float* bias = context.input<float>(3);
+  Rows out(context, shape, 4);
+  float* total = context.output<float>(1, shape);
+  for (int64_t row = 0; row < rows; ++row) {
+    const int64_t begin = row * dim;
+    const float* added = y + row % rows_y * dim;
+    for (int64_t i = 0; i < dim; ++i) total[begin + i] = x[begin + i] + added[i];
+    layer_norm(total + begin, weight, bias, dim, attributes.epsilon, out.begin(row));
+    out.done(row);
+  }
+}
+
+// table [V,D] of 8 bits, scales [V,1], ids [B,Q] -> rows [B,Q,D]
+void gather_dequantize_op(const Attributes&, const Context& context) {
+  const Shape table = context.shape(0), shape = context.shape(2);
+  const int64_t dim = table[1], count = shape[0] * shape[1];
+  const int8_t* rows = context.input<int8_t>(0);
+  const float* scales = context.input<float>(1);
+  const int64_t* ids = context.input<int64_t>(2);
+  float* out = context.output<float>(0, {shape[0], shape[1], dim});
+  for (int64_t i = 0; i < count; ++i)
+    for (int64_t d = 0; d < dim; ++d)
+      out[i * dim + d] = static_cast<float>(rows[ids[i] * dim + d]) * scales[ids[i]];
+}
+
+// positions [B,Q], offset, frequencies [D/2] -> sinusoids [B,Q,D]
+void sinusoids_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  const int64_t half = context.shape(2)[0], count = shape[0] * shape[1];
+  const int64_t* positions = context.input<int64_t>(0);
+  const float offset = *context.input<float>(1);
+  const float* frequencies = context.input<float>(2);
+  float* out = context.output<float>(0, {shape[0], shape[1], 2 * half});
+  for (int64_t i = 0; i < count; ++i) {
+    float* row = out + i * 2 * half;
+    if (i && positions[i] == positions[i - 1])  // the beams of a sentence
+      std::copy(row - 2 * half, row, row);
+    else
+      sinusoid(static_cast<float>(positions[i]) + offset, frequencies, half, row);
+  }
+}
+
+// logits [B*Q,V], scores [B,Q], labels [B,Q] -> candidates' scores, tokens and parents [B,2Q],
+// log-probabilities of the labels [B,Q]
+void candidates_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(1);
+  const int64_t rows = shape[0], queries = shape[1], size = context.shape(0)[1];
+  const float* logits = context.input<float>(0);
+  const float* scores = context.input<float>(1);
+  const int64_t* labels = context.input<int64_t>(2);
+  const Shape found{rows, 2 * queries};
+  float* best_scores = context.output<float>(0, found);
+  int32_t* tokens = context.output<int32_t>(1, found);
+  int32_t* parents = context.output<int32_t>(2, found);
+  float* label_scores = context.output<float>(3, shape);
+  for (int64_t b = 0; b < rows; ++b)
+    candidates(logits + b * queries * size, scores + b * queries, queries, size,
+               labels + b * queries, best_scores + 2 * b * queries, tokens + 2 * b * queries,
+               parents + 2 * b * queries, label_scores + b * queries);
+}
+
+// logits [B*R,V], labels [B,R], ranks [T] -> the T likeliest tokens' log-probabilities and ids
+// [B,R,T], log-probabilities of the labels [B,R]
+void top_tokens_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(1);
+  const int64_t size = context.shape(0)[1], wanted = context.shape(2)[0];
+  const float* logits = context.input<float>(0);
+  const int64_t* labels = context.input<int64_t>(1);
+  float* scores = context.output<float>(0, {shape[0], shape[1], wanted});
+  int32_t* tokens = context.output<int32_t>(1, {shape[0], shape[1], wanted});
+  float* label_scores = context.output<float>(2, shape);
+  Logits row(size);
+  std::vector<Found> found;
+  for (int64_t i = 0; i < size_of(shape); ++i)
+    top_tokens(logits + i * size, row, wanted, labels[i], found, scores + i * wanted,
+               tokens + i * wanted, label_scores + i);
+}
+
+struct Operator {
+  OperatorTable table;  // first: ONNX Runtime gives us its address
+  const char* name;
+  std::vector<ElementType> inputs, outputs;
+  void (*run)(const Attributes&, const Context&);
+};
+
+struct Kernel {
+  Attributes attributes;
+  void (*run)(const Attributes&, const Context&);
+};
+
+const Operator& of(const OperatorTable* table) { return *reinterpret_cast<const Operator*>(table); }
+
+OperatorTable make_table() {
+  OperatorTable table{};
+  table.version = kVersion;
+  table.name = [](const OperatorTable* t) { return of(t).name; };
+  table.provider = [](const OperatorTable*) -> const char* { return nullptr; };
+  table.input_type = [](const OperatorTable* t, size_t i) { return int(of(t).inputs[i]); };
+  table.input_count = [](const OperatorTable* t) { return of(t).inputs.size(); };
+  table.output_type = [](const OperatorTable* t, size_t i) { return int(of(t).outputs[i]); };
+  table.output_count = [](const OperatorTable* t) { return of(t).outputs.size(); };
+  table.destroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
+  table.input_kind = table.output_kind = [](const OperatorTable*, size_t) { return 0; };
+  table.input_memory = [](const OperatorTable*, size_t) { return 0; };
+  table.least_inputs = table.like_inputs = [](const OperatorTable*) { return 1; };
+  table.least_outputs = table.like_outputs = [](const OperatorTable*) { return 1; };
+  table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
+    auto made = std::make_unique<Kernel>();
+    made->run = of(t).run;
+    // An attribute that an operator does not have keeps its default.
+    runtime->attribute(Runtime::kGetAttributeInt, info, "num_heads", &made->attributes.heads);
+    runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &made->attributes.reach);
+    runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &made->attributes.scale);
+    runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &made->attributes.epsilon);
+    *kernel = made.release();
+    return Status{};
+  };
+  table.compute_v2 = [](void* kernel, void* context) {
+    const Kernel& made = *static_cast<Kernel*>(kernel);
+    try {
+      made.run(made.attributes, Context(*runtime, context));
+    } catch (const std::exception& error) {
+      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+    }
+    return Status{};
+  };
+  table.first_version = [](const OperatorTable*) { return 1; };
+  table.last_version = [](const OperatorTable*) { return 1; };
+  return table;
+}
+
+std::array<Operator, 12> operators{{
+    {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
+     {kFloat, kFloat, kFloat}, tree_attention_op},
+    {make_table(), "TreeAttentionQuantize",
+     {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
+     tree_attention_quantize_op},
+    {make_table(), "TreeAttentionByHead", {kFloat, kFloat, kFloat, kInt64, kFloat},
+     {kFloat, kFloat, kFloat}, tree_attention_op},
+    {make_table(), "TreeAttentionByHeadQuantize",
+     {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
+     tree_attention_quantize_op},
+    {make_table(), "ReachMask", {kFloat, kInt64, kInt64}, {kFloat}, reach_mask_op},
+    {make_table(), "MaskedAttention", {kFloat, kFloat, kFloat, kFloat}, {kFloat},
+     masked_attention_op},
+    {make_table(), "MaskedAttentionQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+     {kUint8}, masked_attention_quantize_op},
+    {make_table(), "AddNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+     {kUint8, kFloat}, add_norm_quantize_op},
+    {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
+    {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
+    {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
+     candidates_op},
+    {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
+}};
+
+}  // namespace
+}  // namespace macaron
+
+// What `SessionOptions.register_custom_ops_library` calls.
+extern "C" void* RegisterCustomOps(void* options, const macaron::RuntimeBase* base) {
+  using macaron::Runtime;
+  static const Runtime runtime(base);
+  macaron::runtime = &runtime;
+  static void* domain = nullptr;  // one for all sessions
+  if (!domain) {
+    void* made = nullptr;
+    if (void* status = runtime.call(Runtime::kCreateCustomOpDomain, "macaron", &made)) return status;
+    for (macaron::Operator& each : macaron::operators)
+      if (void* status = runtime.call(Runtime::kCustomOpDomainAdd, made, &each.table)) return status;
+    domain = made;
+  }
+  return runtime.call(Runtime::kAddCustomOpDomain, options, domain);
+}

@@ -1,0 +1,370 @@
+"""The native operators beside the standard ones that they stand for: the bodies of the functions in
+exported graphs, which ONNX Runtime runs without the library."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import TensorProto, helper
+
+from export.calibration import calibrate, calibrate_translation
+from export.domains import MACARON
+from export.graphs import write_graphs, write_language_graphs
+from export.quantize import quantized_twin
+from serving import kernels, ort
+from serving.options import SearchOptions
+from serving.search import Sentence, decode
+from serving.session import OnnxStepper
+from training.models import (
+    LanguageModel,
+    LanguageModelConfig,
+    Model,
+    TransformerConfig,
+    build_model,
+)
+
+pytestmark = pytest.mark.skipif(
+    kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"
+)
+
+HEADS, WIDTH, VOCABULARY = 2, 20, 300
+DIM = HEADS * WIDTH
+SIZES: dict[str, Any] = {"model_dim": DIM, "num_heads": HEADS, "ffn_dim": 48}
+Arrays = dict[str, NDArray[Any]]
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    library = kernels.native_library()
+    assert library is not None, "the kernels do not compile; see the log"
+    return library
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.FunctionProto]:
+    """Of exported graphs, by name."""
+    found = {}
+    for precision in ("fp32", "int8"):
+        folder = tmp_path_factory.mktemp(precision)
+        model = translation_model()
+        sources = [[5, 6, 7, 3], [8, 9, 3]]
+        ranges = None
+        if precision == "int8":
+            ranges = calibrate_translation(quantized_twin(model), sources, 8)
+        write_graphs(model, folder, name="random", precision=precision, ranges=ranges)
+        found |= functions_of(folder / "step.onnx")
+        language = LanguageModel(
+            LanguageModelConfig(
+                **SIZES,
+                num_decoder_layers=2,
+                vocab_size=VOCABULARY,
+                attention="cascade",
+                block="standard",
+                norm="pre",
+            )
+        ).eval()
+        ranges = None
+        if precision == "int8":
+            twin = quantized_twin(language)
+            ranges = calibrate(twin, lambda twin=twin: twin(torch.tensor([[5, 6, 7, 8]])))
+        write_language_graphs(language, folder, name="random", precision=precision, ranges=ranges)
+        found |= functions_of(folder / "step.onnx")
+    return found
+
+
+def translation_model() -> Model:
+    torch.manual_seed(7)
+    config = TransformerConfig(
+        **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY
+    )
+    model = build_model(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def functions_of(path: Path) -> dict[str, onnx.FunctionProto]:
+    model = onnx.load(path, load_external_data=False)
+    called = {node.op_type for node in model.graph.node if node.domain == MACARON}
+    functions = {function.name: function for function in model.functions}
+    assert called == functions.keys()
+    return functions
+
+
+def test_every_kernel_is_used(functions: dict[str, onnx.FunctionProto]) -> None:
+    source = Path(kernels.__file__).parent / "native" / "operators.cpp"
+    kernel_names = set(re.findall(r'make_table\(\), "(\w+)"', source.read_text()))
+    assert functions.keys() == kernel_names
+
+
+@cache
+def _types() -> dict[np.dtype[Any], int]:
+    return {
+        np.dtype(kind): number
+        for kind, number in (
+            (np.float32, TensorProto.FLOAT),
+            (np.int64, TensorProto.INT64),
+            (np.int32, TensorProto.INT32),
+            (np.int8, TensorProto.INT8),
+            (np.uint8, TensorProto.UINT8),
+        )
+    }
+
+
+def run_both(
+    function: onnx.FunctionProto,
+    library: Path,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Each output of one call, by the standard operators and by the kernel."""
+    names = [f"in_{i}" for i in range(len(inputs))]
+    outputs = [f"out_{i}" for i in range(len(function.output))]
+    node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
+    given = [
+        helper.make_tensor_value_info(name, _types()[value.dtype], [None] * value.ndim)
+        for name, value in zip(names, inputs, strict=True)
+    ]
+    wanted = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "one", given, wanted)
+    opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
+    feed = dict(zip(names, inputs, strict=True))
+    serialized = model.SerializeToString()
+    standard, native = (session(serialized, path).run(None, feed) for path in (None, library))
+    return list(zip(standard, native, strict=True))
+
+
+@cache
+def session(model: bytes, library: Path | None) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def close(standard: NDArray[Any], native: NDArray[Any]) -> None:
+    assert standard.shape == native.shape
+    assert standard.dtype == native.dtype
+    if standard.dtype == np.uint8:  # a value halfway between two levels may go either way
+        difference = np.abs(standard.astype(int) - native.astype(int))
+        assert difference.max(initial=0) <= 1
+        assert (difference > 0).mean() < 0.02
+    else:
+        np.testing.assert_allclose(standard, native, rtol=2e-5, atol=2e-5)
+
+
+def floats(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+    return generator.standard_normal(shape).astype(np.float32)
+
+
+def scale_and_zero() -> list[NDArray[Any]]:
+    return [np.array(0.03, np.float32), np.array(128, np.uint8)]
+
+
+def mask_of(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> NDArray[np.float32]:
+    """Every query sees something; the standard operator gives NaN where one does not."""
+    hidden = generator.random((rows, 1, queries, capacity)) < 0.5
+    hidden[..., generator.integers(capacity)] = False
+    return np.where(hidden, np.float32(-np.inf), np.float32(0))
+
+
+Make = Callable[[np.random.Generator, int, int, int], tuple[list[NDArray[Any]], dict[str, Any]]]
+
+
+def tree(by_head: bool, rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        capacity += queries
+        shape = (rows, HEADS, capacity, WIDTH) if by_head else (rows, capacity, DIM)
+        inputs = [
+            floats(generator, rows, queries, 3 * DIM),
+            floats(generator, *shape),
+            floats(generator, *shape),
+            generator.integers(0, capacity - queries + 1, rows),
+            mask_of(generator, rows, queries, capacity),
+        ]
+        attributes = {"scale": 0.3} if by_head else {"scale": 0.3, "num_heads": HEADS}
+        return inputs + (scale_and_zero() if rounded else []), attributes
+
+    return make
+
+
+def masked(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs = [
+            floats(generator, rows, queries, DIM),
+            floats(generator, rows, capacity, DIM),
+            floats(generator, rows, capacity, DIM),
+            mask_of(generator, rows, queries, capacity),
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {"scale": 0.3, "num_heads": HEADS}
+
+    return make
+
+
+def add_norm(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    repeated = 1 if capacity % 2 else rows
+    inputs = [
+        floats(generator, rows, queries, DIM),
+        floats(generator, repeated, queries, DIM),
+        floats(generator, DIM),
+        floats(generator, DIM),
+        *scale_and_zero(),
+    ]
+    return inputs, {"epsilon": 1e-5}
+
+
+def gather(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    table = generator.integers(-127, 128, (capacity, DIM)).astype(np.int8)
+    return [
+        table,
+        floats(generator, capacity, 1),
+        generator.integers(0, capacity, (rows, queries)),
+    ], {}
+
+
+def sinusoids(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    positions = np.repeat(generator.integers(0, 10 * capacity, (rows, 1)), queries, axis=1)
+    frequencies = generator.random(DIM // 2).astype(np.float32)
+    return [positions, np.array(1, np.float32), frequencies], {}
+
+
+def reach_mask(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    inputs = [
+        mask_of(generator, rows, queries, capacity),
+        generator.integers(0, 2 * capacity, (rows, queries)),
+        generator.integers(0, 2 * capacity, (rows, capacity)),
+    ]
+    return inputs, {"reach": int(generator.integers(1, capacity + 1))}
+
+
+def beam_candidates(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    logits = (4 * floats(generator, rows * queries, VOCABULARY)).astype(np.float32)
+    scores = 3 * floats(generator, rows, queries)
+    scores[0, 1:] = -np.inf  # as at a sentence's first step
+    return [logits, scores, generator.integers(0, VOCABULARY, (rows, queries))], {}
+
+
+def top_tokens(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    logits = (4 * floats(generator, rows * queries, VOCABULARY)).astype(np.float32)
+    labels = generator.integers(0, VOCABULARY, (rows, queries))
+    return [logits, labels, np.arange(generator.choice([1, 16, 64]))], {}
+
+
+CASES: dict[str, Make] = {
+    "TreeAttention": tree(by_head=False, rounded=False),
+    "TreeAttentionQuantize": tree(by_head=False, rounded=True),
+    "TreeAttentionByHead": tree(by_head=True, rounded=False),
+    "TreeAttentionByHeadQuantize": tree(by_head=True, rounded=True),
+    "MaskedAttention": masked(rounded=False),
+    "MaskedAttentionQuantize": masked(rounded=True),
+    "AddNormQuantize": add_norm,
+    "GatherDequantize": gather,
+    "Sinusoids": sinusoids,
+    "ReachMask": reach_mask,
+    "Candidates": beam_candidates,
+    "TopTokens": top_tokens,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    rows=st.integers(1, 5),
+    queries=st.integers(1, 6),
+    capacity=st.integers(1, 40),
+)
+def test_a_kernel_equals_the_standard_operators(
+    functions: dict[str, onnx.FunctionProto],
+    library: Path,
+    name: str,
+    seed: int,
+    rows: int,
+    queries: int,
+    capacity: int,
+) -> None:
+    inputs, attributes = CASES[name](np.random.default_rng(seed), rows, queries, capacity)
+    for standard, native in run_both(functions[name], library, inputs, attributes):
+        close(standard, native)
+
+
+def test_a_beam_without_numbers_is_reported(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    inputs, _ = beam_candidates(np.random.default_rng(1), 3, 4, 8)
+    inputs[0][5, 7] = np.nan  # the second sentence
+    (_, scores), *_ = run_both(functions["Candidates"], library, inputs, {})
+    assert np.isnan(scores[1]).any()
+    assert np.isfinite(scores[[0, 2]]).all()
+
+
+def test_shapes_that_do_not_fit_are_refused(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    inputs, attributes = add_norm(np.random.default_rng(1), 3, 2, 8)
+    inputs[1] = inputs[1][:, :1]
+    with pytest.raises(Exception, match="y must have x's shape"):
+        run_both(functions["AddNormQuantize"], library, inputs, attributes)
+
+
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_bundle_decodes_without_kernels_too(
+    precision: str, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(3)
+    sources = [
+        [*generator.integers(4, VOCABULARY, size=length).tolist(), 3] for length in range(2, 14)
+    ]
+    model = translation_model()
+    ranges = None
+    if precision == "int8":
+        ranges = calibrate_translation(quantized_twin(model), sources, 16)
+    manifest = write_graphs(model, tmp_path, name="random", precision=precision, ranges=ranges)
+    options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
+    sentences = [Sentence(source, options) for source in sources]
+    native = decode(OnnxStepper(tmp_path, manifest, 1), sentences)
+    monkeypatch.setattr(ort, "native_library", lambda: None)
+    standard = decode(OnnxStepper(tmp_path, manifest, 1), sentences)
+    pairs = list(zip(native, standard, strict=True))
+    if precision == "fp32":
+        assert [n.hypotheses[0].tokens for n, _ in pairs] == [
+            s.hypotheses[0].tokens for _, s in pairs
+        ]
+    for one, other in pairs:
+        assert one.hypotheses[0].score == pytest.approx(
+            other.hypotheses[0].score, abs=1e-4 if precision == "fp32" else 0.05
+        )
