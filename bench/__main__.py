@@ -76,6 +76,18 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     server.add_argument("--busy", action="store_true", help=_BUSY)
 
+    translate = verbs.add_parser(
+        "translate",
+        help="whole processes that translate a file, beside CTranslate2",
+        description="`python -m serving translate` beside a process that calls CTranslate2, on a "
+        "trained baseline model of the same weights, int8, beam 5: time, processor time and memory "
+        "from start to end, and by stage.",
+    )
+    _add_subject(translate)
+    translate.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    translate.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    translate.add_argument("--busy", action="store_true", help=_BUSY)
+
     profile = verbs.add_parser(
         "profile",
         help="where the time of this engine goes, by part",
