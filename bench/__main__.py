@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's training text)"
+_COMPILED = "PyTorch through torch.compile as well, which needs a C++ compiler"
 _BUSY = "measure on a busy machine as well; the table says so"
 
 
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     engine.add_argument("--busy", action="store_true", help=_BUSY)
     engine.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
+    engine.add_argument("--compiled", action="store_true", help=_COMPILED)
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
     server = verbs.add_parser(

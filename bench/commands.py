@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from bench.attention_layer import attention_markdown, time_attention
+from bench.compiled import check_compiler
 from bench.engine import Plan, failures, run_engine
 from bench.errors import BenchError
 from bench.language import (
@@ -61,7 +63,10 @@ def engine(options: argparse.Namespace) -> int:
         cores=cores,
     )
     _check_record(options.json)
+    if options.compiled:
+        check_compiler()
     subject = _subject(options, shortlist=options.shortlist)
+    subject = replace(subject, compiled=options.compiled)
     machine = _idle_machine(cores, busy=options.busy)
     result = run_engine(subject, plan, _progress)
     bleu = score_translations(subject, result)
