@@ -24,6 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 _SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's training text)"
+_COMPILED = "PyTorch through torch.compile as well, which needs a C++ compiler"
 _BUSY = "measure on a busy machine as well; the table says so"
 
 
@@ -60,6 +61,7 @@ def _parser() -> argparse.ArgumentParser:
     engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     engine.add_argument("--busy", action="store_true", help=_BUSY)
     engine.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
+    engine.add_argument("--compiled", action="store_true", help=_COMPILED)
     engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
     server = verbs.add_parser(
@@ -75,6 +77,18 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     server.add_argument("--busy", action="store_true", help=_BUSY)
+
+    translate = verbs.add_parser(
+        "translate",
+        help="whole processes that translate a file, beside CTranslate2",
+        description="`python -m serving translate` beside a process that calls CTranslate2, on a "
+        "trained baseline model of the same weights, int8, beam 5: time, processor time and memory "
+        "from start to end, and by stage.",
+    )
+    _add_subject(translate)
+    translate.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    translate.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    translate.add_argument("--busy", action="store_true", help=_BUSY)
 
     profile = verbs.add_parser(
         "profile",

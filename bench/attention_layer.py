@@ -14,8 +14,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
+from bench.memory import peak_rss
 from bench.report import Machine, head_lines, table_line
-from bench.worker import peak_rss
 from training.models.light_attention import light_attention, offset_mask
 
 DIM, HEADS = 320, 16

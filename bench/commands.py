@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import shlex
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from bench.attention_layer import attention_markdown, time_attention
+from bench.compiled import check_compiler
 from bench.engine import Plan, failures, run_engine
 from bench.errors import BenchError
 from bench.language import (
@@ -37,6 +39,8 @@ from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
 from bench.server import Plan as ServerPlan
 from bench.server import run_server, server_markdown, texts_of
 from bench.tables import refresh_tables
+from bench.translate import BEAM, run_translate, translate_markdown
+from bench.translate import Plan as TranslatePlan
 from serving.options import RANGES
 from serving.sampling import TOP
 from serving.threads import default_threads
@@ -59,7 +63,10 @@ def engine(options: argparse.Namespace) -> int:
         cores=cores,
     )
     _check_record(options.json)
+    if options.compiled:
+        check_compiler()
     subject = _subject(options, shortlist=options.shortlist)
+    subject = replace(subject, compiled=options.compiled)
     machine = _idle_machine(cores, busy=options.busy)
     result = run_engine(subject, plan, _progress)
     bleu = score_translations(subject, result)
@@ -84,13 +91,31 @@ def server(options: argparse.Namespace) -> int:
     )
     (beam_size,) = _numbers("--beam", options.beam, int(RANGES["beam_size"][1]))[:1]
     subject = _subject(options, random_sentences=_SERVED_SENTENCES)
-    if subject.comparison.rival.kind != PEER_INT8.kind:
-        raise BenchError("CTranslate2 has no joint-representation models; give another model")
+    _check_peer(subject)
     machine = _idle_machine(cores, busy=options.busy)
     texts = texts_of(subject)
     result = run_server(subject, texts, beam_size, plan, _progress)
     line = f"{subject.name}; {len(texts)} texts, one a request, beam {beam_size}."
     print(server_markdown(_command(options), machine, line, plan, result))
+    return 0
+
+
+def translate(options: argparse.Namespace) -> int:
+    """Measure whole processes that translate a file beside CTranslate2's; the tables go to
+    stdout."""
+    cores = _cores(options.threads)
+    plan = TranslatePlan(_at_least_one("--repetitions", options.repetitions), cores)
+    if options.checkpoint is None:
+        raise BenchError(
+            "translate reads text, which models of random weights do not; give --checkpoint RUN "
+            "with --source FILE and --reference FILE"
+        )
+    subject = _subject(options)
+    _check_peer(subject)
+    machine = _idle_machine(cores, busy=options.busy)
+    found = run_translate(subject, plan, _progress)
+    line = f"{subject.name}; beam {BEAM}; {plan.repetitions} interleaved repetitions."
+    print(translate_markdown(_command(options), machine, line, subject, found))
     return 0
 
 
@@ -206,6 +231,12 @@ def _subject(
     if not all(text):
         raise BenchError("--checkpoint needs both --source FILE and --reference FILE")
     return trained_subject(options.checkpoint, *text, shortlist=shortlist)
+
+
+def _check_peer(subject: Subject) -> None:
+    """Raise BenchError for a model that CTranslate2 does not have."""
+    if subject.comparison.rival.kind != PEER_INT8.kind:
+        raise BenchError("CTranslate2 has no joint-representation models; give another model")
 
 
 def _check_record(path: Path | None) -> None:

@@ -1,4 +1,4 @@
-"""PyTorch eager, the rival that every model has: beam search with a reordering cache.
+"""PyTorch, the rival that every model has, eager or compiled: beam search with a reordering cache.
 
 Shape letters: B sentences, K beams, R live hypotheses (B * K), T tokens so far, V vocabulary,
 N candidates.
@@ -12,7 +12,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from bench.eager_models import start_batch
+from bench.compiled import compile_source, compiled
+from bench.eager_models import EagerBatch, start_batch
 from serving.tokenizer import BOS_ID, EOS_ID
 from training.models import Model
 
@@ -28,8 +29,12 @@ class EagerTranslator:
     shared. Sentences that are done leave the batch.
     """
 
-    def __init__(self, model: Model) -> None:
-        self._model = model.eval()
+    def __init__(self, model: Model, *, compile_model: bool = False) -> None:
+        """With `compile_model` the encoder and the step, but not the search, are compiled."""
+        self._model, self._step = model.eval(), _step
+        if compile_model:
+            compile_source(model)
+            self._step = compiled(_step)
 
     @torch.inference_mode()
     def translate(
@@ -48,7 +53,7 @@ class EagerTranslator:
         tokens_BKT = torch.full((len(sources), beam_size, 1), BOS_ID)
         for step in range(max_length):
             last_step = step == max_length - 1
-            logits_RV = batch.step(tokens_BKT[:, :, -1].reshape(-1, 1), step)
+            logits_RV = self._step(batch, tokens_BKT[:, :, -1].reshape(-1, 1), step)
             scores_BN, parents_BN, tokens_BN = _continuations(logits_RV, scores_BK)
             candidates = zip(
                 scores_BN.tolist(), tokens_BN.tolist(), parents_BN.tolist(), strict=True
@@ -74,6 +79,11 @@ class EagerTranslator:
             newest_BK = tokens_BN[rows].gather(1, kept_BK)
             tokens_BKT = torch.cat([history_BKT, newest_BK[:, :, None]], 2)
         return [max(each, key=lambda hypothesis: hypothesis[1]) for each in finished]
+
+
+def _step(batch: EagerBatch, token_ids_R1: Tensor, position: int) -> Tensor:
+    """A function, whose compiled form serves all batches."""
+    return batch.step(token_ids_R1, position)
 
 
 class _Candidates(NamedTuple):

@@ -15,6 +15,8 @@ from pathlib import Path
 from bench.materials import Subject, job_for, write_materials
 from bench.repetitions import Measured, Progress, best, repeat
 from bench.scenarios import (
+    COMPILED,
+    EAGER,
     LEAST_IDENTICAL,
     OUR_FP32,
     OUR_INT8,
@@ -45,8 +47,9 @@ class Plan:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Our fp32 outputs beside those of the rival, on the same weights."""
+    """A system's fp32 outputs beside those of a rival, on the same weights."""
 
+    system: System
     rival: System
     beam_size: int
     sentences: int
@@ -55,6 +58,11 @@ class Agreement:
     """Different outputs whose scores are within `TIE`."""
     score_difference: float
     """Largest difference of scores where outputs are identical."""
+
+    @property
+    def whose(self) -> str:
+        """The system in a sentence; ours goes without saying."""
+        return "" if self.system == OUR_FP32 else f" of {self.system.engine}"
 
     @property
     def other(self) -> int:
@@ -147,20 +155,25 @@ def failures(result: Result, *, forced: bool) -> list[str]:
         if not forced and share < LEAST_IDENTICAL:
             rival = agreement.rival
             found.append(
-                f"beam {agreement.beam_size}: {share:.2%} of the sentences come out as "
-                f"{rival.engine}'s {rival.precision}, at least {LEAST_IDENTICAL:.0%} must"
+                f"beam {agreement.beam_size}: {share:.2%} of the sentences{agreement.whose} come "
+                f"out as {rival.engine}'s {rival.precision}, at least {LEAST_IDENTICAL:.0%} must"
             )
     return found
 
 
 def compare(
-    rival: System, beam_size: int, ours: Sequence[Output], theirs: Sequence[Output]
+    system: System,
+    rival: System,
+    beam_size: int,
+    ours: Sequence[Output],
+    theirs: Sequence[Output],
 ) -> Agreement:
     """Count identical outputs and ties."""
     pairs = list(zip(ours, theirs, strict=True))
     same = [(a, b) for a, b in pairs if a.tokens == b.tokens]
     differing = [(a, b) for a, b in pairs if a.tokens != b.tokens]
     return Agreement(
+        system=system,
         rival=rival,
         beam_size=beam_size,
         sentences=len(pairs),
@@ -204,8 +217,11 @@ def _compare(
     progress: Progress,
 ) -> None:
     """Decode everything once more, with scores, at the largest batch and each beam size."""
-    rival = subject.comparison.rival
-    systems = (OUR_FP32, rival) if subject.forced else subject.systems
+    pairs = [(OUR_FP32, subject.comparison.rival)]
+    if COMPILED in subject.systems:
+        pairs.append((COMPILED, EAGER))
+    compared = tuple(dict.fromkeys(system for pair in pairs for system in pair))
+    systems = compared if subject.forced else subject.systems
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)
@@ -217,5 +233,7 @@ def _compare(
             if not subject.forced:
                 texts = [output.text for output in outputs[system]]
                 result.translations[system, beam_size] = texts
-        agreement = compare(rival, beam_size, outputs[OUR_FP32], outputs[rival])
-        result.agreements.append(agreement)
+        result.agreements += [
+            compare(system, rival, beam_size, outputs[system], outputs[rival])
+            for system, rival in pairs
+        ]

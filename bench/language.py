@@ -17,12 +17,13 @@ from bench.language_models import (
     write_int8_graphs,
 )
 from bench.materials import folder_name
+from bench.memory import current_rss
 from bench.models import save_model
 from bench.repetitions import Measured, Progress, best, repeat
 from bench.report import Machine, head_lines, table_line
 from bench.scenarios import Scenario, Setting, System, settings
 from bench.systems import ID_MANIFEST, Job, id_token
-from bench.worker import Worker, current_rss
+from bench.worker import Worker
 from export.graphs import write_language_graphs
 from serving.generation import GenerationBatch, Output
 from serving.generation_options import GenerationOptions

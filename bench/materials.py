@@ -11,6 +11,8 @@ from bench.models import random_model, random_shortlist, random_sources, save_mo
 from bench.peers import check_convertible, convert_to_ctranslate2
 from bench.scenarios import (
     COMPARISONS,
+    COMPILED,
+    EAGER,
     FORCED_LENGTH,
     MAX_LENGTH,
     OUR_SHORTLIST,
@@ -50,11 +52,15 @@ class Subject:
     languages: tuple[str, str] = ("", "")
     shortlist: Shortlist | None = None
     """For the systems that choose from one."""
+    compiled: bool = False
+    """Whether PyTorch is measured compiled as well."""
 
     @property
     def systems(self) -> tuple[System, ...]:
-        """Those that can run the model, with shortlists where there is one."""
+        """Those that can run the model, compiled and with shortlists where that is wanted."""
         systems = self.comparison.systems
+        if self.compiled:
+            systems = (EAGER, COMPILED, *(s for s in systems if s != EAGER))
         if self.shortlist is None:
             return systems
         with_lists = (OUR_SHORTLIST, PEER_SHORTLIST)
@@ -129,7 +135,7 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
         place = folder / folder_name(system)
-        if system.kind == "eager":
+        if system.kind in ("eager", "compiled"):
             save_model(subject.model, place)
         elif system.kind == "ctranslate2":
             assert isinstance(subject.model, Transformer)

@@ -158,7 +158,8 @@ def write_record(
         "rows": [_record_row(m, subject, result, bleu) for m in result.measured],
         "bleu_signature": bleu.signature,
         "agreement": [
-            asdict(a) | {"rival": a.rival.name, "other": a.other, "tie": TIE}
+            asdict(a)
+            | {"system": a.system.name, "rival": a.rival.name, "other": a.other, "tie": TIE}
             for a in result.agreements
         ],
         "int8_products": [_record_roofline(roofline) for roofline in result.rooflines],
@@ -228,7 +229,7 @@ def _notes(bleu: Bleu) -> Iterator[str]:
     yield (
         "Medians of whole calls; each system has a process of its own and stands with its fastest "
         "thread setting. Tokens are those of the best outputs, without eos. Peak RSS counts from "
-        "the start of the process, loading and smaller rows included."
+        "the start of the process, loading, compiling and smaller rows included."
     )
     if bleu.scores:
         yield f"BLEU is of the whole file, decoded at the largest batch: {bleu.signature}."
@@ -237,7 +238,7 @@ def _notes(bleu: Bleu) -> Iterator[str]:
 def _agreement_lines(result: Result) -> Iterator[str]:
     for a in result.agreements:
         yield (
-            f"Same outputs as {a.rival.engine} {a.rival.precision}, beam {a.beam_size}: "
+            f"Same outputs{a.whose} as {a.rival.engine} {a.rival.precision}, beam {a.beam_size}: "
             f"{a.identical} of "
             f"{a.sentences} ({a.identical / a.sentences:.2%}); {a.ties} more are ties within "
             f"{TIE:g} of score, {a.other} differ; largest difference of equal outputs' scores "

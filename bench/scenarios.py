@@ -31,7 +31,7 @@ class System:
 
     engine: str
     kind: str
-    """`eager`, `onnx` or `ctranslate2`."""
+    """`eager`, `compiled`, `onnx` or `ctranslate2`."""
     precision: str
     """As the engine calls it."""
     shortlist: bool = False
@@ -44,6 +44,7 @@ class System:
 
 
 EAGER = System("PyTorch eager", "eager", "fp32")
+COMPILED = System("PyTorch compiled", "compiled", "fp32")
 OUR_FP32 = System("this engine", "onnx", "fp32")
 OUR_INT8 = System("this engine", "onnx", "int8")
 PEER_FP32 = System("CTranslate2", "ctranslate2", "float32")
@@ -117,7 +118,7 @@ def settings(kind: str, batch: int, cores: int) -> list[Setting]:
     One thread and all cores for every system. This engine and CTranslate2 can also share a batch
     among workers, and there powers of two are tried in between.
     """
-    if kind == "eager":
+    if kind in ("eager", "compiled"):
         return [Setting(1, threads) for threads in sorted({1, cores})]
     powers = [1 << n for n in range(cores.bit_length()) if 1 << n < cores] + [cores]
     tried = [Setting(1, threads) for threads in powers]

@@ -90,7 +90,7 @@ def load(job: Job) -> LoadedSystem:
         return language
     if job.kind == "ctranslate2":
         return _CTranslate2(job)
-    if job.kind == "eager":
+    if job.kind in ("eager", "compiled"):
         return _Eager(job)
     return _TextEngine(job) if job.tokenizer_file else _IdEngine(job)
 
@@ -218,7 +218,7 @@ class _CTranslate2:
 
 
 class _Eager:
-    """PyTorch eager."""
+    """PyTorch, eager or compiled."""
 
     def __init__(self, job: Job) -> None:
         import torch
@@ -227,7 +227,9 @@ class _Eager:
         from bench.models import load_model
 
         torch.set_num_threads(job.threads)
-        self._translator = EagerTranslator(load_model(Path(job.folder)))
+        self._translator = EagerTranslator(
+            load_model(Path(job.folder)), compile_model=job.kind == "compiled"
+        )
         self._tokenizer = Tokenizer(job.tokenizer_file) if job.tokenizer_file else None
 
     def prepare(self, sources: Sources) -> list[Any]:

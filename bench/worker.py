@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
+from bench.memory import peak_rss
 from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
 from bench.systems import Job, LoadedSystem, Output, Search, Sources, load
 from serving.errors import ServingError
@@ -137,25 +138,6 @@ class Worker:
         if "error" in answer:
             raise BenchError(f"{self._name}: {answer['error']}")
         return answer
-
-
-def peak_rss() -> int:
-    """Bytes that this process has held at most."""
-    try:
-        # Not ru_maxrss: that one starts at what the parent held when it forked.
-        for line in Path("/proc/self/status").read_text().splitlines():
-            if line.startswith("VmHWM:"):
-                return int(line.split()[1]) * 1024
-    except OSError:
-        pass
-    return current_rss()  # without /proc
-
-
-def current_rss() -> int:
-    """Bytes that this process holds now."""
-    import psutil
-
-    return int(psutil.Process().memory_info().rss)
 
 
 def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:

@@ -4,7 +4,17 @@ import pytest
 
 from bench.engine import Agreement, Result, Roofline, compare, failures
 from bench.repetitions import Measured
-from bench.scenarios import EAGER, OUR_INT8, PEER_FP32, PEER_INT8, Scenario, Setting, System
+from bench.scenarios import (
+    COMPILED,
+    EAGER,
+    OUR_FP32,
+    OUR_INT8,
+    PEER_FP32,
+    PEER_INT8,
+    Scenario,
+    Setting,
+    System,
+)
 from bench.systems import Output
 from bench.worker import Timing
 
@@ -23,7 +33,7 @@ def measured(setting: Setting, seconds: list[float], system: System = OUR_INT8) 
 def test_outputs_are_the_same_or_tie_or_differ() -> None:
     ours = [output("abc", -1.0), output("abd", -1.0), output("xy", -0.5), output("", -2.0)]
     theirs = [output("abc", -1.0002), output("abe", -1.0009), output("xz", -0.6), output("", -2.0)]
-    agreement = compare(EAGER, 5, ours, theirs)
+    agreement = compare(OUR_FP32, EAGER, 5, ours, theirs)
     assert (agreement.identical, agreement.ties, agreement.other) == (2, 1, 1)
     assert agreement.score_difference == pytest.approx(0.0002)
 
@@ -55,7 +65,7 @@ def test_the_share_of_the_products_is_of_whole_calls() -> None:
 
 def agreement(identical: int, ties: int = 0) -> Agreement:
     return Agreement(
-        PEER_FP32, 5, sentences=200, identical=identical, ties=ties, score_difference=0.0
+        OUR_FP32, PEER_FP32, 5, sentences=200, identical=identical, ties=ties, score_difference=0.0
     )
 
 
@@ -78,3 +88,11 @@ def test_real_sentences_must_come_out_as_the_rivals(
         assert found == [
             "beam 5: 98.50% of the sentences come out as CTranslate2's float32, at least 99% must"
         ]
+
+
+def test_sentences_of_a_rival_are_named() -> None:
+    found = failures(Result(agreements=[Agreement(COMPILED, EAGER, 5, 4, 3, 1, 0.0)]), forced=False)
+    assert found == [
+        "beam 5: 75.00% of the sentences of PyTorch compiled come out as PyTorch eager's fp32, at "
+        "least 99% must"
+    ]

@@ -12,7 +12,7 @@ from bench.engine import Agreement, Plan, Result, Roofline
 from bench.materials import Subject
 from bench.repetitions import Measured
 from bench.report import Bleu, Machine, to_markdown, write_record
-from bench.scenarios import EAGER, OUR_INT8, Scenario, Setting
+from bench.scenarios import EAGER, OUR_FP32, OUR_INT8, Scenario, Setting
 from bench.worker import SlotCount, Timing
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 
@@ -28,7 +28,7 @@ def make_result(subject: Subject) -> Result:
         for n, system in enumerate(subject.comparison.systems, 1)
     ]
     result = Result(measured=measured)
-    result.agreements = [Agreement(subject.comparison.rival, 5, 64, 63, 1, 1e-6)]
+    result.agreements = [Agreement(OUR_FP32, subject.comparison.rival, 5, 64, 63, 1, 1e-6)]
     result.rooflines = [Roofline(result.best(OUR_INT8, SCENARIO), [60.0])]
     result.slots = {25: [SlotCount(25, 10), SlotCount(100, 20)]}
     return result

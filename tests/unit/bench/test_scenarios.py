@@ -22,6 +22,7 @@ from training.models import PRESETS
         ("onnx", 1, 1, ["1 x 1"]),
         ("onnx", 32, 2, ["1 x 1", "1 x 2", "2 x 1"]),
         ("eager", 1, 6, ["1 x 1", "1 x 6"]),
+        ("compiled", 32, 6, ["1 x 1", "1 x 6"]),
         ("ctranslate2", 1, 1, ["1 x 1"]),
         ("ctranslate2", 1, 2, ["1 x 1", "1 x 2"]),
         ("ctranslate2", 32, 2, ["1 x 1", "1 x 2", "2 x 1"]),

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from bench.errors import BenchError
+from bench.memory import peak_rss
 from bench.peers import convert_to_ctranslate2
 from bench.scenarios import Scenario
 from bench.systems import Job, id_token
-from bench.worker import Worker, peak_rss
+from bench.worker import Worker
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 
 ROOT = Path(__file__).resolve().parents[3]

@@ -1,0 +1,31 @@
+"""Memory of this process; imports nothing, so that a process may ask which must stay small."""
+
+from __future__ import annotations
+
+
+def peak_rss() -> int:
+    """Bytes that this process has held at most."""
+    # Not ru_maxrss: that one starts at what the parent held when it forked.
+    return _status("VmHWM") or current_rss()
+
+
+def current_rss() -> int:
+    """Bytes that this process holds now."""
+    found = _status("VmRSS")
+    if found is None:
+        import psutil
+
+        found = int(psutil.Process().memory_info().rss)
+    return found
+
+
+def _status(name: str) -> int | None:
+    """A size in bytes of /proc/self/status; None where there is none."""
+    try:
+        with open("/proc/self/status") as file:
+            for line in file:
+                if line.startswith(f"{name}:"):
+                    return int(line.split()[1]) * 1024
+    except OSError:
+        pass
+    return None
