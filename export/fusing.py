@@ -26,6 +26,9 @@ from export.folding import live_nodes, users_by_value
 VERSION = 1
 _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")
+_SHORTLIST_CANDIDATES = ("candidate_scores", "candidate_places")
+_SHAPED = {"positions": "scores", "token_ids": "scores"}
+"""All are [B,Q]: where only their shape is read, one does for the others."""
 _PUBLIC = {
     ("Attention", "q_num_heads"): "num_heads",
     ("Attention", "kv_num_heads"): "num_heads",
@@ -39,6 +42,7 @@ def fuse(model: onnx.ModelProto) -> None:
     """Make functions of the groups that have a kernel; the model is changed."""
     fusing = _Fusing(model)
     fusing.each("LogSoftmax", fusing.candidates)
+    fusing.each("LogSoftmax", fusing.shortlist_candidates)
     fusing.each("LogSoftmax", fusing.top_tokens)
     fusing.each("Attention", fusing.attention)
     fusing.each("Attention", fusing.attention_by_head)
@@ -67,11 +71,24 @@ class _Fusing:
         """All that lies between the logits and the candidates of a beam search."""
         if not self._outputs.issuperset(_CANDIDATES):
             return
-        # Of positions and ids, which are [B,Q] as well, only the shape is read here.
-        same = {"positions": "scores", "token_ids": "scores"}
         inside = self._between(node.input[0], _CANDIDATES)
         inputs = (node.input[0], "scores", "label_ids")
-        self._replace(inside, "Candidates", inputs, _CANDIDATES, same)
+        self._replace(inside, "Candidates", inputs, _CANDIDATES, _SHAPED)
+
+    def shortlist_candidates(self, node: NodeProto) -> None:
+        """The same of the columns in each sentence's list."""
+        if not self._outputs.issuperset(_SHORTLIST_CANDIDATES):
+            return
+        name = node.input[0]
+        while (before := self._producers.get(name)) is not None:
+            if before.op_type not in ("Add", "Reshape", "GatherElements"):
+                break
+            name = before.input[0]
+        inside = self._between(name, _SHORTLIST_CANDIDATES)
+        inputs = (name, "columns", "column_mask", "scores")
+        # [D,U], of which the second size is read, as the logits' [M,U] have it.
+        same = {**_SHAPED, "output_weight": name}
+        self._replace(inside, "ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES, same)
 
     def top_tokens(self, node: NodeProto) -> None:
         """All that lies between the logits and the likeliest tokens of a language model."""
@@ -302,9 +319,8 @@ class _Fusing:
         become attributes.
         """
         function, attributes = self._function(group, name, inputs, outputs, same or {}, given or {})
-        known = self._functions.setdefault(name, function)
-        if known != function:
-            return  # one function a name; another form of the group stays as it is
+        if not _is_closed(function) or self._functions.setdefault(name, function) != function:
+            return  # another form of the group, of which a name can have only one: it stays
         call = helper.make_node(name, list(inputs), list(outputs), domain=MACARON, **attributes)
         ours = {node.output[0] for node in group}
         for node in reversed(group):  # what others need stays, and what that needs
@@ -389,3 +405,13 @@ class _Fusing:
 def _attribute(node: NodeProto, name: str) -> int:
     """An integer attribute; 0 where there is none."""
     return next((int(a.i) for a in node.attribute if a.name == name), 0)
+
+
+def _is_closed(function: FunctionProto) -> bool:
+    """Whether nothing in the body comes from outside."""
+    known = {"", *function.input}
+    for node in function.node:
+        if not known.issuperset(node.input):
+            return False
+        known.update(node.output)
+    return True

@@ -226,41 +226,41 @@ inline float keep_best(std::vector<Found>& found, size_t wanted) {
   return found.back().score;
 }
 
-// The N best continuations of one sentence's Q beams, best first: log-probability of the token,
-// from `logits` [Q,V], plus the beam's score. A beam of which the model made no numbers gives NaN,
-// in the first place. `label_scores` [Q] are the labels' log-probabilities.
-inline void candidates(const float* logits, const float* scores, int64_t queries, int64_t size,
-                       const int64_t* labels, float* best_scores, int32_t* best_tokens,
-                       int32_t* best_parents, float* label_scores) {
-  const size_t wanted = 2 * queries;
-  Logits row(size);
-  std::vector<Found> found;
-  float best_beam = -kInfinity;
-  float least_score = -kInfinity;  // as many as are wanted are known to score that
-  bool broken = false;
-  for (int64_t q = 0; q < queries; ++q) {
-    row.read(logits + q * size);
-    label_scores[q] = row.log_probability(labels[q]);
-    if (row.broken() || std::isnan(scores[q])) {
-      broken = true;
-      continue;
+// The N = 2Q best continuations of one sentence's beams: log-probability of the token plus the
+// beam's score.
+class Candidates {
+ public:
+  explicit Candidates(int64_t queries) : wanted_(2 * queries) {}
+
+  // Beam `query` with its logits.
+  void add(int64_t query, Logits& row, float score) {
+    if (row.broken() || std::isnan(score)) {
+      broken_ = true;
+      return;
     }
-    if (scores[q] == -kInfinity) continue;
-    float least = row.logit(least_score - scores[q]);
-    if (!(scores[q] <= best_beam)) least = std::max(least, row.reached_by(wanted));
-    best_beam = std::max(best_beam, scores[q]);
-    row.collect(least, scores[q], static_cast<int32_t>(q), found);
-    least_score = keep_best(found, wanted);
+    if (score == -kInfinity) return;
+    float least = row.logit(least_score_ - score);
+    if (!(score <= best_beam_)) least = std::max(least, row.reached_by(wanted_));
+    best_beam_ = std::max(best_beam_, score);
+    row.collect(least, score, static_cast<int32_t>(query), found_);
+    least_score_ = keep_best(found_, wanted_);
   }
-  std::sort(found.begin(), found.end(), better);
-  found.resize(wanted, {-kInfinity, 0, 0});
-  if (broken) found[0].score = std::numeric_limits<float>::quiet_NaN();
-  for (size_t n = 0; n < wanted; ++n) {
-    best_scores[n] = found[n].score;
-    best_tokens[n] = found[n].token;
-    best_parents[n] = found[n].parent;
+
+  // Best first. A beam of which the model made no numbers gives NaN, in the first place.
+  const std::vector<Found>& best() {
+    std::sort(found_.begin(), found_.end(), better);
+    found_.resize(wanted_, {-kInfinity, 0, 0});
+    if (broken_) found_[0].score = std::numeric_limits<float>::quiet_NaN();
+    return found_;
   }
-}
+
+ private:
+  size_t wanted_;
+  std::vector<Found> found_;
+  float best_beam_ = -kInfinity;
+  float least_score_ = -kInfinity;  // as many as are wanted are known to score that
+  bool broken_ = false;
+};
 
 // The `wanted` likeliest tokens of `logits` [V], likeliest first, and a label's log-probability.
 inline void top_tokens(const float* logits, Logits& row, int64_t wanted, int64_t label,

@@ -264,10 +264,54 @@ void candidates_op(const Attributes&, const Context& context) {
   int32_t* tokens = context.output<int32_t>(1, found);
   int32_t* parents = context.output<int32_t>(2, found);
   float* label_scores = context.output<float>(3, shape);
-  for (int64_t b = 0; b < rows; ++b)
-    candidates(logits + b * queries * size, scores + b * queries, queries, size,
-               labels + b * queries, best_scores + 2 * b * queries, tokens + 2 * b * queries,
-               parents + 2 * b * queries, label_scores + b * queries);
+  Logits row(size);
+  for (int64_t b = 0; b < rows; ++b) {
+    Candidates found(queries);
+    for (int64_t q = 0; q < queries; ++q) {
+      const int64_t i = b * queries + q;
+      row.read(logits + i * size);
+      label_scores[i] = row.log_probability(labels[i]);
+      found.add(q, row, scores[i]);
+    }
+    int64_t place = 2 * b * queries;
+    for (const Found& each : found.best()) {
+      best_scores[place] = each.score;
+      tokens[place] = each.token;
+      parents[place++] = each.parent;
+    }
+  }
+}
+
+// logits [B*Q,U] or [B,Q,U], columns [B,L] of them, mask [B,L], scores [B,Q]
+// -> candidates' scores and places (query * L + column) [B,2Q]
+void shortlist_candidates_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(3), lists = context.shape(1);
+  const int64_t rows = shape[0], queries = shape[1], length = lists[1];
+  const int64_t size = context.shape(0).back();
+  const float* logits = context.input<float>(0);
+  const int64_t* columns = context.input<int64_t>(1);
+  const float* mask = context.input<float>(2);
+  const float* scores = context.input<float>(3);
+  const Shape wanted{rows, 2 * queries};
+  float* best_scores = context.output<float>(0, wanted);
+  int32_t* places = context.output<int32_t>(1, wanted);
+  std::vector<float> own(length);
+  Logits row(length);
+  for (int64_t b = 0; b < rows; ++b) {
+    Candidates found(queries);
+    for (int64_t q = 0; q < queries; ++q) {
+      const float* all = logits + (b * queries + q) * size;
+      for (int64_t l = 0; l < length; ++l)
+        own[l] = all[columns[b * length + l]] + mask[b * length + l];
+      row.read(own.data());
+      found.add(q, row, scores[b * queries + q]);
+    }
+    int64_t place = 2 * b * queries;
+    for (const Found& each : found.best()) {
+      best_scores[place] = each.score;
+      places[place++] = static_cast<int32_t>(each.parent * length + each.token);
+    }
+  }
 }
 
 // logits [B*R,V], labels [B,R], ranks [T] -> the T likeliest tokens' log-probabilities and ids
@@ -340,7 +384,7 @@ OperatorTable make_table() {
   return table;
 }
 
-std::array<Operator, 12> operators{{
+std::array<Operator, 13> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -362,6 +406,8 @@ std::array<Operator, 12> operators{{
     {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
     {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
      candidates_op},
+    {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat, kFloat}, {kFloat, kInt32},
+     shortlist_candidates_op},
     {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
 }};
 

@@ -28,6 +28,7 @@ from serving import kernels, ort
 from serving.options import SearchOptions
 from serving.search import Sentence, decode
 from serving.session import OnnxStepper
+from serving.shortlist import Shortlist
 from training.models import (
     LanguageModel,
     LanguageModelConfig,
@@ -64,8 +65,12 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         ranges = None
         if precision == "int8":
             ranges = calibrate_translation(quantized_twin(model), sources, 8)
-        write_graphs(model, folder, name="random", precision=precision, ranges=ranges)
+        shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
+        write_graphs(
+            model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
+        )
         found |= functions_of(folder / "step.onnx")
+        found |= functions_of(folder / "step_shortlist.onnx")
         language = LanguageModel(
             LanguageModelConfig(
                 **SIZES,
@@ -276,6 +281,22 @@ def beam_candidates(
     return [logits, scores, generator.integers(0, VOCABULARY, (rows, queries))], {}
 
 
+def shortlist_candidates(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    length = capacity + 2 * queries  # a list has at least as many words as are wanted
+    mask = np.zeros((rows, length), np.float32)
+    mask[0, 2 * queries :] = -np.inf
+    scores = 3 * floats(generator, rows, queries)
+    inputs = [
+        4 * floats(generator, rows, queries, VOCABULARY),  # flat in fp32 graphs
+        np.array([generator.permutation(VOCABULARY)[:length] for _ in range(rows)]),
+        mask,
+        scores,
+    ]
+    return inputs, {}
+
+
 def top_tokens(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -296,6 +317,7 @@ CASES: dict[str, Make] = {
     "Sinusoids": sinusoids,
     "ReachMask": reach_mask,
     "Candidates": beam_candidates,
+    "ShortlistCandidates": shortlist_candidates,
     "TopTokens": top_tokens,
 }
 
