@@ -63,6 +63,7 @@ _PARTS = {
         "Mod",
         "ArgMax",
         "Candidates",
+        "ShortlistCandidates",
     ),
 }
 """Operators by part; the others lay values out anew, look up embeddings or compute positions."""

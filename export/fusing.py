@@ -127,6 +127,9 @@ class _Fusing:
         merged = self._chain_after(node.output[0], ("Transpose", "Reshape"))
         if heads is None or merged is None:
             return
+        shape = self._constants.get(merged[1].input[1])
+        if shape is None or list(shape.dims) != [3]:  # the kernel gives [B,Q,D]
+            return
         group = [*heads[::-1], *written, node, *merged]
         inputs = [heads[1].input[0], key.input[0], value.input[0], key.input[2], mask]
         outputs = [merged[1].output[0], keys, values]
