@@ -29,8 +29,11 @@ def main() -> int:
 
 
 def _ours() -> int:
-    import serving.commands  # noqa: F401  # as the command itself does
     from serving.__main__ import main as run
+    from serving.threads import keep_numpy_single
+
+    keep_numpy_single()  # as the command itself does
+    import serving.commands  # noqa: F401
     from serving.translator import Translator
 
     _note(IMPORTED)

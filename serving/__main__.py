@@ -10,6 +10,9 @@ from pathlib import Path
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
     options = _parser().parse_args(arguments)
+    from serving.threads import keep_numpy_single
+
+    keep_numpy_single()
     from serving import commands
     from serving.errors import ServingError
 

@@ -11,8 +11,6 @@ from collections.abc import Callable
 from typing import Any
 
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError
-from serving.generation_options import parse_generation_options
-from serving.generator import Generator
 from serving.lines import LineEncodingError, decode_lines
 from serving.options import parse_options
 from serving.threads import default_threads
@@ -63,6 +61,10 @@ def score(options: argparse.Namespace) -> int:
 
 def generate(options: argparse.Namespace) -> int:
     """Continue each line of stdin: the line itself, then what follows it."""
+    # Here, for the other verbs start sooner without.
+    from serving.generation_options import parse_generation_options
+    from serving.generator import Generator
+
     generator = Generator(options.bundle, threads=_threads(options))
     values = generator.manifest.search | _assignments(options.option)
     if options.seed is not None:

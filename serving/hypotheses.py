@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -64,6 +65,19 @@ class Finished:
     """The most cache slots that it used, see `BeamSearch.peak_slots`."""
 
 
+class _Ended(NamedTuple):
+    """What is kept of a finished hypothesis: most are never returned."""
+
+    score: float
+    token: int
+    """The last, eos where that ended it."""
+    parent: int
+    """The beam that it came from."""
+    cumulative: float
+    steps: int
+    """Before the last token."""
+
+
 class SentenceSearch:
     """What one sentence has generated: a tree of tokens, and its finished hypotheses."""
 
@@ -73,7 +87,7 @@ class SentenceSearch:
         self.steps: list[tuple[list[int], list[int], list[float]]] = []
         """Token, parent and cumulative score of each beam at each step."""
         self.attention: list[Floats] = []
-        self._finished: list[Hypothesis] = []
+        self._finished: list[_Ended] = []
         self._top_finished = False
 
     @property
@@ -115,7 +129,7 @@ class SentenceSearch:
             if chosen_K[beam] < 0 or not (ended or last_step):
                 continue
             self._top_finished |= beam == 0
-            self._finished.append(self._hypothesis(tokens[beam], parents[beam], scores[beam]))
+            self._finished.append(self._end(tokens[beam], parents[beam], scores[beam]))
             chosen_K[beam] = spare.pop(0) if spare else -1
 
     def is_done(self, *, last_step: bool) -> bool:
@@ -134,45 +148,54 @@ class SentenceSearch:
                 "the options leave this sentence no token to go on with; loosen them"
             )
             return Finished(self.index, error=error)
-        ranked = sorted(self._finished, key=lambda hypothesis: -hypothesis.score)
-        best = tuple(ranked[: self.options.num_hypotheses])
+        ranked = sorted(self._finished, key=lambda ended: -ended.score)
+        best = tuple(map(self._hypothesis, ranked[: self.options.num_hypotheses]))
         return Finished(self.index, best, peak_slots=peak_slots)
 
-    def _path(self, beam: int) -> list[int]:
-        """The beam at each step of the hypothesis that now stands in `beam`."""
+    def _path(self, beam: int, steps: int | None = None) -> list[int]:
+        """The beam at each step of the hypothesis that stood in `beam` after so many; now, if not
+        given."""
         path = []
-        for _, parents, _ in reversed(self.steps):
+        for _, parents, _ in reversed(self.steps[:steps]):
             path.append(beam)
             beam = parents[beam]
         return path[::-1]
 
     def _tokens(self, path: list[int]) -> list[int]:
-        return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=True)]
+        return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=False)]
 
-    def _hypothesis(self, token: int, parent: int, cumulative: float) -> Hypothesis:
-        path = self._path(parent)
-        tokens = self._tokens(path)
-        totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=True)]
-        token_scores = [b - a for a, b in pairwise([0.0, *totals, cumulative])]
+    def _end(self, token: int, parent: int, cumulative: float) -> _Ended:
         ended = token == EOS_ID
-        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=True)]
+        coverage = self._coverage(parent, ended=ended) if self.options.coverage_penalty else 0.0
+        length = len(self.steps) + (not ended)
+        score = self.options.score(cumulative, length, ended=ended, coverage=coverage)
+        return _Ended(score, token, parent, cumulative, len(self.steps))
+
+    def _hypothesis(self, found: _Ended) -> Hypothesis:
+        """Tokens and their scores, by the way back through the steps."""
+        path = self._path(found.parent, found.steps)
+        tokens = self._tokens(path)
+        totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=False)]
+        token_scores = [b - a for a, b in pairwise([0.0, *totals, found.cumulative])]
+        ended = found.token == EOS_ID
         if not ended:
-            tokens.append(token)
-            queries.append(parent)
-        coverage = self._coverage(queries) if self.options.coverage_penalty else 0.0
+            tokens.append(found.token)
         return Hypothesis(
             tokens=(*self.sentence.target_prefix, *tokens),
-            score=self.options.score(cumulative, len(tokens), ended=ended, coverage=coverage),
-            cumulative=cumulative,
+            score=found.score,
+            cumulative=found.cumulative,
             token_scores=(*self.prefix_scores, *token_scores),
             finished=ended,
         )
 
-    def _coverage(self, queries: list[int]) -> float:
-        """Sum over source positions of log(min(attention received, 1)).
-
-        `queries` tells which query of each step generated the token; eos does not count.
-        """
+    def _coverage(self, parent: int, *, ended: bool) -> float:
+        """Sum over source positions of log(min(attention received, 1)), of the hypothesis that
+        stands in a beam; eos does not count."""
+        # The query of each step that generated its token.
+        path = self._path(parent)
+        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=True)]
+        if not ended:
+            queries.append(parent)
         received_S = np.zeros(len(self.sentence.source))
         for attention_KS, query in zip(self.attention, queries, strict=False):
             received_S += attention_KS[query, : len(received_S)]

@@ -30,6 +30,8 @@ class BlockPool:
             for place, block in enumerate(self._blocks):
                 if block.size >= size:
                     return self._blocks.pop(place)
+            # What is needed has outgrown what is kept: the new block takes the largest one's place.
+            del self._blocks[-1:]
         return np.zeros(int(size * _GROWTH), dtype=np.float32)
 
     def give(self, block: NDArray[np.float32]) -> None:

@@ -20,6 +20,12 @@ def default_threads() -> int:
     return min(processors, _quota() or processors)
 
 
+def keep_numpy_single() -> None:
+    """Let NumPy, where it is not loaded yet, start no threads: its products are small here, and
+    for some time after their start its threads spin."""
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+
+
 def _quota() -> int | None:
     """Processors' worth of time that a container may use (cgroups v2); None is no bound."""
     try:

@@ -103,8 +103,9 @@ class Translator:
         if self.manifest.task != "translate":
             raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
         files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
-        self._source = load_tokenizer(folder / files.source_file, files.kind, size)
-        self._target = load_tokenizer(folder / files.target_file, files.kind, size)
+        self._source = self._target = load_tokenizer(folder / files.source_file, files.kind, size)
+        if files.target_file != files.source_file:
+            self._target = load_tokenizer(folder / files.target_file, files.kind, size)
         self._folder, self._threads = folder, max(1, (threads or default_threads()) // workers)
         self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
 

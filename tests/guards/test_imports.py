@@ -34,6 +34,22 @@ def test_serving_needs_no_torch_and_no_other_package_of_this_repository() -> Non
     assert loaded & {"torch", "training", "export", "bench"} == set()
 
 
+# What runs beside it, and what it loaded of language models.
+TRANSLATE_NOTHING = """
+import os, sys
+from serving.__main__ import main
+main(["translate", "nowhere"])
+print(len(os.listdir("/proc/self/task")) - 1, "serving.generator" in sys.modules)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="needs /proc")
+def test_translating_starts_without_numpys_threads_and_without_language_models() -> None:
+    done = run_python("-c", TRANSLATE_NOTHING)
+    assert "no readable manifest.json" in done.stderr
+    assert done.stdout == "1 False\n"  # ONNX Runtime has one for itself
+
+
 @pytest.mark.parametrize("package", ["training", "export", "serving", "bench"])
 def test_help_is_fast(package: str) -> None:
     # -X importtime prints "import time: self | cumulative | name" on stderr for each module.

@@ -36,6 +36,16 @@ def test_the_smallest_that_fits_is_taken_and_few_are_kept() -> None:
     assert [pool.take(1).size for _ in range(4)] == [450, 600, 900, 1]  # 150 and 300 are gone
 
 
+def test_a_larger_block_takes_the_place_of_one_that_is_too_small() -> None:
+    pool = BlockPool()
+    small, large = pool.take(100), pool.take(200)
+    pool.give(small)
+    pool.give(large)
+    assert pool.take(1000).size == 1500
+    assert pool.take(1) is small
+    assert pool.take(1).size == 1  # the large one is gone
+
+
 def test_blocks_are_never_shared_between_threads() -> None:
     pool = BlockPool()
     taken: list[np.ndarray] = []
