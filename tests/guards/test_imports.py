@@ -47,7 +47,9 @@ print(len(os.listdir("/proc/self/task")) - 1, "serving.generator" in sys.modules
 def test_translating_starts_without_numpys_threads_and_without_language_models() -> None:
     done = run_python("-c", TRANSLATE_NOTHING)
     assert "no readable manifest.json" in done.stderr
-    assert done.stdout == "1 False\n"  # ONNX Runtime has one for itself
+    threads, loaded = done.stdout.split()
+    assert int(threads) <= 1  # on some machines ONNX Runtime has one for itself
+    assert loaded == "False"
 
 
 @pytest.mark.parametrize("package", ["training", "export", "serving", "bench"])
