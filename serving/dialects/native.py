@@ -6,16 +6,13 @@ import dataclasses
 from typing import Literal, cast
 
 from pydantic import BaseModel
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving import scheduler
-from serving.admission import check_cost, check_texts, choose_options
 from serving.body import JSON, read_json
 from serving.errors import NotReadyError, RequestError
-from serving.in_flight import completed
+from serving.jobs import Job, JobResult, Jobs, TextResult
 from serving.languages import language_name
 from serving.openapi import document
 from serving.registry import Model, Registry
@@ -41,6 +38,7 @@ class NativeDialect:
 
     def __init__(self, registry: Registry, settings: Settings) -> None:
         self._registry, self._settings = registry, settings
+        self._jobs = Jobs(registry, settings)
 
     @property
     def routes(self) -> list[Route]:
@@ -57,23 +55,12 @@ class NativeDialect:
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
-        settings = self._settings
-        body = await read_json(request, TranslateRequest, settings.max_body_bytes)
-        model, source = self._registry.choose(body.source, body.target, body.model)
-        timeout_s = body.timeout_s or settings.default_timeout_s
-        if timeout_s > settings.max_timeout_s:
-            raise RequestError(
-                f"timeout_s must be at most {settings.max_timeout_s:g} "
-                f"({variable('max_timeout_s')}), got {timeout_s:g}"
-            )
-        requests = self._requests(body, model, timeout_s)
+        body = await read_json(request, TranslateRequest, self._settings.max_body_bytes)
         try:
-            # Tokenising a full body takes long enough to hold up other requests.
-            tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
+            result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
             raise _naming_text(error, body) from error
-        results = await completed(tickets, request.receive, timeout_s)
-        return _json(_answer(body, results, model, source))
+        return _json(_answer(body, result))
 
     async def languages(self, _: Request) -> Response:
         """Every language, with the models that read it."""
@@ -135,34 +122,29 @@ class NativeDialect:
         """The OpenAPI document of these routes."""
         return Response(document(), media_type=JSON)
 
-    def _requests(
-        self, body: TranslateRequest, model: Model, timeout_s: float
-    ) -> list[scheduler.Request]:
-        """One request of the scheduler for each text; raises RequestError."""
-        settings, texts = self._settings, _texts(body)
-        prefixes = body.target_prefix
-        if isinstance(prefixes, str):
-            prefixes = [prefixes] * len(texts)
-        elif isinstance(body.q, str):
-            raise RequestError("target_prefix must be a string where q is one, got a list")
-        elif len(prefixes) != len(texts):
-            raise RequestError(
-                "target_prefix must be a string, or a list with one for each of the "
-                f"{len(texts)} texts of q, got {len(prefixes)}"
-            )
-        options = choose_options(
-            body.options, model.defaults, settings, alternatives=body.alternatives
+
+def _job(body: TranslateRequest) -> Job:
+    """What a body asks for; raises RequestError where its prefixes do not fit its texts."""
+    texts, prefixes = _texts(body), body.target_prefix
+    if isinstance(prefixes, str):
+        prefixes = [prefixes] * len(texts)
+    elif isinstance(body.q, str):
+        raise RequestError("target_prefix must be a string where q is one, got a list")
+    elif len(prefixes) != len(texts):
+        raise RequestError(
+            "target_prefix must be a string, or a list with one for each of the "
+            f"{len(texts)} texts of q, got {len(prefixes)}"
         )
-        check_cost(len(texts), options, settings)
-        try:
-            check_texts(texts, settings)
-            check_texts(prefixes, settings)
-        except RequestError as error:
-            raise _naming_text(error, body) from error
-        return [
-            scheduler.Request(text=text, options=options, target_prefix=prefix, timeout_s=timeout_s)
-            for text, prefix in zip(texts, prefixes, strict=True)
-        ]
+    return Job(
+        texts=texts,
+        source=body.source,
+        target=body.target,
+        model=body.model,
+        options=body.options,
+        alternatives=body.alternatives,
+        target_prefixes=prefixes,
+        timeout_s=body.timeout_s,
+    )
 
 
 def _texts(body: TranslateRequest) -> list[str]:
@@ -176,10 +158,8 @@ def _naming_text(error: RequestError, body: TranslateRequest) -> RequestError:
     return type(error)(f"q[{error.index}]: {error}")
 
 
-def _answer(
-    body: TranslateRequest, results: list[scheduler.Completed], model: Model, source: str
-) -> TranslateResponse:
-    translations = [_translated(result) for result in results]
+def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
+    translations = [_translated(text) for text in result.translations]
     texts = [translation.text for translation in translations]
     others = [
         [h.text for h in t.hypotheses[1 : body.alternatives + 1] if h.text != t.text]
@@ -191,16 +171,16 @@ def _answer(
         translatedText=texts[0] if single else texts,
         alternatives=alternatives if body.alternatives else None,
         translations=translations,
-        model=model.name,
-        source=source,
+        model=result.model.name,
+        source=result.source,
         target=body.target,
     )
 
 
-def _translated(result: scheduler.Completed) -> TranslatedText:
-    translation, timing = result.translation, result.timing
+def _translated(result: TextResult) -> TranslatedText:
+    timing = result.timing
     return TranslatedText(
-        text=translation.text,
+        text=result.text,
         hypotheses=[
             Hypothesis(
                 text=hypothesis.text,
@@ -210,9 +190,9 @@ def _translated(result: scheduler.Completed) -> TranslatedText:
                 token_scores=list(hypothesis.token_scores),
                 finished=hypothesis.finished,
             )
-            for hypothesis in translation.hypotheses
+            for hypothesis in result.hypotheses
         ],
-        warnings=cast(list[Literal["repetition", "max_length"]], list(translation.warnings)),
+        warnings=cast(list[Literal["repetition", "max_length"]], list(result.warnings)),
         timing=Timing(
             queue_ms=round(timing.queue_s * 1000, 3),
             decode_ms=round(timing.decode_s * 1000, 3),
