@@ -8,7 +8,7 @@ from typing import Any
 
 from serving.errors import InvalidOptionError, TooLongError
 from serving.generation_options import GenerationOptions
-from serving.options import SearchOptions, parse_options
+from serving.options import SearchOptions, check_names
 from serving.settings import Settings, variable
 
 
@@ -41,7 +41,8 @@ def choose_options(
     `alternatives` further hypotheses widen the beam where the request does not set it. Raises
     InvalidOptionError for an unknown option and for a value out of range or over a limit.
     """
-    options = parse_options({**dataclasses.asdict(defaults), **given})
+    check_names(given, SearchOptions)
+    options = dataclasses.replace(defaults, **given) if given else defaults
     if alternatives:
         _check("alternatives", alternatives, settings.max_num_hypotheses - 1, "max_num_hypotheses")
         count = max(options.num_hypotheses, alternatives + 1)

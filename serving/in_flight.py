@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+import contextlib
+import functools
+from collections.abc import Callable, Sequence
+from typing import Protocol, TypeVar
 
 from starlette.types import Receive
 
@@ -17,7 +19,9 @@ T_co = TypeVar("T_co", covariant=True)
 class Pending(Protocol[T_co]):
     """A ticket of a scheduler."""
 
-    async def wait(self) -> T_co: ...
+    def result(self) -> T_co: ...
+
+    def when_done(self, act: Callable[[], None]) -> None: ...
 
     def cancel(self) -> None: ...
 
@@ -29,27 +33,48 @@ async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: 
     when the client goes away; whatever ends it, nothing of the request is decoded further. The
     body must have been read.
     """
-    results = asyncio.create_task(_results(tickets))
-    departure = asyncio.create_task(_departure(receive))
+    # Plain callbacks in place of a task for each ticket: under load this code and the decoding
+    # threads wait for each other's Python.
+    loop = asyncio.get_running_loop()
+    outcome: asyncio.Future[list[T]] = loop.create_future()
+    left = len(tickets)
+
+    def end(error: BaseException) -> None:
+        if not outcome.done():
+            outcome.set_exception(error)
+
+    def note(ticket: Pending[T]) -> None:
+        nonlocal left
+        left -= 1
+        try:
+            ticket.result()
+            if not left and not outcome.done():
+                outcome.set_result([ticket.result() for ticket in tickets])
+        except Exception as error:
+            end(error)
+
+    def tell(ticket: Pending[T]) -> None:  # on the thread that ended it
+        with contextlib.suppress(RuntimeError):  # the loop has been closed
+            loop.call_soon_threadsafe(note, ticket)
+
+    async def depart() -> None:
+        try:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+        finally:
+            end(CancelledError("the client left before its answer was ready"))
+
+    if not tickets:
+        return []
+    for ticket in tickets:
+        ticket.when_done(functools.partial(tell, ticket))
+    departure = asyncio.create_task(depart())
+    overdue = DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
+    clock = loop.call_later(timeout_s, end, overdue)
     try:
-        waited: list[asyncio.Task[Any]] = [results, departure]
-        await asyncio.wait(waited, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
-        if results.done():
-            return results.result()
-        if departure.done():
-            raise CancelledError("the client left before its answer was ready")
-        raise DeadlineExceededError(f"not finished within {timeout_s:g} seconds")
+        return await outcome
     finally:
+        clock.cancel()
         departure.cancel()
-        results.cancel()
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
-
-
-async def _results(tickets: Sequence[Pending[T]]) -> list[T]:
-    return await asyncio.gather(*(ticket.wait() for ticket in tickets))
-
-
-async def _departure(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

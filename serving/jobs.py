@@ -20,6 +20,10 @@ from serving.settings import Settings, variable
 from serving.translator import TextHypothesis
 from serving.work import Completed, Request, Timing
 
+_SHORT = 1000
+"""Characters that are tokenised on the event loop: within a millisecond. A full body would hold up
+other requests, but a change of threads costs more than a short text does."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Job:
@@ -74,8 +78,11 @@ class Jobs:
         model, source = self._registry.choose(job.source, job.target, job.model)
         timeout_s = self._timeout(job)
         requests = self._requests(job, model, timeout_s)
-        # Tokenising a full body takes long enough to hold up other requests.
-        tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
+        submit = model.scheduler.submit_all
+        if sum(map(len, job.texts)) <= _SHORT:
+            tickets = submit(requests)
+        else:
+            tickets = await run_in_threadpool(submit, requests)
         results = await completed(tickets, receive, timeout_s)
         return JobResult([_text_result(result) for result in results], model, source)
 

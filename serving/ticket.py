@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import time
+from collections.abc import Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Generic, TypeVar
 
@@ -32,6 +33,10 @@ class Ticket(Generic[Outcome]):
         # Where nobody waits any more, an error is nobody's.
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
         return await asyncio.shield(inner)
+
+    def when_done(self, act: Callable[[], None]) -> None:
+        """Call `act` once the request has ended, on the thread that ends it; at once if it has."""
+        self._future.add_done_callback(lambda _: act())
 
     def cancel(self) -> None:
         """Give the request up; its rows are freed before the next step."""
