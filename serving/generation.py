@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,12 +23,14 @@ from serving.language_session import (
     chunks,
 )
 from serving.sampling import (
+    Drawing,
     Uniforms,
     draw_from_logits,
     draw_from_top,
     edit_logits,
     listed_tokens,
     needs_logits,
+    never_needs_logits,
 )
 from serving.search import StepInputs, Stepper
 
@@ -47,8 +49,7 @@ class SamplingStepper(Stepper, Protocol):
     def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs: ...
 
 
-@dataclass(frozen=True)
-class Generated:
+class Generated(NamedTuple):
     """One token of an output, or what ended it."""
 
     key: int
@@ -73,9 +74,12 @@ class Output:
     tokens: list[int] = field(default_factory=list)
     listed: int = field(init=False)
     """How many of the likeliest tokens it looks at, however many the step lists for others."""
+    always_listed: bool = field(init=False)
+    """Whether these suffice at every step."""
 
     def __post_init__(self) -> None:
         self.listed = listed_tokens(self.options)
+        self.always_listed = never_needs_logits(self.options)
 
 
 class GenerationBatch:
@@ -87,6 +91,8 @@ class GenerationBatch:
         """By row; None is idle."""
         self._state: LanguageState | None = None
         self._tree: PrefixTree | None = None
+        self._drawing: tuple[tuple[int, ...], Drawing] | None = None
+        """The last one, with what it was laid out for."""
 
     def __len__(self) -> int:
         """Outputs being continued."""
@@ -194,17 +200,39 @@ class GenerationBatch:
             if not finite_B[row]:
                 error = DecodingError("the model gave a non-finite score for this prompt")
                 events.append(Generated(output.key, error=error))
-            elif needs_logits(
+            elif output.always_listed or not needs_logits(
                 output.options, found.top_scores_BT[row, : output.listed], vocab_size
             ):
-                events.append(_draw_alone(output, row, found))
-            else:
                 listed.append((row, output))
+            else:
+                events.append(_draw_alone(output, row, found))
         if listed:
-            events += _draw_together(listed, found)
+            events += self._draw_together(listed, found)
         for event in events:
             if event.error is not None:
                 self.remove(event.key)
+        return events
+
+    def _draw_together(
+        self, listed: Sequence[tuple[int, Output]], found: LanguageOutputs
+    ) -> list[Generated]:
+        """From the likeliest tokens, which suffice for these rows."""
+        rows, count = [row for row, _ in listed], found.top_scores_BT.shape[1]
+        if count == 1:
+            places: Ints | int = 0
+        else:
+            key = (count, *(output.key for _, output in listed))
+            if self._drawing is None or self._drawing[0] != key:
+                self._drawing = key, Drawing.of([output.options for _, output in listed], count)
+            uniform_B = np.array([output.uniforms[len(output.tokens)] for _, output in listed])
+            places = draw_from_top(found.top_scores_BT[rows], self._drawing[1], uniform_B)
+        tokens_B = found.top_tokens_BT[rows, places].tolist()
+        scores_B = found.top_scores_BT[rows, places].tolist()
+        events = []
+        for (row, output), token, score in zip(listed, tokens_B, scores_B, strict=True):
+            output.tokens.append(token)
+            top = _top(output, row, found) if output.options.num_logprobs else ()
+            events.append(Generated(output.key, token, score, top))
         return events
 
 
@@ -240,34 +268,8 @@ def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
     return Generated(output.key, token, log_prob, _top(output, row, found))
 
 
-def _draw_together(listed: Sequence[tuple[int, Output]], found: LanguageOutputs) -> list[Generated]:
-    """From the likeliest tokens, which suffice for these rows."""
-    rows = [row for row, _ in listed]
-    places_B = np.zeros(len(rows), dtype=np.int64)
-    drawn = [place for place, (_, output) in enumerate(listed) if not output.options.greedy]
-    if drawn:
-        outputs = [listed[place][1] for place in drawn]
-        options = [output.options for output in outputs]
-        places_B[drawn] = draw_from_top(
-            found.top_scores_BT[[rows[place] for place in drawn]],
-            np.array([o.temperature for o in options]),
-            np.array([o.sampling_top_k for o in options]),
-            np.array([o.sampling_top_p for o in options], dtype=np.float64),
-            np.array([output.uniforms[len(output.tokens)] for output in outputs]),
-        )
-    tokens_B = found.top_tokens_BT[rows, places_B].tolist()
-    scores_B = found.top_scores_BT[rows, places_B].tolist()
-    events = []
-    for (row, output), token, score in zip(listed, tokens_B, scores_B, strict=True):
-        output.tokens.append(token)
-        events.append(Generated(output.key, token, score, _top(output, row, found)))
-    return events
-
-
 def _top(output: Output, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
     """The likeliest tokens, as many as were asked for."""
     count = output.options.num_logprobs
-    if not count:
-        return ()
     tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
     return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

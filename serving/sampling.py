@@ -6,13 +6,15 @@ B rows, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
-from serving.generation_options import LOWEST_TEMPERATURE, GenerationOptions
+from serving.generation_options import GenerationOptions
 from serving.tokenizer import EOS_ID
 
 Floats = NDArray[np.float32]
@@ -30,15 +32,15 @@ class Uniforms:
 
     def __init__(self, seed: int, choice: int) -> None:
         self._key = (seed % 2**64, choice)
-        self._block: Doubles = np.zeros(0)
+        self._block: list[float] = []
         self._start = -_BLOCK
 
     def __getitem__(self, step: int) -> float:
         start = step - step % _BLOCK
         if start != self._start:
             bits = np.random.Philox(key=np.array(self._key, dtype=np.uint64), counter=start)
-            self._block, self._start = np.random.Generator(bits).random(_BLOCK), start
-        return float(self._block[step - start])
+            self._block, self._start = np.random.Generator(bits).random(_BLOCK).tolist(), start
+        return self._block[step - start]
 
 
 def listed_tokens(options: GenerationOptions) -> int:
@@ -49,6 +51,11 @@ def listed_tokens(options: GenerationOptions) -> int:
     elif not options.greedy:
         wanted = max(2, wanted, options.sampling_top_k or TOP)
     return next((count for count in (1, 16) if wanted <= count), TOP)
+
+
+def never_needs_logits(options: GenerationOptions) -> bool:
+    """Whether the likeliest tokens suffice at every step, as many as `listed_tokens` says."""
+    return not options.edits_logits and (options.greedy or 0 < options.sampling_top_k <= TOP)
 
 
 def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: int) -> bool:
@@ -64,39 +71,55 @@ def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: i
     return options.temperature != 1.0 or mass < options.sampling_top_p + 1e-6
 
 
-def draw_from_top(
-    top_scores_BT: Floats,
-    temperature_B: Doubles,
-    top_k_B: NDArray[np.int64],
-    top_p_B: Doubles,
-    uniform_B: Doubles,
-) -> NDArray[np.int64]:
-    """Places in rows of log-probabilities, best first; the tokens that they lack are not drawn.
+@dataclass(frozen=True)
+class Drawing:
+    """How rows are drawn from their likeliest tokens: laid out once for as long as the same rows
+    are drawn together."""
 
-    Temperature 0 takes the first; top_k 0 is all of them.
-    """
-    count = top_scores_BT.shape[1]
-    greedy_B = temperature_B < LOWEST_TEMPERATURE
-    scores_BT = top_scores_BT.astype(np.float64)
-    # The best is subtracted first: a very low temperature must not overflow.
-    divisor_B1 = np.where(greedy_B, 1.0, temperature_B)[:, None]
-    weights_BT = np.exp((scores_BT - scores_BT[:, :1]) / divisor_B1)
-    kept_B = np.where(top_k_B == 0, count, np.minimum(top_k_B, count))
-    weights_BT[np.arange(count) >= kept_B[:, None]] = 0.0
-    nucleus_B = top_p_B < 1.0
-    if nucleus_B.any():
-        # Of all tokens where none was cut off: what is listed may be less than 1.
-        whole_B = np.where(
-            (top_k_B == 0) & (temperature_B == 1),
-            np.exp(-scores_BT[:, 0]),
-            weights_BT.sum(axis=1),
+    divisor_B1: Doubles
+    """The temperatures; 1 where the best is taken."""
+    kept_BT: Doubles
+    """1 for the places within top_k, 0 behind them."""
+    top_p_B: Doubles
+    of_all_B: NDArray[np.bool_]
+    """Whether top_p is a share of all tokens, also of those that are not listed."""
+
+    @staticmethod
+    def of(options: Sequence[GenerationOptions], listed: int) -> Drawing:
+        """For rows with these options, of which so many tokens are listed."""
+        greedy_B = np.array([o.greedy for o in options])
+        temperature_B = np.where(greedy_B, 1.0, [o.temperature for o in options])
+        top_k_B = np.array([1 if o.greedy else o.sampling_top_k or listed for o in options])
+        return Drawing(
+            divisor_B1=temperature_B[:, None],
+            kept_BT=(np.arange(listed) < top_k_B[:, None]).astype(np.float64),
+            top_p_B=np.array([o.sampling_top_p for o in options], dtype=np.float64),
+            of_all_B=np.array([o.sampling_top_k == 0 and o.temperature == 1 for o in options]),
         )
+
+    @functools.cached_property
+    def nucleus(self) -> bool:
+        """Whether any row has a top_p."""
+        return bool((self.top_p_B < 1.0).any())
+
+
+def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Doubles) -> NDArray[np.int64]:
+    """Places in rows of log-probabilities, best first; the tokens that they lack are not drawn."""
+    # The best is subtracted first: a very low temperature must not overflow.
+    weights_BT = np.subtract(top_scores_BT, top_scores_BT[:, :1], dtype=np.float64)
+    weights_BT /= drawing.divisor_B1
+    np.exp(weights_BT, out=weights_BT)
+    weights_BT *= drawing.kept_BT
+    if drawing.nucleus:
+        # Of all tokens where none was cut off: what is listed may be less than 1.
+        best_B = top_scores_BT[:, 0].astype(np.float64)
+        whole_B = np.where(drawing.of_all_B, np.exp(-best_B), weights_BT.sum(axis=1))
         before_BT = weights_BT.cumsum(axis=1) - weights_BT
-        mass_B = np.where(nucleus_B, top_p_B * whole_B, np.inf)
-        weights_BT[before_BT >= mass_B[:, None]] = 0.0
-        weights_BT[:, 0] = np.where(weights_BT[:, 0] > 0, weights_BT[:, 0], 1.0)
-    places_B = _inverse(weights_BT, uniform_B)
-    return np.where(greedy_B, 0, places_B)
+        mass_B = np.where(drawing.top_p_B < 1.0, drawing.top_p_B * whole_B, np.inf)
+        outside_BT = before_BT >= mass_B[:, None]
+        outside_BT[:, 0] = False  # the best, however small the share
+        weights_BT[outside_BT] = 0.0
+    return _inverse(weights_BT, uniform_B)
 
 
 def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: float) -> int:
@@ -138,9 +161,8 @@ def edit_logits(
 def _inverse(weights_BT: Doubles, uniform_B: Doubles) -> NDArray[np.int64]:
     """The place of each row at which the running sum of weights passes uniform times their sum."""
     sums_BT = weights_BT.cumsum(axis=1)
-    target_B = uniform_B * sums_BT[:, -1]
-    places = (sums_BT <= target_B[:, None]).sum(axis=1)
-    # Rounding may reach the end: the last place with a weight.
-    last_B = weights_BT.shape[1] - 1 - (weights_BT[:, ::-1] > 0).argmax(axis=1)
-    result: NDArray[np.int64] = np.minimum(places, last_B)
-    return result
+    total_B = sums_BT[:, -1]
+    # Rounding may reach the end, and the last places may have no weight.
+    target_B = np.minimum(uniform_B * total_B, np.nextafter(total_B, 0.0))
+    places: NDArray[np.int64] = (sums_BT <= target_B[:, None]).sum(axis=1)
+    return places

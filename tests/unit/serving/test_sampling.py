@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from serving.generation_options import GenerationOptions
 from serving.sampling import (
+    Drawing,
     Uniforms,
     draw_from_logits,
     draw_from_top,
@@ -82,9 +83,7 @@ def test_evenly_spread_numbers_give_the_distribution(options: GenerationOptions)
     )
     places = draw_from_top(
         np.tile(log_probs[order], (count, 1)),
-        np.full(count, options.temperature),
-        np.full(count, options.sampling_top_k),
-        np.full(count, options.sampling_top_p),
+        Drawing.of([options] * count, VOCABULARY),
         uniforms,
     )
     together = np.bincount(order[places], minlength=VOCABULARY)
@@ -132,13 +131,8 @@ def test_the_likeliest_tokens_suffice_where_it_is_said(
     top = log_probs[order]
     if needs_logits(options, top, VOCABULARY):
         return
-    place = draw_from_top(
-        top[None],
-        np.array([0.0 if options.greedy else options.temperature]),
-        np.array([options.sampling_top_k]),
-        np.array([options.sampling_top_p]),
-        np.array([uniform]),
-    )[0]
+    drawing = Drawing.of([options], listed)
+    place = draw_from_top(top[None], drawing, np.array([uniform]))[0]
     allowed = distribution(logits, options)
     ends = np.cumsum([allowed[token] for token in sorted(allowed, key=lambda t: (-logits[t], t))])
     if np.abs(ends - uniform).min() > 1e-5:  # rounding decides between neighbours
@@ -150,16 +144,27 @@ def test_the_likeliest_tokens_suffice_where_it_is_said(
 def test_a_row_does_not_depend_on_its_batch(rows: int, place: int, seed: int) -> None:
     generator = np.random.default_rng(seed)
     scores = -np.sort(generator.exponential(2, (rows, 16)).astype(np.float32), axis=1)
-    arguments = (
-        scores,
-        generator.choice([0.0, 0.5, 1.0], rows),
-        generator.choice([0, 3, 16], rows),
-        generator.choice([0.3, 1.0], rows),
-        generator.random(rows),
+    options = [
+        GenerationOptions(temperature=temperature, sampling_top_k=top_k, sampling_top_p=top_p)
+        for temperature, top_k, top_p in zip(
+            generator.choice([0.0, 0.5, 1.0], rows).tolist(),
+            generator.choice([0, 3, 16], rows).tolist(),
+            generator.choice([0.3, 1.0], rows).tolist(),
+            strict=True,
+        )
+    ]
+    uniforms, row = generator.random(rows), place % rows
+    alone = draw_from_top(
+        scores[row : row + 1], Drawing.of(options[row : row + 1], 16), uniforms[row : row + 1]
     )
-    row = place % rows
-    alone = draw_from_top(*(argument[row : row + 1] for argument in arguments))
-    assert draw_from_top(*arguments)[row] == alone[0]
+    assert draw_from_top(scores, Drawing.of(options, 16), uniforms)[row] == alone[0]
+
+
+def test_rounding_draws_no_token_without_weight() -> None:
+    top = np.log(np.array([[0.7, 0.2, 0.1, 1e-30]], np.float32))
+    drawing = Drawing.of([GenerationOptions(sampling_top_k=3)], 4)
+    for uniform in (0.0, np.nextafter(1.0, 0.0)):
+        assert draw_from_top(top, drawing, np.array([uniform]))[0] == (0 if uniform == 0 else 2)
 
 
 def test_a_step_of_a_choice_has_its_own_number() -> None:
@@ -206,5 +211,8 @@ def test_a_very_low_temperature_takes_the_likeliest(temperature: float) -> None:
     options = GenerationOptions(temperature=temperature)
     assert draw_from_logits(logits, options, 0.7) == logits.argmax()
     top = np.sort(logits)[::-1][None]
-    place = draw_from_top(top, np.array([temperature]), np.array([5]), np.ones(1), np.ones(1) * 0.7)
+    drawing = Drawing.of(
+        [GenerationOptions(temperature=temperature, sampling_top_k=5)], len(top[0])
+    )
+    place = draw_from_top(top, drawing, np.array([0.7]))
     assert place.tolist() == [0]
