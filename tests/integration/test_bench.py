@@ -24,12 +24,16 @@ ROOT = Path(__file__).resolve().parents[2]
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("shape", "kind", "beams"), [("tiny", "cross", [1, 2]), ("joint-tiny", "joint", [2])]
+    ("shape", "kind", "beams", "repetitions"),
+    [("tiny", "cross", [1, 2], 2), ("joint-tiny", "joint", [2], 1)],
 )
-def test_random_weights(shape: str, kind: str, beams: list[int], tmp_path: Path) -> None:
+def test_random_weights(
+    shape: str, kind: str, beams: list[int], repetitions: int, tmp_path: Path
+) -> None:
     systems, rival = [s.name for s in COMPARISONS[kind].systems], COMPARISONS[kind].rival
     record_file = tmp_path / "new" / "record.json"
-    options = f"--shape {shape} --random-weights 3 --repetitions 2 --batch 3 --threads 1"
+    options = f"--shape {shape} --random-weights 3 --repetitions {repetitions}"
+    options += " --batch 3 --threads 1"
     options += f" --beam {','.join(map(str, reversed(beams)))} --busy"
     if kind == "cross":
         options += " --shortlist"
@@ -44,7 +48,7 @@ def test_random_weights(shape: str, kind: str, beams: list[int], tmp_path: Path)
     assert done.returncode == 0, done.stderr
     assert "in use before the run" in done.stdout
     assert "--busy" in done.stdout.splitlines()[0]
-    assert "repetition 2" in done.stderr
+    assert f"repetition {repetitions}" in done.stderr
     assert "error" not in done.stderr
 
     lines = done.stdout.splitlines()
@@ -61,7 +65,7 @@ def test_random_weights(shape: str, kind: str, beams: list[int], tmp_path: Path)
     assert record["machine"]["busy"] is (record["machine"]["others"] > 0.1)
     assert len(record["rows"]) == len(beams) * len(systems)
     for row in record["rows"]:
-        assert len(row["ms_per_sentence"]) == 2
+        assert len(row["ms_per_sentence"]) == repetitions
         assert row["best_setting"] is True  # one thread leaves one setting
         assert row["tokens_per_second"] == pytest.approx(25e3 / row["ms_per_sentence_median"])
         assert 10 < row["peak_rss_bytes"] / 2**20 < 2000

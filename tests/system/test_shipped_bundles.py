@@ -72,7 +72,7 @@ def test_the_language_model() -> None:
 @pytest.mark.data
 @pytest.mark.skipif("MACARON_DATA" not in os.environ, reason="MACARON_DATA is not set")
 @pytest.mark.parametrize("name", BUNDLES)
-def test_whole_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
+def test_a_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
     translator = Translator(MODELS / name)
     language = translator.manifest.languages.source[0]
     file = Path(os.environ["MACARON_DATA"]) / "tatoeba_en_de" / f"dev.{language}.gz"
@@ -80,6 +80,8 @@ def test_whole_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
     prepared = [translator.prepare(line, translator.default_options) for line in lines]
     sentences = [sentence for sentence in prepared if sentence is not None]
     assert len(sentences) > 2000
+    if translator.manifest.family == "joint":  # which takes ten times as long
+        sentences = sentences[::10]
 
     def search(order: list[int], size: int) -> dict[int, tuple[Hypothesis, ...]]:
         found = {}
