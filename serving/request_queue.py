@@ -11,6 +11,8 @@ from typing import Generic, Protocol, TypeVar
 from serving.errors import NotReadyError, OverloadedError
 
 _LOOK_EVERY_S = 0.02
+_TAKES = 64
+_LONGEST_WAIT_S = 60.0
 
 
 class Expiring(Protocol):
@@ -32,6 +34,8 @@ class RequestQueue(Generic[Item]):
         self._max_size, self._unit = max_size, unit
         self._waiting: deque[Item] = deque()
         self._changed = threading.Condition()
+        self._takes: deque[tuple[float, int]] = deque(maxlen=_TAKES)
+        """When requests were taken lately, and how many."""
         self._next_look = 0.0
         self._closing = False
 
@@ -45,10 +49,12 @@ class RequestQueue(Generic[Item]):
                 raise NotReadyError("the server is shutting down; try again later")
             self._drop_ended()
             if len(self._waiting) + len(items) > self._max_size:
-                raise OverloadedError(
+                overloaded = OverloadedError(
                     f"the queue holds at most {self._max_size} {self._unit} and has "
                     f"{len(self._waiting)}; try again later"
                 )
+                overloaded.retry_after_s = self._wait_s()
+                raise overloaded
             self._waiting.extend(items)
             self._changed.notify_all()
 
@@ -81,6 +87,8 @@ class RequestQueue(Generic[Item]):
                 if chosen is None:
                     break
             self._waiting.extendleft(reversed(left))
+            if taken:
+                self._takes.append((time.monotonic(), len(taken)))
             return taken
 
     def drop_ended(self) -> None:
@@ -107,3 +115,11 @@ class RequestQueue(Generic[Item]):
 
     def _drop_ended(self) -> None:
         self._waiting = deque(item for item in self._waiting if not item.expire())
+
+    def _wait_s(self) -> float:
+        """Seconds until all that waits has been taken, at the pace of late."""
+        if not self._takes:
+            return OverloadedError.retry_after_s
+        seconds = time.monotonic() - self._takes[0][0]
+        pace = sum(count for _, count in self._takes) / max(seconds, 1e-3)
+        return min(len(self._waiting) / pace, _LONGEST_WAIT_S)

@@ -420,3 +420,17 @@ def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     assert not ticket.done
     translator.stepper.run_freely()
     assert asyncio.run(listen(ticket)) == ["abc"]
+
+
+def test_a_full_queue_says_when_it_will_be_empty(translator: TickTranslator) -> None:
+    scheduler = Scheduler(translator, max_queue=3, limits=BatchLimits(max_rows=1))
+    begin(scheduler, "first")
+    waiting = scheduler.submit_all([request(text) for text in ("b", "c", "d")])
+    time.sleep(0.1)
+    with pytest.raises(OverloadedError) as caught:
+        scheduler.submit(request("e"))
+    # One has been taken so far, and three wait.
+    assert 0.3 <= (caught.value.retry_after_s or 0) < 30
+    translator.stepper.run_freely()
+    assert [text_of(ticket) for ticket in waiting] == ["b", "c", "d"]
+    scheduler.close(PATIENT)
