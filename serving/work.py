@@ -74,7 +74,7 @@ class Work:
         self.sentence, self.demand = sentence, demand
         self.key = key_of(sentence)
         """What it is asked, before the loop guard changes anything."""
-        self.submitted = ticket.submitted
+        self.submitted, self.deadline = ticket.submitted, ticket.deadline
         self.started = 0.0
         """When it was first decoded, by the monotonic clock."""
         self.batch_size = 0
