@@ -72,6 +72,11 @@ def held(server: Server) -> float:
     return total(found, "macaron_rows") + total(found, "macaron_queue_depth")
 
 
+def language_model(server: Server) -> str:
+    """Name of the first one."""
+    return str(httpx.get(f"{server.url}/v1/models").json()["data"][0]["id"])
+
+
 def seconds_until(condition: Callable[[], bool], limit: float) -> float:
     """How long it took; fails after `limit` seconds."""
     begin = time.monotonic()
@@ -189,11 +194,11 @@ def seconds_to_recover(server: Server, idle_s: float, limit: float = 30.0) -> fl
 
 def kill_clients(server: Server, count: int) -> None:
     """Begin requests, streams and others, and leave in the middle of each."""
-    rng = random.Random(3)
+    rng, model = random.Random(3), language_model(server)
     for number in range(count):
         if number % 2:
             body: dict[str, Any] = {"prompt": "the", "max_tokens": 3000, "min_tokens": 2900}
-            path, body = "/v1/completions", {"model": "lm", "stream": True, **body}
+            path, body = "/v1/completions", {"model": model, "stream": True, **body}
         else:
             path, body = "/translate", {"q": [some_text(rng)] * 4, **PAIR, "options": LONG}
         data = json.dumps(body).encode()
@@ -238,24 +243,24 @@ def malformed(rng: random.Random) -> bytes:
 
 
 def fuzz(server: Server, count: int, seed: int = 4) -> Counter[str]:
-    """Statuses of malformed requests; `closed` where the server closed without a word, `hang` where
-    nothing came."""
-    rng, found = random.Random(seed), Counter[str]()
-    for _ in range(count):
-        data = malformed(rng)
+    """Statuses of malformed requests; `closed` where the server closed without a word, as it must
+    where the head never ends, and `hang` where nothing came."""
+    rng = random.Random(seed)
+
+    def send(data: bytes) -> str:
         try:
-            with socket.create_connection(("127.0.0.1", server.port), timeout=15) as connection:
+            with socket.create_connection(("127.0.0.1", server.port), timeout=60) as connection:
                 connection.sendall(data)
-                connection.shutdown(socket.SHUT_WR)
                 answer = connection.recv(65536)
         except TimeoutError:
-            found["hang"] += 1
-            continue
+            return "hang"
         except OSError:
-            answer = b""
-        line = answer.split(b"\r\n")[0].split(b" ")
-        found[line[1].decode() if len(line) > 1 else "closed"] += 1
-    return found
+            return "closed"
+        parts = answer.split(b"\r\n")[0].split(b" ")
+        return parts[1].decode() if len(parts) > 1 else "closed"
+
+    with ThreadPoolExecutor(32) as pool:
+        return Counter(pool.map(send, [malformed(rng) for _ in range(count)]))
 
 
 def random_paths(server: Server, count: int, seed: int = 5) -> int:
@@ -308,7 +313,7 @@ def footprint(server: Server, requests: int) -> Footprint:
     return Footprint(requests, rss, process.num_threads(), process.num_fds())
 
 
-def mixed(rng: random.Random) -> tuple[str, dict[str, Any], bool]:
+def mixed(rng: random.Random, model: str) -> tuple[str, dict[str, Any], bool]:
     """Path and body of some request, and whether to leave it."""
     kind = rng.random()
     if kind < 0.6:
@@ -316,7 +321,7 @@ def mixed(rng: random.Random) -> tuple[str, dict[str, Any], bool]:
         options = {"beam_size": rng.choice([1, 2, 4]), "max_length": 40}
         return "/translate", {"q": texts, **PAIR, "options": options}, False
     if kind < 0.8:
-        body = {"model": "lm", "prompt": "the", "max_tokens": rng.randint(1, 20)}
+        body = {"model": model, "prompt": "the", "max_tokens": rng.randint(1, 20)}
         return "/v1/completions", {**body, "seed": rng.randrange(1000), "stream": kind < 0.7}, False
     if kind < 0.9:
         wrong = rng.choice([{"q": 1}, {"q": "a", **PAIR, "options": {"beam_size": 99}}, {}])
@@ -327,6 +332,7 @@ def mixed(rng: random.Random) -> tuple[str, dict[str, Any], bool]:
 def mixed_traffic(server: Server, count: int, every: int, clients: int = 8) -> list[Footprint]:
     """Requests of every kind; the footprint after each `every` of them."""
     rng, found, prints = random.Random(6), Outcomes(), [footprint(server, 0)]
+    model = language_model(server)
 
     async def act(session: aiohttp.ClientSession) -> None:
         sent = 0
@@ -335,7 +341,7 @@ def mixed_traffic(server: Server, count: int, every: int, clients: int = 8) -> l
             nonlocal sent
             while sent < last:
                 sent += 1
-                path, body, leave = mixed(rng)
+                path, body, leave = mixed(rng, model)
                 ask = found.ask(session, server.url, body, path)
                 if leave:
                     try:
@@ -364,6 +370,62 @@ def rss_slope(prints: Sequence[Footprint]) -> float:
     x, y = sum(xs) / len(xs), sum(ys) / len(ys)
     spread = sum((a - x) ** 2 for a in xs)
     return sum((a - x) * (b - y) for a, b in zip(xs, ys, strict=True)) / spread if spread else 0.0
+
+
+def slow_clients(server: Server, count: int, limit_s: float) -> Counter[str]:
+    """Heads and bodies that never end, all at once; how each connection ended."""
+    heads = (b"POST /trans", b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: appli")
+    body = (
+        b"POST /translate HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: 1000\r\n\r\n{"
+    )
+    found, connections = Counter[str](), []
+    for number in range(count):
+        connection = socket.create_connection(("127.0.0.1", server.port), timeout=limit_s)
+        connection.sendall((*heads, body)[number % 3])
+        connections.append(connection)
+    for connection in connections:
+        with connection:
+            try:
+                answer = connection.recv(4096)
+                found[answer.split(b" ")[1].decode() if answer else "closed"] += 1
+            except ConnectionResetError:
+                found["closed"] += 1
+            except TimeoutError:
+                found["hang"] += 1
+    return found
+
+
+def unread_streams(server: Server, count: int) -> None:
+    """Streams of much text that are opened and never read, until the server has given them up."""
+    body = json.dumps(
+        {
+            "model": language_model(server),
+            "prompt": "a",
+            "stream": True,
+            "timeout_s": 100,
+            "max_tokens": 4000,
+            "min_tokens": 3900,
+            "n": 8,
+            "best_of": 8,
+            "logprobs": 20,
+        }
+    )
+    head = (
+        "POST /v1/completions HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        f"Content-Length: {len(body)}\r\n\r\n"
+    )
+    connections = []
+    for _ in range(count):
+        connection = socket.socket()
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+        connection.connect(("127.0.0.1", server.port))
+        connection.sendall((head + body).encode())
+        connections.append(connection)
+    seconds_until(lambda: held(server) > 0, 30)
+    seconds_until(lambda: held(server) == 0, 99)
+    for connection in connections:
+        connection.close()
 
 
 @dataclass(frozen=True)
