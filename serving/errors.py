@@ -12,7 +12,10 @@ ServingError
 │   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
-│   └── MediaTypeError          a body that is not JSON
+│   ├── MediaTypeError          a body that is not JSON
+│   ├── UnauthorizedError       no API key, or not one of ours
+│   └── RequestTimeoutError     the body did not arrive in time
+├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
 │   └── NotReadyError           starting, or shutting down
 ├── DeadlineExceededError       not finished in time
@@ -29,6 +32,8 @@ class ServingError(Exception):
     status = 500
     code = "internal"
     """Short name of the kind of error, stable for programs."""
+    retry_after_s: float | None = None
+    """When another try makes sense, where the server knows."""
 
 
 class SettingsError(ServingError):
@@ -104,11 +109,33 @@ class MediaTypeError(RequestError):
     code = "unsupported_media_type"
 
 
+class UnauthorizedError(RequestError):
+    """The request carries no API key, or one that the server does not know."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class RequestTimeoutError(RequestError):
+    """The client took too long to send its request."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class RateLimitedError(ServingError):
+    """The client has asked for more than it may in a minute; try again later."""
+
+    status = 429
+    code = "rate_limited"
+
+
 class OverloadedError(ServingError):
     """The queue is full; try again later."""
 
     status = 503
     code = "overloaded"
+    retry_after_s: float = 1.0
 
 
 class NotReadyError(OverloadedError):

@@ -14,7 +14,9 @@ from starlette.types import Receive
 
 from serving.admission import check_cost, check_texts, choose_options
 from serving.errors import RequestError
+from serving.gate import charge
 from serving.in_flight import completed
+from serving.record import note_model, note_timings
 from serving.registry import Model, Registry
 from serving.settings import Settings, variable
 from serving.translator import TextHypothesis
@@ -76,14 +78,18 @@ class Jobs:
         the scheduler.
         """
         model, source = self._registry.choose(job.source, job.target, job.model)
+        note_model(model.name, len(job.texts))
         timeout_s = self._timeout(job)
         requests = self._requests(job, model, timeout_s)
+        num_chars = sum(map(len, job.texts))
+        charge(num_chars)
         submit = model.scheduler.submit_all
-        if sum(map(len, job.texts)) <= _SHORT:
+        if num_chars <= _SHORT:
             tickets = submit(requests)
         else:
             tickets = await run_in_threadpool(submit, requests)
         results = await completed(tickets, receive, timeout_s)
+        note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
         return JobResult([_text_result(result) for result in results], model, source)
 
     def _timeout(self, job: Job) -> float:
@@ -110,6 +116,11 @@ class Jobs:
             Request(text=text, options=options, target_prefix=prefix, timeout_s=timeout_s)
             for text, prefix in zip(texts, prefixes, strict=True)
         ]
+
+
+def _num_tokens(result: Completed) -> int:
+    best = result.translation.hypotheses[:1]
+    return sum(len(hypothesis.token_scores) for hypothesis in best)
 
 
 def _text_result(result: Completed) -> TextResult:

@@ -21,20 +21,33 @@ _REF = "#/components/schemas/{model}"
 _REASONS = {
     200: "Done",
     400: "The request says something that is not possible; the message says what",
+    401: "An API key is needed, or the one sent is not known; only where the server has keys",
     404: "There is no model of that name",
     413: "A text, the list of texts or the body is over a limit of `/limits`",
     415: "The body is not declared as application/json in UTF-8",
+    408: "The body did not arrive in time",
+    429: "The client has asked for more than it may in a minute; only where there is a limit",
     500: "The model failed",
     503: "The queue is full, or the server is starting or shutting down; try again later",
     504: "Not finished in time",
 }
-_WORK = (400, 404, 413, 415, 500, 503, 504)
-_QUICK = (400, 404, 413, 415, 503)
+_WORK = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
+_QUICK = (400, 401, 404, 408, 413, 415, 429, 503)
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds to wait before another try",
         "schema": {"type": "integer", "minimum": 1},
     }
+}
+_METRICS = {
+    "operationId": "metrics",
+    "summary": "What the server measures of itself, for Prometheus",
+    "responses": {
+        "200": {
+            "description": _REASONS[200],
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    },
 }
 
 
@@ -66,6 +79,7 @@ def _tree() -> dict[str, Any]:
             "/limits": _get("limits", "Every limit of this server", _reference(schemas.Limits), ()),
             "/livez": _get("alive", "Whether the server runs", _reference(schemas.Status), ()),
             "/readyz": _get("ready", "Whether it can translate", _reference(schemas.Status)),
+            "/metrics": {"get": _METRICS},
             "/openapi.json": _get("openapi", "This document", {"type": "object"}, ()),
             **_openai_paths(),
         },
@@ -185,8 +199,8 @@ def _operation(
             "description": _REASONS[status],
             "content": _content(_reference(error)),
         }
-        if status == 503:
-            responses["503"]["headers"] = _RETRY_AFTER
+        if status in (429, 503):
+            responses[str(status)]["headers"] = _RETRY_AFTER
     return {"operationId": name, "summary": summary, "responses": responses}
 
 

@@ -51,6 +51,8 @@ class TranslateRequest(Wire):
     """Beginning that every translation must have; one, or a list with one for each text."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which the request fails."""
+    api_key: str | None = None
+    """API key, where the server wants one and the head does not carry it."""
     options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
     """Decoding options; what is left out is as the bundle sets it."""
 

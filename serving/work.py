@@ -59,18 +59,33 @@ class TranslationTicket(Ticket[Completed]):
         self.complete(Completed(translation, timing))
 
 
+Key = tuple[tuple[int, ...], SearchOptions, tuple[int, ...]]
+
+
+def key_of(sentence: Sentence) -> Key:
+    """Sentences of one key have one translation."""
+    return tuple(sentence.source), sentence.options, tuple(sentence.target_prefix)
+
+
 class Work:
     """A sentence to decode, with every ticket that waits for it."""
 
     def __init__(self, sentence: Sentence, ticket: TranslationTicket, demand: Demand) -> None:
         self.sentence, self.demand = sentence, demand
-        self.submitted = ticket.submitted
+        self.key = key_of(sentence)
+        """What it is asked, before the loop guard changes anything."""
+        self.submitted, self.deadline = ticket.submitted, ticket.deadline
         self.started = 0.0
         """When it was first decoded, by the monotonic clock."""
         self.batch_size = 0
         self._tickets = [ticket]
         self._lock = threading.Lock()
         self._ended = False
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds from submission until it was first decoded."""
+        return self.started - self.submitted
 
     def share(self, ticket: TranslationTicket) -> bool:
         """Let another ticket wait for the same, unless it is too late."""

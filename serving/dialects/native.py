@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import Literal, cast
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
@@ -12,6 +13,7 @@ from starlette.routing import Route
 
 from serving.body import JSON, read_json
 from serving.errors import NotReadyError, RequestError
+from serving.gate import check_key
 from serving.jobs import Job, JobResult, Jobs, TextResult
 from serving.languages import language_name
 from serving.openapi import document
@@ -50,12 +52,14 @@ class NativeDialect:
             Route("/limits", self.limits),
             Route("/livez", self.alive),
             Route("/readyz", self.ready),
+            Route("/metrics", self.metrics),
             Route("/openapi.json", self.openapi),
         ]
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
         body = await read_json(request, TranslateRequest, self._settings.max_body_bytes)
+        check_key(body.api_key)
         try:
             result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
@@ -117,6 +121,10 @@ class NativeDialect:
         if not self._registry.ready:
             raise NotReadyError("starting or shutting down; try again later")
         return _json(Status(status="ready"))
+
+    async def metrics(self, _: Request) -> Response:
+        """What the server measures of itself."""
+        return Response(self._registry.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document of these routes."""
