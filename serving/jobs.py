@@ -51,16 +51,18 @@ class TextResult:
     """Best first; empty for a blank text."""
     warnings: Sequence[str]
     timing: Timing
+    model: Model
+    source: str
+    """Language code, detected where it was left open."""
+    confidence: float | None = None
+    """Of the detection, 0 to 1; None where nothing was detected."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What the texts became, in order."""
+    """What the texts became, in order; each may have a source language and a model of its own."""
 
     translations: Sequence[TextResult]
-    model: Model
-    source: str
-    """The source language, detected where it was left open."""
 
 
 class Jobs:
@@ -84,7 +86,7 @@ class Jobs:
         else:
             tickets = await run_in_threadpool(submit, requests)
         results = await completed(tickets, receive, timeout_s)
-        return JobResult([_text_result(result) for result in results], model, source)
+        return JobResult([_text_result(result, model, source) for result in results])
 
     def _timeout(self, job: Job) -> float:
         settings = self._settings
@@ -112,6 +114,13 @@ class Jobs:
         ]
 
 
-def _text_result(result: Completed) -> TextResult:
+def _text_result(result: Completed, model: Model, source: str) -> TextResult:
     translation = result.translation
-    return TextResult(translation.text, translation.hypotheses, translation.warnings, result.timing)
+    return TextResult(
+        text=translation.text,
+        hypotheses=translation.hypotheses,
+        warnings=translation.warnings,
+        timing=result.timing,
+        model=model,
+        source=source,
+    )

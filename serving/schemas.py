@@ -80,6 +80,14 @@ class Hypothesis(Wire):
     """False where it reached max_length before its end."""
 
 
+class Detected(Wire):
+    """The source language of a text, as it was detected."""
+
+    language: str
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    """Probability among the languages that could be meant; low for short texts."""
+
+
 class TranslatedText(Wire):
     """What one text became."""
 
@@ -91,6 +99,11 @@ class TranslatedText(Wire):
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
     `max_length`: it was ended before its end."""
     timing: Timing
+    model: str
+    source: str
+    """Language code, detected where the request said `auto`."""
+    detected: Detected | None = None
+    """Where the request said `auto`."""
 
 
 class TranslateResponse(Wire):
@@ -102,8 +115,10 @@ class TranslateResponse(Wire):
     """Other translations, where `alternatives` was above 0; those equal to the best left out."""
     translations: list[TranslatedText]
     """One for each text, in order."""
-    model: str
-    source: str
+    model: str | None = None
+    """The model of all texts; left out where they differ."""
+    source: str | None = None
+    """The source language of all texts; left out where they differ."""
     target: str
 
 

@@ -37,6 +37,8 @@ def test_one_text() -> None:
     assert "alternatives" not in answer
     (translation,) = answer["translations"]
     assert translation["text"] == "Hallo"
+    assert (translation["model"], translation["source"]) == ("echo-de-en", "de")
+    assert "detected" not in translation
     assert translation["warnings"] == []
     assert translation["timing"]["batch_size"] == 1
     assert translation["timing"]["decode_ms"] > 0
