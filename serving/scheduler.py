@@ -58,7 +58,10 @@ class Scheduler:
         for index, request in enumerate(requests):
             try:
                 sentence = self._translator.prepare(
-                    request.text, request.options, request.target_prefix
+                    request.text,
+                    request.options,
+                    request.target_prefix,
+                    alignments=request.alignments,
                 )
             except RequestError as error:
                 error.index = index
@@ -92,9 +95,8 @@ class Scheduler:
         """Queue what is not in flight already."""
         new: dict[object, Work] = {}
         for sentence, ticket in prepared:
-            key = (tuple(sentence.source), sentence.options, tuple(sentence.target_prefix))
-            same = new.get(key) or self._in_flight.get(key)
+            same = new.get(sentence.key) or self._in_flight.get(sentence.key)
             if same is None or not same.share(ticket):
-                new[key] = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+                new[sentence.key] = Work(sentence, ticket, demand(sentence, self._translator.sizes))
         self._queue.put(list(new.values()))
         self._in_flight.update(new)

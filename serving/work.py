@@ -21,6 +21,8 @@ class Request:
     text: str
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
+    alignments: bool = False
+    """Whether each hypothesis gets word links."""
     timeout_s: float | None = None
     """Seconds from submission to the deadline; None is no deadline."""
 
