@@ -80,6 +80,10 @@ class Scheduler:
                 ticket.translated(Translation(""), ticket.submitted, 0)
         return tickets
 
+    def fits(self, text: str) -> bool:
+        """Whether the model reads a sentence as long as this."""
+        return self._translator.fits(text)
+
     @property
     def queue_depth(self) -> int:
         """Sentences that wait."""

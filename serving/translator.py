@@ -236,6 +236,10 @@ class Translator:
         self._check_memory(demand(sentence, self.sizes))
         return sentence
 
+    def fits(self, text: str) -> bool:
+        """Whether a sentence is short enough for the model, in pieces."""
+        return len(self._source.encode(text)) < self._max_source
+
     def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
         """The translation, or the sentence to decode again where the loop guard found a loop.
 

@@ -142,6 +142,8 @@ def _job(body: TranslateRequest) -> Job:
         source=body.source,
         target=body.target,
         model=body.model,
+        format=body.format,
+        split_sentences=body.split_sentences,
         options=body.options,
         alternatives=body.alternatives,
         target_prefixes=prefixes,

@@ -36,13 +36,13 @@ def registry() -> Iterator[Registry]:
 
 
 def test_priority_then_name_decides(registry: Registry) -> None:
-    assert registry.choose("de", "en")[0].name == "best-de-en"
+    assert registry.choose("de", "en").name == "best-de-en"
     order = [model.name for model in registry.models]
     assert order == ["best-de-en", "a-de-en", "b-de-en", "en-de", "fr-en"]
 
 
 def test_a_model_can_be_named(registry: Registry) -> None:
-    assert registry.choose("de", "en", "b-de-en")[0].name == "b-de-en"
+    assert registry.choose("de", "en", "b-de-en").name == "b-de-en"
     with pytest.raises(UnknownModelError, match=r"got 'b-de'; did you mean 'b-de-en'\?"):
         registry.choose("de", "en", "b-de")
     with pytest.raises(UnknownLanguageError, match=r"source must be one of \['fr'\], got 'de'"):
@@ -56,11 +56,12 @@ def test_unknown_languages_are_told_what_there_is(registry: Registry) -> None:
         registry.choose("fr", "de")
 
 
-def test_auto_works_only_where_one_language_can_be_meant(registry: Registry) -> None:
-    assert registry.choose("auto", "de")[1] == "en"
-    assert registry.choose("auto", "en", "fr-en")[1] == "fr"
-    with pytest.raises(UnknownLanguageError, match=r"\['de', 'fr'\].*detection is not available"):
-        registry.choose("auto", "en")
+def test_languages_that_can_be_translated_into_a_target(registry: Registry) -> None:
+    assert registry.sources("de") == ["en"]
+    assert registry.sources("en") == ["de", "fr"]
+    assert registry.sources("en", "fr-en") == ["fr"]
+    with pytest.raises(UnknownLanguageError, match="target must be one of"):
+        registry.sources("xx")
 
 
 def test_ready_only_between_start_and_drain() -> None:
@@ -72,7 +73,7 @@ def test_ready_only_between_start_and_drain() -> None:
     assert registry.ready
     registry.drain()
     assert not registry.ready
-    assert registry.choose("de", "en")[0].name == "echo-de-en"  # what still arrives is served
+    assert registry.choose("de", "en").name == "echo-de-en"  # what still arrives is served
     registry.close()
 
 
