@@ -127,19 +127,21 @@ class _Placement:
         for mask in {self._text[i.begin : i.end] for i in inside}:
             # With a letter after it, it has been inflected: Tom's, Toms.
             pattern = rf"(?<!\w){re.escape(mask)}(?!\w\w)"
-            found = re.finditer(pattern, self.placed.target[begin:end])
+            found = re.finditer(pattern, self.placed.target[begin:end], re.IGNORECASE)
             occurrences[mask] = [(begin + match.start(), begin + match.end()) for match in found]
-        taken: set[Span] = set()
+        taken = {
+            index for spans in occurrences.values() for span in spans for index in range(*span)
+        }
         for inline in inside:
             exact = occurrences[self._text[inline.begin : inline.end]]
             if exact:
-                taken.add(exact[0])
                 yield exact.pop(0)
                 continue
             source = overlapping(source_words, (inline.begin, inline.end))[0]
             words = (target_words[number] for number, word in linked.items() if word == source)
-            free = [w for w in words if self.placed.target[w[0]].isalnum() and w not in taken]
-            taken.update(free[:1])
+            target = self.placed.target
+            free = [w for w in words if target[w[0]].isalnum() and taken.isdisjoint(range(*w))]
+            taken.update(range(*free[0]) if free else ())
             yield free[0] if free else None
         for rest in occurrences.values():
             for first, last in rest:

@@ -14,6 +14,7 @@ _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
+_CONTENT = re.compile(r"[^\s\ufeff](?:.*[^\s\ufeff])?", re.DOTALL)
 _NO_WORDS = frozenset(("Sm", "Sk"))
 _MIDDLE = 0.3
 """Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
@@ -38,11 +39,9 @@ def has_words(text: str) -> bool:
 
 
 def stripped(text: str, span: Span) -> Span:
-    """The span without white space at its ends."""
-    begin, end = span
-    part = text[begin:end]
-    end -= len(part) - len(part.rstrip())
-    return min(begin + len(part) - len(part.lstrip()), end), end
+    """The span without white space, or a byte order mark, at its ends."""
+    found = _CONTENT.search(text, *span)
+    return (found.start(), found.end()) if found else (span[1], span[1])
 
 
 def divided(text: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]:
