@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -19,6 +20,7 @@ from serving.languages import language_name
 from serving.openapi import document
 from serving.registry import Model, Registry
 from serving.schemas import (
+    Detected,
     Hypothesis,
     Language,
     LanguageModel,
@@ -148,6 +150,8 @@ def _job(body: TranslateRequest) -> Job:
         source=body.source,
         target=body.target,
         model=body.model,
+        format=body.format,
+        split_sentences=body.split_sentences,
         options=body.options,
         alternatives=body.alternatives,
         target_prefixes=prefixes,
@@ -179,14 +183,19 @@ def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
         translatedText=texts[0] if single else texts,
         alternatives=alternatives if body.alternatives else None,
         translations=translations,
-        model=result.model.name,
-        source=result.source,
+        model=_common([translation.model for translation in translations]),
+        source=_common([translation.source for translation in translations]),
         target=body.target,
     )
 
 
+def _common(values: Sequence[str]) -> str | None:
+    """The value that all have, if there is one."""
+    return values[0] if len(set(values)) == 1 else None
+
+
 def _translated(result: TextResult) -> TranslatedText:
-    timing = result.timing
+    timing, confidence = result.timing, result.confidence
     return TranslatedText(
         text=result.text,
         hypotheses=[
@@ -206,6 +215,11 @@ def _translated(result: TextResult) -> TranslatedText:
             decode_ms=round(timing.decode_s * 1000, 3),
             batch_size=timing.batch_size,
         ),
+        model=result.model.name,
+        source=result.source,
+        detected=None
+        if confidence is None
+        else Detected(language=result.source, confidence=round(confidence, 4)),
     )
 
 
