@@ -5,7 +5,7 @@ A dialect reads its own wire format into a `Job`, and renders the `JobResult` in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -44,6 +44,8 @@ class Job:
     target: str
     model: str | None = None
     format: Format = "text"
+    ignored: Collection[str] = ()
+    """Names of HTML elements that are not translated, in small letters."""
     split_sentences: bool = True
     """Whether sentences are translated one by one; else a text is one, and refused if too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -151,7 +153,7 @@ class Jobs:
         if job.format == "text":
             check_texts(job.texts, settings)
         check_texts(job.target_prefixes, settings)
-        documents = [Document(text, job.format) for text in job.texts]
+        documents = [Document(text, job.format, job.ignored) for text in job.texts]
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
         plans: list[_Plan] = []
