@@ -87,8 +87,9 @@ class Settings(BaseModel):
     drain_s: float = Field(0.0, ge=0, le=3600, allow_inf_nan=False)
     """Seconds for which requests are still accepted after the signal to end, while `/readyz` says
     that none should be sent."""
-    grace_s: float = Field(25.0, gt=0, le=3600, allow_inf_nan=False)
-    """Seconds after the drain until what is still being decoded fails."""
+    grace_s: float = Field(130.0, gt=0, le=3600, allow_inf_nan=False)
+    """Seconds after the drain until what is still being decoded fails; by default more than any
+    deadline."""
     answer_cache_bytes: int = Field(0, ge=0)
     """Bytes of translations that each model keeps, to give them again for the same text and
     options; 0 keeps none."""
