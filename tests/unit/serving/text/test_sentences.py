@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -39,15 +41,35 @@ def test_a_line_break_or_a_tab_ends_a_sentence() -> None:
     assert sentences(" eins\r\n\r\n  zwei \tdrei\u2028vier\n") == ["eins", "zwei", "drei", "vier"]
 
 
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- eins\n* zwei\n  • drei\n– vier", ["eins", "zwei", "drei", "vier"]),
+        ("1. Eins.\n2. Zwei.", ["Eins.", "Zwei."]),
+        ("(1) Eins. (2) Zwei.", ["Eins.", "Zwei."]),
+        ("> > Zitat. Mehr.", ["Zitat.", "Mehr."]),
+        ("# Titel", ["Titel"]),
+        ("3. Mai 2020", ["3. Mai 2020"]),
+        ("-5 Grad", ["-5 Grad"]),
+        ("1)", []),
+    ],
+)
+def test_markers_of_lists_are_no_part_of_a_sentence(text: str, wanted: list[str]) -> None:
+    assert sentences(text) == wanted
+
+
+LEFT_OUT = re.compile(r"(?:\s|\(?[aB]\))*")
+
+
 @given(st.text(alphabet=st.sampled_from("aB. !?\n\t\r\u2028\xa0ü„“…)(")))
-def test_nothing_but_white_space_is_left_out(text: str) -> None:
+def test_nothing_but_white_space_and_markers_is_left_out(text: str) -> None:
     done = 0
     for begin, end in sentence_spans(text, "de"):
         assert done <= begin < end
         assert text[begin:end] == text[begin:end].strip()
-        assert not text[done:begin].strip()
+        assert LEFT_OUT.fullmatch(text, done, begin)
         done = end
-    assert not text[done:].strip()
+    assert LEFT_OUT.fullmatch(text, done)
 
 
 def parts(text: str, longest: int) -> list[str]:
