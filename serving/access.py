@@ -74,6 +74,9 @@ class Access:
             metrics.errors.labels(record.error).inc()
         if left:
             metrics.cancelled.labels(route).inc()
+        level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
+        if not logger.isEnabledFor(level):
+            return
         fields = {
             "method": scope["method"] if len(scope["method"]) < 20 else "?",
             "route": route,
@@ -90,7 +93,6 @@ class Access:
             fields["error"] = record.error
         if left:
             fields["client_left"] = True
-        level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
         logger.log(level, "request", extra=fields)
 
 
