@@ -249,7 +249,9 @@ class _Placement:
         marks, replaced = self.placed.marks, self.placed.replaced
         for place in places:
             inline, begin = place.inline, min(max(place.begin, begin), end)
-            if not inline.masked:
+            if not inline.masked and inline.begin == inline.end and not inline.children:
+                marks.append((begin, self._as_apart(inline, begin)))
+            elif not inline.masked:
                 marks.append((begin, inline.opening))
                 inner = min(max(place.end, begin), end)
                 begin = self._put(self._arranged(inline.children, place.words), begin, inner)
@@ -265,6 +267,16 @@ class _Placement:
                     replaced[place.begin] = (place.end, "")
                 marks.append((begin, self._spaced(inline.opening, begin)))
         return begin
+
+    def _as_apart(self, inline: Inline, index: int) -> str:
+        """A thing without content, with spaces around it where it had some on both sides."""
+        markup, target = inline.opening + inline.closing, self.placed.target
+        around = self._text[max(0, inline.begin - 1) : inline.begin + 1]
+        if len(around) < 2 or not around.isspace():
+            return markup
+        before = " " if target[max(0, index - 1) : index].strip() else ""
+        after = " " if target[index : index + 1].strip() else ""
+        return before + markup + after
 
     def _spaced(self, markup: str, index: int) -> str:
         """What is put in, apart from words before and after it."""

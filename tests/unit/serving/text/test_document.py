@@ -242,6 +242,49 @@ TREES = st.recursive(
 )
 
 
+PIECES = st.one_of(
+    LEAVES,
+    st.sampled_from(
+        ["<b>", "</b>", "</p>", " <0>", "</0> ", " <1/> ", "<pre>", "</pre>", "<script>",
+         "<a b='", "<!",
+         "{{", "}}", "%s", "a@b.de", "http://x.y/(z)", "x", "1.", "- ", "\u2028", "\ufeff", "Tom "]
+    ),
+    st.text(max_size=5),
+)  # fmt: skip
+ANYTHING = st.lists(PIECES, max_size=12).map("".join)
+
+
+def same(sentence: str) -> Translated:
+    return Translated(sentence, tuple(Link(span, span, 1.0) for span in word_spans(sentence)))
+
+
+@given(ANYTHING)
+def test_any_text_whose_sentences_stay_stays(source: str) -> None:
+    def bare(text: str) -> str:  # around tags a space more or less may be seen
+        return re.sub(r"\s*(</?\d/?>)\s*", r"\1", text)
+
+    assert bare(translated(source, same)) == bare(source)
+
+
+def test_a_thing_between_spaces_stays_between_spaces() -> None:
+    def one_space(sentence: str) -> Translated:
+        return upper(" ".join(sentence.split()))
+
+    assert html("<p>neu <img src=a> Bild</p>", one_space) == "<p>NEU <img src=a> BILD</p>"
+    assert html("<p>neu <img src=a>Bild</p>", one_space) == "<p>NEU <img src=a>BILD</p>"
+
+
+@given(ANYTHING, st.randoms(use_true_random=False))
+def test_any_html_can_be_translated_and_keeps_its_markup(
+    source: str, chance: random.Random
+) -> None:
+    def translator(sentence: str) -> Translated:
+        target = " ".join(chance.choices(["a", "Tom", "<b>", ",", sentence], k=3))
+        return Translated(target, rubbish(chance, sentence, target))
+
+    assert markup(html(source, translator)) == markup(source)
+
+
 def markup(source: str) -> Counter[str]:
     return Counter(source[slice(*p.span)] for p in html_pieces(source) if p.kind != "data")
 
@@ -275,9 +318,6 @@ def test_markup_is_kept_and_nested_whatever_model_and_links_say(
 
 @given(st.lists(TREES, max_size=5).map("".join))
 def test_the_same_words_make_the_same_text(source: str) -> None:
-    def same(sentence: str) -> Translated:
-        return Translated(sentence, tuple(Link(s, s, 1.0) for s in word_spans(sentence)))
-
     def bare(text: str) -> str:
         return re.sub(r"\s+", "", text.replace("a< b", "a&lt; b"))
 
