@@ -28,6 +28,11 @@ def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
         pairs = _urlencoded(query)
         if content_type.lower().startswith(MULTIPART):
             pairs += _multipart(body, content_type)
+        elif body.lstrip().startswith(b"{"):  # curl calls any body a form unless it is told
+            raise MediaTypeError(
+                f"the body looks like JSON but is declared as {URLENCODED}; send Content-Type: "
+                "application/json"
+            )
         else:
             pairs += _urlencoded(body)
     except (ValueError, FormParserError) as error:
@@ -36,11 +41,6 @@ def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
 
 
 def _urlencoded(data: bytes) -> list[tuple[str, str]]:
-    if data.lstrip().startswith(b"{"):  # what curl says of any body unless it is told
-        raise MediaTypeError(
-            f"the body looks like JSON but is declared as {URLENCODED}; send Content-Type: "
-            "application/json"
-        )
     return parse_qsl(
         data.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
     )

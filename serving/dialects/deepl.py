@@ -132,7 +132,7 @@ class DeepLDialect:
                 f"leave it out or send 'prefer_{body.formality}'"
             )
         source = AUTO
-        if body.source_lang is not None:
+        if body.source_lang:
             source = _language("source_lang", body.source_lang, self._sources())
         if body.split_sentences == "nonewlines" and body.tag_handling is None:
             texts = [_LINE_ENDS.sub(" ", text) for text in texts]

@@ -76,7 +76,7 @@ class LibreTranslateDialect:
 
     async def frontend_settings(self, _: Request) -> Response:
         """What a page in front of the server has to know."""
-        first = self._registry.models[0].manifest.languages.target[0]
+        targets = [m.manifest.languages.target[0] for m in self._registry.models] or [_UNKNOWN[0]]
         settings = FrontendSettings(
             charLimit=self._settings.max_text_chars,
             frontendTimeout=_TYPING_PAUSE_MS,
@@ -87,7 +87,7 @@ class LibreTranslateDialect:
             supportedFilesFormat=[],
             language=FrontendLanguages(
                 source=NamedLanguage(code=AUTO, name="Auto Detect"),
-                target=NamedLanguage(code=first, name=language_name(first)),
+                target=NamedLanguage(code=targets[0], name=language_name(targets[0])),
             ),
         )
         return _json(settings)

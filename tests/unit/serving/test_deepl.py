@@ -134,9 +134,10 @@ def test_model_type_is_named_where_it_was_asked_for(
 
 
 def test_source_language_is_detected_where_it_is_left_out(client: TestClient) -> None:
-    body = {"text": ["Das ist ein ganz einfacher Satz."], "target_lang": "EN-GB"}
-    (found,) = client.post("/v2/translate", json=body).json()["translations"]
-    assert found["detected_source_language"] == "DE"
+    for left_out in ({}, {"source_lang": None}, {"source_lang": ""}):
+        body = {"text": ["Das ist ein ganz einfacher Satz."], "target_lang": "EN-GB", **left_out}
+        (found,) = client.post("/v2/translate", json=body).json()["translations"]
+        assert found["detected_source_language"] == "DE"
 
 
 @pytest.mark.parametrize("kind", ["html", "xml"])

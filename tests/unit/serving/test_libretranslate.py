@@ -234,6 +234,16 @@ def test_frontend_settings(client: TestClient) -> None:
     ]
 
 
+def test_a_server_without_translation_models_has_settings_too() -> None:
+    registry = Registry(Settings())
+    registry.start([])
+    with TestClient(create_app(registry, Settings())) as client:
+        target = client.get("/frontend/settings").json()["language"]["target"]
+        assert target == {"code": "en", "name": "English"}
+        assert client.get("/v2/languages?type=target").json() == []
+        assert "target must be one of []" in error(client.post("/translate", json=FIELDS))
+
+
 def test_health_follows_readiness(client: TestClient) -> None:
     assert client.get("/health").json() == {"status": "ok"}
     with TestClient(create_app(Registry(Settings()), Settings())) as starting:
