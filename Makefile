@@ -13,7 +13,7 @@ export BENTOML_DO_NOT_TRACK = True
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test lint format clean
+.PHONY: help serve test soak lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +23,9 @@ serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=
 
 test: lint ## run every check and test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+soak: $(VENV)/dev.stamp ## the long run of the fault suite: half an hour on a machine that does nothing else
+	$(BIN)/python -m tests.soak --write
 
 lint: $(VENV)/dev.stamp ## check format, style, imports and types
 	$(BIN)/ruff format --check .

@@ -71,14 +71,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(bundles: Path, scratch: Path) -> Iterator[Server]:
+def running(bundles: Path, scratch: Path, **settings: str) -> Iterator[Server]:
     """A server that is ready; it is ended at the end, if it has not ended by then."""
     port = free_port()
     with (scratch / "log.txt").open("wb") as log:
         process = subprocess.Popen(
             command(port),
             cwd=ROOT,
-            env=environment(bundles, scratch),
+            env=environment(bundles, scratch, **settings),
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,
