@@ -23,18 +23,16 @@ from serving.errors import SettingsError
 SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
 SHIPPED = Path(__file__).parent / "native" / "built"
-"""Where `ship_libraries` puts what an image brings along."""
+"""Where `ship_library` puts what an image brings along."""
 _SOURCES = Path(__file__).parent / "native"
 _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 _TIMEOUT_S = 300
-# The levels of the x86-64 psABI that are worth code of their own, best first, and what Linux calls
-# what each asks of a processor.
-_LEVELS = {
-    "x86-64-v4": "avx512f avx512bw avx512cd avx512dq avx512vl",
-    "x86-64-v3": "avx avx2 bmi1 bmi2 f16c fma abm movbe xsave",
-}
+# What is shipped is for processors with AVX-512: a level of the x86-64 psABI, and what it asks for
+# in Linux's words. Code for the level below was no faster than the standard operators.
+_LEVEL = "x86-64-v4"
+_FEATURES = "avx2 bmi1 bmi2 f16c fma abm movbe avx512f avx512bw avx512cd avx512dq avx512vl"
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +41,9 @@ logger = logging.getLogger(__name__)
 def native_library() -> Path | None:
     """The compiled operators; None where they are turned off or cannot be compiled.
 
-    One that was shipped for such a processor comes first. What is compiled stays in the user's
-    cache folder, by everything that it depends on. Raises SettingsError where the switch is neither
-    on nor off.
+    One that was shipped comes first, where it runs on this processor. What is compiled stays in
+    the user's cache folder, by everything that it depends on. Raises SettingsError where the
+    switch is neither on nor off.
     """
     switch = os.environ.get(SWITCH, "").strip().lower() or "on"
     if switch not in ("on", "off"):
@@ -98,34 +96,27 @@ def build_library(compiler: str, folder: Path) -> Path:
     return library
 
 
-def ship_libraries(compiler: str, folder: Path) -> list[Path]:
-    """Compile the operators for each level of x86-64 into a folder; for nothing on other machines.
+def ship_library(compiler: str, folder: Path) -> Path | None:
+    """Compile the operators into a folder for any x86-64 processor with AVX-512; None elsewhere.
 
     Raises OSError and subprocess.SubprocessError.
     """
     if platform.machine() != "x86_64":
-        return []
-    libraries = [_shipped(level, folder) for level in _LEVELS]
-    for level, library in zip(_LEVELS, libraries, strict=True):
-        _compile(compiler, level, library)
-    return libraries
+        return None
+    library = _shipped(folder)
+    _compile(compiler, _LEVEL, library)
+    return library
 
 
 def shipped_library(folder: Path) -> Path | None:
-    """The best library in a folder that was compiled from these sources and runs here, if any."""
-    features = set(_processor().split())
-    found = None
-    for level, needed in reversed(_LEVELS.items()):  # each asks for all that those below it do
-        if not features.issuperset(needed.split()):
-            break
-        library = _shipped(level, folder)
-        if library.is_file():
-            found = library
-    return found
+    """What `ship_library` made in a folder of these sources, where it is there and runs here."""
+    library = _shipped(folder)
+    runs = set(_FEATURES.split()).issubset(_processor().split())
+    return library if runs and library.is_file() else None
 
 
-def _shipped(level: str, folder: Path) -> Path:
-    return folder / f"kernels-{level}-{_digest(level)}.so"
+def _shipped(folder: Path) -> Path:
+    return folder / f"kernels-{_LEVEL}-{_digest(_LEVEL)}.so"
 
 
 def _digest(*parts: str) -> str:
@@ -167,18 +158,17 @@ def _processor() -> str:
 
 
 def main() -> int:
-    """Compile what an image without a compiler is to bring along; prints the files."""
+    """Compile what an image without a compiler is to bring along; prints the file."""
     compiler = find_compiler(os.environ)
     if compiler is None:
         print(f"error: no C++ compiler (CXX, {', '.join(_COMPILERS)})", file=sys.stderr)
         return 1
     try:
-        libraries = ship_libraries(compiler, SHIPPED)
+        library = ship_library(compiler, SHIPPED)
     except subprocess.CalledProcessError as error:
         print(f"error: {compiler} failed:\n{error.stderr}", file=sys.stderr)
         return 1
-    for library in libraries:
-        print(library)
+    print(library or f"no library is shipped for {platform.machine()}")
     return 0
 
 
