@@ -18,8 +18,10 @@ import kubernetes_validate
 import pytest
 import yaml
 from pathspec import PathSpec
+from starlette.testclient import TestClient
 
 from serving.app import create_app
+from serving.errors import SettingsError
 from serving.kernels import SWITCH
 from serving.registry import Registry
 from serving.settings import Settings, variable
@@ -125,6 +127,22 @@ def test_autoscalers_agree() -> None:
     assert keda["triggers"][1]["metadata"]["value"] == str(share)
 
 
+def test_the_server_has_the_metric() -> None:
+    registry = Registry(Settings())
+    body = TestClient(create_app(registry, Settings())).get("/metrics").text
+    metric = read("autoscaler.yaml")["spec"]["metrics"][0]["pods"]["metric"]["name"]
+    assert f"# TYPE {metric} gauge" in body
+
+
+def test_the_example_of_keys_must_be_changed() -> None:
+    secret = read("examples/secrets.yaml")
+    (reference,) = [e["secretRef"] for e in container()["envFrom"] if "secretRef" in e]
+    assert reference["name"] == secret["metadata"]["name"]
+    settings = Settings.from_environment(secret["stringData"])
+    with pytest.raises(SettingsError, match="MACARON_API_KEYS"):
+        create_app(Registry(settings), settings)
+
+
 def test_pods_may_run_under_the_restricted_standard() -> None:
     assert pod()["spec"]["securityContext"]["runAsNonRoot"] is True
     assert pod()["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
@@ -164,12 +182,13 @@ def test_every_request_may_end_before_the_server_is_killed() -> None:
     settings = Settings.from_environment(read("settings.yaml")["data"])
     command = json.loads(last("CMD"))
     own = int(command[command.index("--timeout-graceful-shutdown") + 1])
-    assert settings.max_timeout_s == Settings().max_timeout_s
-    assert own >= settings.max_timeout_s + 10
+    assert settings.grace_s >= settings.max_timeout_s
+    assert own >= settings.drain_s + settings.grace_s + 10
     word, wait = container()["lifecycle"]["preStop"]["exec"]["command"]
     assert word == "sleep"
     assert pod()["spec"]["terminationGracePeriodSeconds"] >= int(wait) + own + 10
     assert seconds(compose()["stop_grace_period"]) >= own + 10
+    assert Settings.from_environment(compose()["environment"]).grace_s == settings.grace_s
 
 
 def test_the_proxy_lets_the_server_answer_first() -> None:
