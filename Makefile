@@ -8,8 +8,9 @@ VENV = .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 
-# No usage reports from bentoml, whether it serves or is tested.
+# No usage reports from bentoml and ONNX Runtime, whether they serve or are tested.
 export BENTOML_DO_NOT_TRACK = True
+export ORT_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -187,11 +187,16 @@ class _Clocked:
             return self._stepper.encode(sources)
 
     def step(
-        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: OnnxState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         with self.clocks.time("step"):
             return self._stepper.step(
-                state, inputs, want_logits=want_logits, want_attention=want_attention
+                state, inputs, want_logits=want_logits, attention_rows=attention_rows
             )
 
     def repack(self, state: OnnxState, repack: Repack) -> None:

@@ -20,8 +20,8 @@ from serving.bundle import DecoderKind
 from serving.cache import Repack
 from serving.options import SearchOptions
 from serving.search import (
-    Floats,
     Ints,
+    PrefillOutputs,
     Sentence,
     StepInputs,
     StepOutputs,
@@ -214,11 +214,20 @@ class PairedStepper:
         """Both states."""
         return self._both[0].encode(sources), self._both[1].encode(sources)
 
-    def prefill(self, state: tuple[Any, Any], token_ids_BP: Ints, labels_BP: Ints) -> Floats:
-        """The reference's label log-probabilities."""
-        scores = self._both[0].prefill(state[0], token_ids_BP, labels_BP)
-        self._both[1].prefill(state[1], token_ids_BP, labels_BP)
-        return scores
+    def prefill(
+        self,
+        state: tuple[Any, Any],
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """What the reference tells."""
+        outputs, _ = (
+            stepper.prefill(part, token_ids_BP, labels_BP, want_attention=want_attention)
+            for stepper, part in zip(self._both, state, strict=True)
+        )
+        return outputs
 
     def step(
         self,
@@ -226,12 +235,12 @@ class PairedStepper:
         inputs: StepInputs,
         *,
         want_logits: bool,
-        want_attention: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """The reference's candidates; logits are compared on live beams."""
         del want_logits
         wanted, found = (
-            stepper.step(part, inputs, want_logits=True, want_attention=want_attention)
+            stepper.step(part, inputs, want_logits=True, attention_rows=attention_rows)
             for stepper, part in zip(self._both, state, strict=True)
         )
         assert wanted.logits_BKV is not None
@@ -291,7 +300,7 @@ def total_log_probs(
             token_ids[row, : len(targets[i]) + 1] = [BOS_ID, *targets[i]]
             labels[row, : len(targets[i]) + 1] = [*targets[i], EOS_ID]
         state = stepper.encode([sentences[i].source for i in batch])
-        scores = stepper.prefill(state, token_ids, labels)
+        scores = stepper.prefill(state, token_ids, labels).scores_BP
         stepper.free(state)
         for row, i in enumerate(batch):
             totals[i] = scores[row, : len(targets[i]) + 1].astype(np.float64).sum()

@@ -58,14 +58,18 @@ def choose_options(
     return options
 
 
-def check_cost(texts: int, options: SearchOptions, settings: Settings) -> None:
-    """Raise TooLongError where a request asks for more beams than one may."""
-    beams = texts * options.beam_size
-    if beams > settings.max_request_beams:
+def check_cost(sentences: int, beam_size: int, settings: Settings) -> None:
+    """Raise TooLongError where a request asks for more sentences or beams than one may."""
+    if sentences > settings.max_queue:
         raise TooLongError(
-            f"texts x beam_size must be at most {settings.max_request_beams} "
-            f"({variable('max_request_beams')}), got {texts} x {options.beam_size}; send fewer "
-            "texts or a smaller beam_size"
+            f"a request must have at most {settings.max_queue} sentences "
+            f"({variable('max_queue')}), got {sentences}; send several requests"
+        )
+    if sentences * beam_size > settings.max_request_beams:
+        raise TooLongError(
+            f"sentences x beam_size must be at most {settings.max_request_beams} "
+            f"({variable('max_request_beams')}), got {sentences} x {beam_size}; send fewer "
+            "or a smaller beam_size"
         )
 
 

@@ -20,6 +20,9 @@ from starlette.staticfiles import StaticFiles
 from serving.access import REQUEST_ID, Access, LastResort
 from serving.body import JSON
 from serving.connections import TimedBody
+from serving.deepl_schemas import DEEPL_STATUSES
+from serving.dialects.deepl import DeepLDialect, deepl_error
+from serving.dialects.libretranslate import LibreTranslateDialect
 from serving.dialects.native import NativeDialect
 from serving.dialects.openai import OpenAIDialect, openai_error
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
@@ -32,6 +35,7 @@ from serving.settings import Settings
 
 _WEB = Path(__file__).parent / "web"
 _MAX_MESSAGE = 500  # an error message may quote the request
+_DEEPL_PATHS = ("/v2/",)
 _OPENAI_PATHS = ("/v1/", "/tokenizer_info", "/tokenize", "/detokenize")
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -48,9 +52,12 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
 
     Raises SettingsError where the API keys cannot be used.
     """
+    keys = Keys(settings)
     app = Starlette(
         routes=[
             *NativeDialect(registry, settings).routes,
+            *LibreTranslateDialect(registry, settings, keys).routes,
+            *DeepLDialect(registry, settings).routes,
             *OpenAIDialect(registry, settings).routes,
             Route("/", _page),
             Mount("/web", StaticFiles(directory=_WEB)),
@@ -59,7 +66,7 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
             Middleware(Access, metrics=registry.metrics),
             *_cors(settings.cors_origins),
             Middleware(LastResort, refuse=refusal),
-            Middleware(Gate, settings=settings, keys=Keys(settings), refuse=refusal),
+            Middleware(Gate, settings=settings, keys=keys, refuse=refusal),
             Middleware(TimedBody, timeout_s=settings.client_timeout_s),
         ],
         exception_handlers={ServingError: _refused, HTTPException: _no_route},
@@ -71,14 +78,17 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
 
 def error_response(path: str, error: ServingError) -> Response:
     """An error in the dialect of its path."""
-    message = str(error)
+    message, status = str(error), error.status
     if len(message) > _MAX_MESSAGE:
         error.args = (message[:_MAX_MESSAGE] + " ...",)
     if path.startswith(_OPENAI_PATHS):
         body = openai_error(error).model_dump_json()
+    elif path.startswith(_DEEPL_PATHS):
+        body = deepl_error(error).model_dump_json()
+        status = DEEPL_STATUSES.get(status, status)
     else:
         body = Error(error=str(error), code=error.code).model_dump_json()
-    return Response(body, status_code=error.status, media_type=JSON)
+    return Response(body, status_code=status, media_type=JSON)
 
 
 def refusal(path: str, error: ServingError) -> Response:

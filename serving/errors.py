@@ -12,9 +12,10 @@ ServingError
 │   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
-│   ├── MediaTypeError          a body that is not JSON
+│   ├── MediaTypeError          a body of another media type
 │   ├── UnauthorizedError       no API key, or not one of ours
-│   └── RequestTimeoutError     the body did not arrive in time
+│   ├── RequestTimeoutError     the body did not arrive in time
+│   └── QuotaExceededError      too many characters since the start of the server
 ├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
 │   └── NotReadyError           starting, or shutting down
@@ -24,6 +25,8 @@ ServingError
 """
 
 from __future__ import annotations
+
+from typing import Self
 
 
 class ServingError(Exception):
@@ -61,6 +64,10 @@ class RequestError(ServingError):
     """Which text of a list is at fault."""
     parameter: str | None = None
     """The field of the body that is at fault, where one is."""
+
+    def within(self, name: str) -> Self:
+        """The same error, naming the text at fault by its place in the list `name`."""
+        return self if self.index is None else type(self)(f"{name}[{self.index}]: {self}")
 
 
 class InvalidOptionError(RequestError):
@@ -103,10 +110,17 @@ class UnknownModelError(RequestError):
 
 
 class MediaTypeError(RequestError):
-    """The body is declared as something other than plain JSON."""
+    """The body is declared as something that its route does not read."""
 
     status = 415
     code = "unsupported_media_type"
+
+
+class QuotaExceededError(RequestError):
+    """A key has had as many characters translated as it may; the status is DeepL's."""
+
+    status = 456
+    code = "quota_exceeded"
 
 
 class UnauthorizedError(RequestError):

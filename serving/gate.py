@@ -15,7 +15,7 @@ from serving.rates import RateLimit
 from serving.record import CURRENT
 from serving.settings import Settings
 
-_OPEN = ("/", "/livez", "/readyz", "/health", "/metrics", "/openapi.json", "/languages")
+_OPEN = ("/", "/livez", "/readyz", "/health", "/metrics", "/openapi.json", "/spec", "/languages")
 _OPEN_BELOW = ("/web/", "/frontend/")
 """Probes, scrapes and what the page needs before its user has typed a key."""
 _KEY_IN_BODY = ("/translate", "/detect", "/v2/")

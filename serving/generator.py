@@ -249,7 +249,7 @@ class Generator:
         Raises DecodingError where that is not finite.
         """
         if isinstance(prompt, str):
-            offsets = [0, *self.tokenizer.offsets(prompt)]
+            offsets = [0, *(begin for begin, _ in self.tokenizer.spans(prompt))]
         else:
             offsets = text_offsets(self.tokenizer, ids)
         found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]

@@ -31,6 +31,26 @@ class Sentence:
     target_prefix: Sequence[int] = ()
     start: int = BOS_ID
     """The id before the prefix."""
+    text: str | None = None
+    """The text of the source, where the hypotheses' attention to it is wanted; what is found does
+    not depend on it."""
+    guarded: bool = False
+    """Whether it is decoded again because its output looped."""
+
+    @property
+    def key(self) -> tuple[object, ...]:
+        """Sentences of one key have one result."""
+        return tuple(self.source), self.options, tuple(self.target_prefix), self.text
+
+    @property
+    def aligned(self) -> bool:
+        """Whether the hypotheses' source attention is wanted."""
+        return self.text is not None
+
+    @property
+    def attended(self) -> bool:
+        """Whether decoding needs the source attention."""
+        return self.aligned or self.options.coverage_penalty != 0
 
     @property
     def shortlisted(self) -> bool:
@@ -52,6 +72,9 @@ class Hypothesis:
     """Log-probability of each prefix and generated token, and of eos where it was reached."""
     finished: bool
     """Ended with eos rather than at max_length."""
+    attention_TS: Floats | None = field(default=None, compare=False, repr=False)
+    """Source attention of the query that gave each prefix and generated token, and eos where it was
+    reached; there where `Sentence.aligned`."""
 
 
 @dataclass(frozen=True)
@@ -84,9 +107,12 @@ class SentenceSearch:
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
         self.prefix_scores: list[float] = []
+        self.prefix_attention: list[Floats] = []
+        """Source attention [S] of each prefix token."""
         self.steps: list[tuple[list[int], list[int], list[float]]] = []
         """Token, parent and cumulative score of each beam at each step."""
         self.attention: list[Floats] = []
+        """Source attention [K,S] of each step, where the sentence is `attended`."""
         self._finished: list[_Ended] = []
         self._top_finished = False
 
@@ -180,23 +206,31 @@ class SentenceSearch:
         ended = found.token == EOS_ID
         if not ended:
             tokens.append(found.token)
+        attention_TS = None
+        if self.sentence.aligned:
+            received = self._attention(path, found.parent)
+            attention_TS = np.stack([*self.prefix_attention, *received])
         return Hypothesis(
             tokens=(*self.sentence.target_prefix, *tokens),
             score=found.score,
             cumulative=found.cumulative,
             token_scores=(*self.prefix_scores, *token_scores),
             finished=ended,
+            attention_TS=attention_TS,
         )
+
+    def _attention(self, path: list[int], parent: int) -> list[Floats]:
+        """Source attention [S] of the query that gave each token of a path, and of the query that
+        gives the next, which is beam `parent`."""
+        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=False)]
+        steps = zip(self.attention, [*queries, parent], strict=False)
+        return [attention_KS[query] for attention_KS, query in steps]
 
     def _coverage(self, parent: int, *, ended: bool) -> float:
         """Sum over source positions of log(min(attention received, 1)), of the hypothesis that
         stands in a beam; eos does not count."""
-        # The query of each step that generated its token.
-        path = self._path(parent)
-        queries = [parents[beam] for beam, (_, parents, _) in zip(path, self.steps, strict=True)]
-        if not ended:
-            queries.append(parent)
+        rows = self._attention(self._path(parent), parent)
         received_S = np.zeros(len(self.sentence.source))
-        for attention_KS, query in zip(self.attention, queries, strict=False):
-            received_S += attention_KS[query, : len(received_S)]
+        for attention_S in rows[:-1] if ended else rows:
+            received_S += attention_S
         return float(np.log(np.clip(received_S, 1e-9, 1.0)).sum())

@@ -5,9 +5,9 @@ A dialect reads its own wire format into a `Job`, and renders the `JobResult` in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
@@ -16,15 +16,22 @@ from serving.admission import check_cost, check_texts, choose_options
 from serving.errors import RequestError
 from serving.gate import charge
 from serving.in_flight import completed
+from serving.options import SearchOptions
 from serving.record import note_model, note_timings
-from serving.registry import Model, Registry
+from serving.registry import AUTO, Model, Registry
 from serving.settings import Settings, variable
-from serving.translator import TextHypothesis
-from serving.work import Completed, Request, Timing
+from serving.text.detection import detect_among
+from serving.text.document import Document, Format
+from serving.text.joining import join_hypotheses, join_timing, join_warnings
+from serving.translator import TextHypothesis, check_text
+from serving.work import Completed, Request, Timing, TranslationTicket
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _SHORT = 1000
-"""Characters that are tokenised on the event loop: within a millisecond. A full body would hold up
-other requests, but a change of threads costs more than a short text does."""
+"""Characters that are read on the event loop: within a millisecond. A full body would hold up other
+requests, but a change of threads costs more than a short text does."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +43,11 @@ class Job:
     """Language code, or `auto`."""
     target: str
     model: str | None = None
+    format: Format = "text"
+    ignored: Collection[str] = ()
+    """Names of HTML elements that are not translated, in small letters."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one; else a text is one, and refused if too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
     alternatives: int = 0
     """Further hypotheses of each text, besides the best."""
@@ -50,19 +62,21 @@ class TextResult:
 
     text: str
     hypotheses: Sequence[TextHypothesis]
-    """Best first; empty for a blank text."""
+    """Best first; empty for a text without words."""
     warnings: Sequence[str]
     timing: Timing
+    model: Model
+    source: str
+    """Language code, detected where it was left open."""
+    confidence: float | None = None
+    """Of the detection, 0 to 1; None where nothing was detected."""
 
 
 @dataclass(frozen=True)
 class JobResult:
-    """What the texts became, in order."""
+    """What the texts became, in order; each may have a source language and a model of its own."""
 
     translations: Sequence[TextResult]
-    model: Model
-    source: str
-    """The source language, detected where it was left open."""
 
 
 class Jobs:
@@ -77,20 +91,17 @@ class Jobs:
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
-        model, source = self._registry.choose(job.source, job.target, job.model)
-        note_model(model.name, len(job.texts))
         timeout_s = self._timeout(job)
-        requests = self._requests(job, model, timeout_s)
-        num_chars = sum(map(len, job.texts))
-        charge(num_chars)
-        submit = model.scheduler.submit_all
-        if num_chars <= _SHORT:
-            tickets = submit(requests)
-        else:
-            tickets = await run_in_threadpool(submit, requests)
+        plans, tickets = await self._apart(job, self._submit, job, timeout_s)
         results = await completed(tickets, receive, timeout_s)
         note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
-        return JobResult([_text_result(result) for result in results], model, source)
+        return await self._apart(job, _job_result, plans, results)
+
+    async def _apart(self, job: Job, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes long enough to hold up other requests on another thread."""
+        if sum(map(len, job.texts)) <= _SHORT:
+            return act(*args, **kwargs)
+        return await run_in_threadpool(act, *args, **kwargs)
 
     def _timeout(self, job: Job) -> float:
         settings = self._settings
@@ -102,20 +113,99 @@ class Jobs:
             )
         return timeout_s
 
-    def _requests(self, job: Job, model: Model, timeout_s: float) -> list[Request]:
-        """One request of the scheduler for each text; raises RequestError."""
-        settings, texts = self._settings, job.texts
-        options = choose_options(
-            job.options, model.defaults, settings, alternatives=job.alternatives
+    def _submit(self, job: Job, timeout_s: float) -> tuple[list[_Plan], list[TranslationTicket]]:
+        """Read the texts and queue their sentences, all or none."""
+        plans = self._plans(job)
+        beams = {plan.options.beam_size for plan in plans}
+        check_cost(
+            sum(len(plan.document.sentences) for plan in plans),
+            max(beams, default=1),
+            self._settings,
         )
-        check_cost(len(texts), options, settings)
-        check_texts(texts, settings)
-        check_texts(job.target_prefixes, settings)
-        prefixes = job.target_prefixes or [""] * len(texts)
-        return [
-            Request(text=text, options=options, target_prefix=prefix, timeout_s=timeout_s)
-            for text, prefix in zip(texts, prefixes, strict=True)
+        note_model(_common_name(plans), len(plans))
+        charge(sum(map(len, job.texts)))
+        prefixes = job.target_prefixes or [""] * len(plans)
+        asked = [
+            (index, plan, request)
+            for index, (plan, prefix) in enumerate(zip(plans, prefixes, strict=True))
+            for request in _requests(plan, prefix, timeout_s)
         ]
+        tickets: dict[int, TranslationTicket] = {}
+        try:
+            for model in {plan.model.name: plan.model for plan in plans}.values():
+                own = [n for n, (_, plan, _) in enumerate(asked) if plan.model is model]
+                try:
+                    submitted = model.scheduler.submit_all([asked[n][2] for n in own])
+                except RequestError as error:
+                    if error.index is not None:
+                        error.index = asked[own[error.index]][0]
+                    raise
+                tickets.update(zip(own, submitted, strict=True))
+        except BaseException:
+            for ticket in tickets.values():
+                ticket.cancel()
+            raise
+        return plans, [tickets[number] for number in range(len(asked))]
+
+    def _plans(self, job: Job) -> list[_Plan]:
+        """How each text is translated; raises RequestError, of one text with its index."""
+        settings = self._settings
+        if job.format == "text":
+            check_texts(job.texts, settings)
+        check_texts(job.target_prefixes, settings)
+        documents = [Document(text, job.format, job.ignored) for text in job.texts]
+        if job.format != "text":
+            check_texts([document.visible for document in documents], settings)
+        plans: list[_Plan] = []
+        options: dict[str, SearchOptions] = {}
+        for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
+            source, confidence = job.source, None
+            if source == AUTO:
+                readable = self._registry.sources(job.target, job.model)
+                source, confidence = detect_among(document.visible, readable)
+            model = self._registry.choose(source, job.target, job.model)
+            if model.name not in options:
+                options[model.name] = choose_options(
+                    job.options, model.defaults, settings, alternatives=job.alternatives
+                )
+            try:
+                check_text(text)
+                document.divide(source, model.scheduler.fits, split=job.split_sentences)
+            except RequestError as error:
+                error.index = index
+                raise
+            plans.append(_Plan(document, model, options[model.name], source, confidence))
+        return plans
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a text is translated."""
+
+    document: Document
+    model: Model
+    options: SearchOptions
+    source: str
+    confidence: float | None
+
+
+def _common_name(plans: Sequence[_Plan]) -> str:
+    """Of the model, for logs and metrics: texts of several languages may have several."""
+    names = {plan.model.name for plan in plans}
+    return names.pop() if len(names) == 1 else "several"
+
+
+def _requests(plan: _Plan, prefix: str, timeout_s: float) -> Iterator[Request]:
+    """One request of the scheduler for each sentence; the prefix belongs to the first."""
+    for sentence in plan.document.sentences:
+        yield Request(
+            text=sentence,
+            options=plan.options,
+            target_prefix=prefix,
+            alignments=plan.document.needs_links,
+            timeout_s=timeout_s,
+        )
+        prefix = ""
 
 
 def _num_tokens(result: Completed) -> int:
@@ -123,6 +213,22 @@ def _num_tokens(result: Completed) -> int:
     return sum(len(hypothesis.token_scores) for hypothesis in best)
 
 
-def _text_result(result: Completed) -> TextResult:
-    translation = result.translation
-    return TextResult(translation.text, translation.hypotheses, translation.warnings, result.timing)
+def _job_result(plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:
+    rest = iter(results)
+    return JobResult(
+        [_text_result(plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
+    )
+
+
+def _text_result(plan: _Plan, results: Sequence[Completed]) -> TextResult:
+    hypotheses = join_hypotheses(plan.document, results, alignments=False)
+    text = hypotheses[0].text if hypotheses else plan.document.untranslated
+    return TextResult(
+        text=text,
+        hypotheses=hypotheses,
+        warnings=join_warnings(results),
+        timing=join_timing(results),
+        model=plan.model,
+        source=plan.source,
+        confidence=plan.confidence,
+    )

@@ -21,7 +21,7 @@ from serving.errors import BundleError
 from serving.memory import BlockPool
 from serving.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
 from serving.sampling import TOP
-from serving.search import StepInputs, StepOutputs
+from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
 CHUNK = 64
@@ -155,10 +155,15 @@ class LanguageStepper:
         )
 
     def step(
-        self, state: LanguageState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: LanguageState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of beam search."""
-        del want_attention
+        del attention_rows
         outputs = self._run(state, inputs, 2 * inputs.token_ids_BK.shape[1])
         shape = (*inputs.token_ids_BK.shape, -1)
         return StepOutputs(
@@ -170,10 +175,19 @@ class LanguageStepper:
         """Empty caches for beam search; a language model has no source."""
         return self._empty(len(sources))
 
-    def prefill(self, state: LanguageState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
-        """Fill the caches of a beam search; returns the labels' log-probabilities."""
+    def prefill(
+        self,
+        state: LanguageState,
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches of a beam search."""
+        del want_attention
         prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
-        return _finish(self._fill(state, prompts, labels, keep=None))[1].labels_BP
+        _, scores = _finish(self._fill(state, prompts, labels, keep=None))
+        return PrefillOutputs(scores.labels_BP)
 
     def repack(self, state: LanguageState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-_NAMES = {
+LANGUAGE_NAMES = {
     "ar": "Arabic",
     "bg": "Bulgarian",
     "bn": "Bengali",
@@ -56,4 +56,4 @@ _NAMES = {
 
 def language_name(code: str) -> str:
     """The language's English name, or its code where there is none here."""
-    return _NAMES.get(code, code)
+    return LANGUAGE_NAMES.get(code, code)

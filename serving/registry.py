@@ -269,38 +269,38 @@ class Registry:
                 return model
         raise UnknownModelError(f"model {_unknown(name or '', [m.name for m in models])}")
 
-    def choose(self, source: str, target: str, name: str | None = None) -> tuple[Model, str]:
-        """The model for a request, and its source language.
+    def choose(self, source: str, target: str, name: str | None = None) -> Model:
+        """The model for a request: the one named, else the first for the language pair.
 
-        The model is the one named, else the first for the language pair. The source may be `auto`
-        where only one language can be meant. Raises UnknownModelError or UnknownLanguageError,
-        which name what there is.
+        Raises UnknownModelError or UnknownLanguageError, which name what there is.
         """
-        models = self.models
-        if name is not None:
-            named = [model for model in models if model.name == name]
-            if not named:
-                raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
-            models = named
+        sources = self.sources(target, name)
+        for model in self._candidates(name):
+            if model.serves(source, target):
+                return model
+        raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
+
+    def sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that can be translated into the target, by the model named or by any; raises
+        as `choose` does."""
+        models = self._candidates(name)
         targets = _languages(model.manifest.languages.target for model in models)
         if target not in targets:
             raise UnknownLanguageError(f"target {_unknown(target, targets)}")
-        sources = _languages(
+        return _languages(
             model.manifest.languages.source
             for model in models
             if target in model.manifest.languages.target
         )
-        if source == AUTO:
-            if len(sources) > 1:
-                raise UnknownLanguageError(
-                    f"source must be one of {sources} for target {target!r}, got 'auto'; language "
-                    "detection is not available"
-                )
-            source = sources[0]
-        for model in models:
-            if model.serves(source, target):
-                return model, source
-        raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
+
+    def _candidates(self, name: str | None) -> list[Model]:
+        models = self.models
+        if name is None:
+            return models
+        named = [model for model in models if model.name == name]
+        if not named:
+            raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
+        return named
 
     def drain(self) -> None:
         """Turn not ready, so that no new request is sent here; requests are still served."""

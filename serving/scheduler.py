@@ -19,7 +19,7 @@ from serving.observer import Observer, Unobserved
 from serving.request_queue import RequestQueue
 from serving.search import Sentence
 from serving.translator import Translation, Translator
-from serving.work import Completed, Key, Request, Timing, TranslationTicket, Work, key_of
+from serving.work import Completed, Request, Timing, TranslationTicket, Work
 
 __all__ = ["Completed", "Request", "Scheduler", "Timing", "TranslationTicket"]
 
@@ -67,7 +67,10 @@ class Scheduler:
         for index, request in enumerate(requests):
             try:
                 sentence = self._translator.prepare(
-                    request.text, request.options, request.target_prefix
+                    request.text,
+                    request.options,
+                    request.target_prefix,
+                    alignments=request.alignments,
                 )
             except RequestError as error:
                 error.index = index
@@ -85,6 +88,10 @@ class Scheduler:
             if sentence is None:  # a blank text
                 ticket.translated(Translation(""), ticket.submitted, 0)
         return tickets
+
+    def fits(self, text: str) -> bool:
+        """Whether the model reads a sentence as long as this."""
+        return self._translator.fits(text)
 
     @property
     def queue_depth(self) -> int:
@@ -123,18 +130,18 @@ class Scheduler:
         new: dict[object, Work] = {}
         for sentence, ticket in prepared:
             self._tickets.add(ticket)
-            key = key_of(sentence)
-            if self._answered(key, ticket):
+            if self._answered(sentence.key, ticket):
                 continue
-            same = new.get(key) or self._in_flight.get(key)
+            same = new.get(sentence.key) or self._in_flight.get(sentence.key)
             if same is not None and same.share(ticket):
                 self._observer.coalesced()
             else:
-                new[key] = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+                work = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+                new[work.key] = work
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
 
-    def _answered(self, key: Key, ticket: TranslationTicket) -> bool:
+    def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
         """Whether the cache has the answer, which the ticket then gets."""
         if not self._answers.enabled:
             return False

@@ -38,17 +38,22 @@ class TranslateRequest(Wire):
     q: str | Annotated[list[str], Field(min_length=1)]
     """Text, or a list of texts that are decoded together."""
     source: str
-    """Language code, or `auto` where only one language can be meant (nothing is detected)."""
+    """Language code, or `auto`: detected, for each text by itself."""
     target: str
     """Language code."""
     model: str | None = None
     """Name of a model; by default the first for the language pair, as `/models` lists them."""
-    format: Literal["text"] = "text"
-    """Plain text is all there is."""
+    format: Literal["text", "html"] = "text"
+    """`html`: a document or a part of one. Tags are carried over to the words that translate
+    theirs; what is not text stays as it is."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
+    sentence, and is refused where it is too long for the model."""
     alternatives: Annotated[int, Field(ge=0)] = 0
     """Further translations of each text, besides the best."""
     target_prefix: str | list[str] = ""
-    """Beginning that every translation must have; one, or a list with one for each text."""
+    """Beginning that every translation must have; one, or a list with one for each text. Of a text
+    with several sentences it is the first one's."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which the request fails."""
     api_key: str | None = None
@@ -82,17 +87,39 @@ class Hypothesis(Wire):
     """False where it reached max_length before its end."""
 
 
+class Detected(Wire):
+    """The source language of a text, as it was detected."""
+
+    language: str
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    """Probability among the languages that could be meant; low for short texts."""
+
+
+class DetectedLanguage(Wire):
+    """The same as LibreTranslate tells it."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """Percent."""
+    language: str
+
+
 class TranslatedText(Wire):
     """What one text became."""
 
     text: str
-    """The best hypothesis; blank where the text is blank."""
+    """The best hypothesis; the text itself where it has no words."""
     hypotheses: list[Hypothesis]
-    """Best first; empty where the text is blank."""
+    """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
+    of each of its sentences."""
     warnings: list[Literal["repetition", "max_length"]]
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
     `max_length`: it was ended before its end."""
     timing: Timing
+    model: str
+    source: str
+    """Language code, detected where the request said `auto`."""
+    detected: Detected | None = None
+    """Where the request said `auto`."""
 
 
 class TranslateResponse(Wire):
@@ -102,10 +129,14 @@ class TranslateResponse(Wire):
     """The best translation of each text, in the form of `q`."""
     alternatives: list[str] | list[list[str]] | None = None
     """Other translations, where `alternatives` was above 0; those equal to the best left out."""
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    """Where `source` was `auto`; in the form of `q`."""
     translations: list[TranslatedText]
     """One for each text, in order."""
-    model: str
-    source: str
+    model: str | None = None
+    """The model of all texts; left out where they differ."""
+    source: str | None = None
+    """The source language of all texts; left out where they differ."""
     target: str
 
 

@@ -1,7 +1,7 @@
 """Beam search over any model behind the `Stepper` protocol; greedy search is beam_size 1.
 
-Shape letters: B sentences, K beams, P prefix tokens, S source ids, C cache slots, V vocabulary,
-D model, N candidates.
+Shape letters: B sentences, R some of them, K beams, P prefix tokens, S source ids, C cache slots,
+V vocabulary, D model, N candidates.
 
 The rules are CTranslate2's: 2K candidates a step; only an end candidate ranked among the first K
 finishes a hypothesis, and the next best candidate that does not end takes its beam; a sentence
@@ -30,6 +30,7 @@ __all__ = [
     "Floats",
     "Hypothesis",
     "Ints",
+    "PrefillOutputs",
     "Sentence",
     "StepInputs",
     "StepOutputs",
@@ -61,19 +62,28 @@ class StepOutputs:
     tokens_BN: NDArray[np.int32]
     parents_BN: NDArray[np.int32]
     logits_BKV: Floats | None = None
-    attention_BKS: Floats | None = None
-    """Source attention of one layer, mean over heads."""
+    attention_RKS: Floats | None = None
+    """Source attention of one layer, mean over heads, for the sentences that were asked for."""
+
+
+class PrefillOutputs(NamedTuple):
+    """What came of tokens that were given."""
+
+    scores_BP: Floats
+    """Log-probability of each label."""
+    attention_BPS: Floats | None = None
+    """Source attention, as in `StepOutputs`."""
 
 
 class Stepper(Protocol):
     """A model with its caches; the state is its own business.
 
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
-    and gives the log-probability of each label. `repack` drops rows and cache slots. `extend` puts
-    another state's sentences into idle rows, as far as these go, and the rest behind all. Nothing
-    is ever reordered. `cache_bytes` is what caches of that size take, the spare copy of a repack
-    included. A query sees no slot `reach` positions or more before it; None is all. With
-    `most_states` rows x beams x source positions a larger batch is no faster.
+    and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
+    `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
+    all. Nothing is ever reordered. `cache_bytes` is what caches of that size take, the spare copy
+    of a repack included. A query sees no slot `reach` positions or more before it; None is all.
+    With `most_states` rows x beams x source positions a larger batch is no faster.
     """
 
     @property
@@ -89,10 +99,17 @@ class Stepper(Protocol):
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Any: ...
 
-    def prefill(self, state: Any, token_ids_BP: Ints, labels_BP: Ints) -> Floats: ...
+    def prefill(
+        self, state: Any, token_ids_BP: Ints, labels_BP: Ints, *, want_attention: bool = False
+    ) -> PrefillOutputs: ...
 
     def step(
-        self, state: Any, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: Any,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs: ...
 
     def repack(self, state: Any, repack: Repack) -> None: ...
@@ -117,7 +134,7 @@ class BeamSearch:
     _positions: Ints
     _scores: Floats
     _tree: PrefixTree
-    _want_attention: bool
+    _any_attended: bool
     _any_constraint: bool
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
@@ -168,7 +185,7 @@ class BeamSearch:
         self._tokens = fill_rows(self._tokens, tokens_BK, idle)
         self._positions = fill_rows(self._positions, positions_BK, idle)
         self._scores = fill_rows(self._scores, scores_BK, idle)
-        self._want_attention |= any(s.options.coverage_penalty for s in sentences)
+        self._any_attended |= any(s.attended for s in sentences)
         self._any_constraint |= any(row.constrained for row in rows)
         return numbers
 
@@ -200,7 +217,7 @@ class BeamSearch:
 
     def step(self) -> list[Finished]:
         """Generate one token of every live sentence; returns those that are done."""
-        constrained = self._constrained()
+        constrained, attended = self._constrained(), self._attended()
         outputs = self._stepper.step(
             self._state,
             StepInputs(
@@ -212,7 +229,7 @@ class BeamSearch:
                 slot_positions_BC=self._tree.slot_positions,
             ),
             want_logits=bool(constrained),
-            want_attention=self._want_attention,
+            attention_rows=attended,
         )
         candidates = _Candidates(outputs.scores_BN, outputs.tokens_BN, outputs.parents_BN)
         if constrained:
@@ -220,10 +237,10 @@ class BeamSearch:
         for number in constrained:
             assert outputs.logits_BKV is not None
             self._constrain(number, outputs.logits_BKV[number], candidates)
-        if outputs.attention_BKS is not None:
-            for row, attention_KS in zip(self._rows, outputs.attention_BKS.copy(), strict=True):
-                if row.options.coverage_penalty:
-                    row.attention.append(attention_KS)
+        if outputs.attention_RKS is not None:
+            for number, attention_KS in zip(attended, outputs.attention_RKS, strict=True):
+                row = self._rows[number]
+                row.attention.append(attention_KS[:, : len(row.sentence.source)].copy())
         finished = self._advance(candidates)
         self._repack()
         return finished
@@ -238,7 +255,7 @@ class BeamSearch:
         self._tokens = np.zeros((0, beam_size), dtype=np.int64)
         self._positions = np.zeros((0, beam_size), dtype=np.int64)
         self._scores = np.zeros((0, beam_size), dtype=np.float32)
-        self._want_attention = self._any_constraint = False
+        self._any_attended = self._any_constraint = False
         if self._state is not None:
             self._stepper.free(self._state)
             self._state = None
@@ -257,9 +274,14 @@ class BeamSearch:
                 start = rows[number].sentence.start
                 token_ids[number, : len(prefix)] = [start, *prefix][: len(prefix)]
                 labels[number, : len(prefix)] = prefix
-            scores = self._stepper.prefill(state, token_ids, labels)
-            for number, prefix in enumerate(prefixes):
-                rows[number].prefix_scores = scores[number, : len(prefix)].tolist()
+            aligned = any(row.sentence.aligned for row in rows)
+            outputs = self._stepper.prefill(state, token_ids, labels, want_attention=aligned)
+            for number, (row, prefix) in enumerate(zip(rows, prefixes, strict=True)):
+                row.prefix_scores = outputs.scores_BP[number, : len(prefix)].tolist()
+                if row.sentence.aligned:
+                    assert outputs.attention_BPS is not None
+                    real = slice(len(prefix)), slice(len(row.sentence.source))
+                    row.prefix_attention = list(outputs.attention_BPS[number][real].copy())
         return np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
 
     def _constrained(self) -> list[int]:
@@ -267,6 +289,13 @@ class BeamSearch:
         if not self._any_constraint:
             return []
         return [n for n in np.flatnonzero(self._running).tolist() if self._rows[n].constrained]
+
+    def _attended(self) -> list[int]:
+        """Rows whose next step needs the source attention."""
+        if not self._any_attended:
+            return []
+        running = np.flatnonzero(self._running).tolist()
+        return [number for number in running if self._rows[number].sentence.attended]
 
     def _constrain(self, number: int, logits_KV: Floats, candidates: _Candidates) -> None:
         """Replace one sentence's candidates by those of its edited distribution."""

@@ -1,7 +1,7 @@
 """ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
 
-Shape letters: B sentences, S source positions, P prefix tokens, Q queries, C cache slots, D model,
-V vocabulary, N candidates.
+Shape letters: B sentences, R some of them, S source positions, P prefix tokens, Q queries, C cache
+slots, D model, V vocabulary, N candidates.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from serving.ort import (
     load_graph,
     names_by_role,
 )
-from serving.search import StepInputs, StepOutputs
+from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
@@ -123,16 +123,24 @@ class OnnxStepper:
         caches = Caches(self._memory, self._num_caches, len(sources), dim, height)
         return OnnxState(tensors, mask_BS, caches)
 
-    def prefill(self, state: OnnxState, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
-        """Fill the caches with given tokens, in chunks; returns the labels' log-probabilities."""
+    def prefill(
+        self,
+        state: OnnxState,
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches with given tokens, in chunks."""
         rows, length = token_ids_BP.shape
         padded = round_up(length)
         state.caches.resize(padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
+        attention: list[Floats] = []
         chunk = PREFILL_CHUNK[self._kind]
         for start in range(0, padded, chunk):
             size = min(chunk, padded - start)
-            binding = self._binding(state, size, want_logits=False, want_attention=False)
+            binding = self._binding(state, size, want_logits=False, want_attention=want_attention)
             real = slice(start, min(start + size, length))
             count = real.stop - real.start
             for name, values in (("token", token_ids_BP), ("label", labels_BP)):
@@ -146,13 +154,23 @@ class OnnxStepper:
             binding.inputs["score"][:] = 0.0
             self._step.run_with_iobinding(binding.io)
             scores[:, start : start + size] = binding.outputs["label_score"]
-        return scores[:, :length]
+            if want_attention:
+                attention.append(self._attention(binding.outputs, state, range(rows)))
+        attention_BPS = np.concatenate(attention, axis=1)[:, :length] if want_attention else None
+        return PrefillOutputs(scores[:, :length], attention_BPS)
 
     def step(
-        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: OnnxState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of all beams."""
-        outputs = self._run(state, inputs, want_logits=want_logits, want_attention=want_attention)
+        outputs = self._run(
+            state, inputs, want_logits=want_logits, want_attention=bool(attention_rows)
+        )
         logits = None
         if want_logits:
             logits = outputs["logits"].reshape(*inputs.token_ids_BK.shape, -1)
@@ -161,7 +179,7 @@ class OnnxStepper:
             outputs["candidate_token"],
             outputs["candidate_parent"],
             logits,
-            self._attention(outputs, state) if want_attention else None,
+            self._rows_attention(outputs, state, attention_rows),
         )
 
     def _run(
@@ -230,27 +248,34 @@ class OnnxStepper:
         """Further inputs of the step graph that stay the same from step to step, by role."""
         return {}
 
-    def _attention(self, outputs: dict[str, NDArray[Any]], state: OnnxState) -> Floats:
-        """Weights of the source positions, [B,Q,S].
+    def _rows_attention(
+        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
+    ) -> Floats | None:
+        """`_attention`, where it is wanted of any."""
+        return self._attention(outputs, state, rows) if rows else None
+
+    def _attention(
+        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
+    ) -> Floats:
+        """Weights of the source positions of some sentences, [R,Q,S].
 
         A joint model gives them itself: Reduction's, mean over features. Else they are those of the
         last source attention, mean over heads.
         """
         if "alignment" in outputs:
-            alignment: Floats = outputs["alignment"]
-            return alignment
-        query_BQD, heads = outputs["alignment_query"], self._sizes.num_heads
-
-        def split(x: Floats) -> Floats:
-            return x.reshape(*x.shape[:2], heads, -1).transpose(0, 2, 1, 3)
-
-        query, key = split(query_BQD), split(state.sources[-2])
-        scores = query @ key.transpose(0, 1, 3, 2) * np.float32(query.shape[-1] ** -0.5)
-        scores += state.source_mask_BS[:, None, None]
-        scores -= scores.max(axis=-1, keepdims=True)
-        weights = np.exp(scores)
-        weights /= weights.sum(axis=-1, keepdims=True)
-        result: Floats = weights.mean(axis=1)
+            alignment_RQS: Floats = outputs["alignment"][list(rows)]
+            return alignment_RQS
+        heads, tensors = self._sizes.num_heads, (outputs["alignment_query"], state.sources[-2])
+        query, key = (x[list(rows)].reshape(len(rows), x.shape[1], heads, -1) for x in tensors)
+        # Neither a BLAS product, whose order of sums depends on both lengths, nor a sum over the
+        # padded length: a sentence's bits would depend on its batch mates.
+        scores_RHQS = np.einsum("bqhd,bshd->bhqs", query, key)
+        scores_RHQS *= np.float32(query.shape[-1] ** -0.5)
+        scores_RHQS += state.source_mask_BS[list(rows), None, None]
+        scores_RHQS -= scores_RHQS.max(axis=-1, keepdims=True)
+        weights_RHQS = np.exp(scores_RHQS)
+        weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
+        result: Floats = weights_RHQS.mean(axis=1)
         return result
 
 

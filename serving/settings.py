@@ -50,23 +50,23 @@ class Settings(BaseModel):
     """Bytes of a request body."""
     max_texts: int = Field(128, ge=1)
     """Texts in a request."""
-    max_text_chars: int = Field(5000, ge=1)
-    """Characters of a text, or of a target prefix."""
+    max_text_chars: int = Field(20_000, ge=1)
+    """Characters of a text, or of a target prefix; of HTML those that a reader sees."""
     max_beam_size: int = Field(16, ge=1, le=64)
     """Highest beam_size."""
     max_num_hypotheses: int = Field(16, ge=1, le=256)
     """Highest num_hypotheses, `alternatives` included."""
     max_output_tokens: int = Field(512, ge=1, le=4096)
     """Highest max_length and min_length."""
-    max_request_beams: int = Field(1024, ge=1)
-    """Highest number of texts x beam_size, or of prompts x outputs, in a request."""
+    max_request_beams: int = Field(2560, ge=1)
+    """Highest number of sentences x beam_size, or of prompts x outputs, in a request."""
     max_context_tokens: int = Field(4096, ge=16)
     """Tokens of a language model's prompt and output together."""
     max_logprobs: int = Field(20, ge=0, le=64)
     """Highest number of likeliest tokens reported for each token."""
 
     max_queue: int = Field(512, ge=1)
-    """Texts that may wait for a model."""
+    """Sentences that may wait for a model, and that a request may have."""
     max_batch_rows: int = Field(_BATCH.max_rows, ge=1)
     """Texts decoded together."""
     max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
@@ -78,6 +78,8 @@ class Settings(BaseModel):
     """Seconds until a request without timeout_s fails."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
+    deepl_character_limit: int = Field(10**12, ge=1)
+    """Characters that DeepL's dialect translates until the server is started anew."""
 
     client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
     """Seconds that a client has for the head of its request, for the body, and to take what was

@@ -18,7 +18,7 @@ from onnxruntime import InferenceSession
 from serving.bundle import Manifest
 from serving.cache import Repack
 from serving.ort import Floats, load_graph
-from serving.search import StepInputs, StepOutputs
+from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from serving.session import Ints, OnnxState, OnnxStepper
 from serving.shortlist import load_shortlist
 
@@ -77,12 +77,19 @@ class ShortlistStepper(OnnxStepper):
         lists = [self._shortlist.of(source) for source in sources]
         return ShortlistState(state.sources, state.source_mask_BS, state.caches, lists=lists)
 
-    def prefill(self, state: Any, token_ids_BP: Ints, labels_BP: Ints) -> Floats:
+    def prefill(
+        self, state: Any, token_ids_BP: Ints, labels_BP: Ints, *, want_attention: bool = False
+    ) -> PrefillOutputs:
         """There is none, as a label may lie outside the list; raises ValueError."""
         raise ValueError("a sentence with a prefix is decoded without shortlist")
 
     def step(
-        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: OnnxState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of all beams; logits cannot be asked for."""
         assert isinstance(state, ShortlistState)
@@ -90,14 +97,14 @@ class ShortlistStepper(OnnxStepper):
         if state.head is None:
             state.bindings.clear()
             state.head = self._make_head(state.lists)
-        outputs = self._run(state, inputs, want_logits=False, want_attention=want_attention)
+        outputs = self._run(state, inputs, want_logits=False, want_attention=bool(attention_rows))
         place_BN, piece_BL = outputs["candidate_place"], state.head.piece_BL
         parents_BN, columns_BN = np.divmod(place_BN, np.int32(piece_BL.shape[1]))
         return StepOutputs(
             outputs["candidate_score"],
             np.take_along_axis(piece_BL, columns_BN, axis=1).astype(np.int32),
             parents_BN,
-            attention_BKS=self._attention(outputs, state) if want_attention else None,
+            attention_RKS=self._rows_attention(outputs, state, attention_rows),
         )
 
     def repack(self, state: OnnxState, repack: Repack) -> None:

@@ -8,6 +8,7 @@ from typing import Protocol
 import sentencepiece
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
+_VANISHING = (PAD_ID, BOS_ID, EOS_ID)
 
 
 class TextTokenizer(Protocol):
@@ -34,8 +35,12 @@ class TextTokenizer(Protocol):
         """The written form of each id."""
         ...
 
-    def offsets(self, text: str) -> list[int]:
-        """Where in a text each of its ids begins, in characters."""
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters."""
+        ...
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """Where in the text of `decode` each id begins and ends, in characters."""
         ...
 
     def is_byte(self, token_id: int) -> bool:
@@ -82,15 +87,25 @@ class Tokenizer:
 
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids; special ids other than unk vanish."""
-        return str(self._model.decode([i for i in ids if i not in (PAD_ID, BOS_ID, EOS_ID)]))
+        return str(self._model.decode([i for i in ids if i not in _VANISHING]))
 
     def pieces(self, ids: list[int]) -> list[str]:
         """The written form of each id."""
         return [str(self._model.id_to_piece(i)) for i in ids]
 
-    def offsets(self, text: str) -> list[int]:
-        """Where in a text each of its ids begins, in characters."""
-        return [begin for begin, _ in self._model.encode_as_offset_mapping(text)["offsets"]]
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters; of the bytes of one
+        character only the last has its width."""
+        return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        kept = [i for i in ids if i not in _VANISHING]
+        found = iter(self._model.decode(kept, return_type="offset_mapping")["offsets"])
+        spans = [(0, 0)]
+        for token_id in ids:
+            spans.append((spans[-1][1],) * 2 if token_id in _VANISHING else next(found))
+        return spans[1:]
 
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.alignment import Link, word_links, word_spans
 from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
 from serving.bundle import Manifest, check_shortlist, read_manifest
 from serving.bundle_tokenizer import load_tokenizer
@@ -47,6 +48,8 @@ class TextHypothesis:
     """Natural log-probability of each token, and of eos where it was reached."""
     finished: bool
     """False where max_length ended it."""
+    alignment: tuple[Link, ...] | None = None
+    """Word links, where they were asked for; they lie in the text that was given, and in `text`."""
 
 
 @dataclass(frozen=True)
@@ -150,12 +153,14 @@ class Translator:
         options: SearchOptions | None = None,
         *,
         target_prefix: str | Sequence[str] = "",
+        alignments: bool = False,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate texts, batched by length; results in input order.
 
-        `target_prefix` is one text for all, or one a text. `progress` is called with the number of
-        texts just finished. Raises RequestError for a text that cannot be read or is too long.
+        `target_prefix` is one text for all, or one a text; with `alignments` each hypothesis has
+        word links. `progress` is called with the number of texts just finished. Raises RequestError
+        for a text that cannot be read or is too long.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
@@ -163,7 +168,7 @@ class Translator:
         results: list[Translation | None] = [None] * len(texts)
         waiting: dict[int, Sentence] = {}
         for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-            sentence = self.prepare(text, options, prefix)
+            sentence = self.prepare(text, options, prefix, alignments=alignments)
             if sentence is None:
                 results[index] = Translation("")
                 if progress:
@@ -210,7 +215,12 @@ class Translator:
         return [results[index] for index in range(len(pairs))]
 
     def prepare(
-        self, text: str, options: SearchOptions, target_prefix: str = ""
+        self,
+        text: str,
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        alignments: bool = False,
     ) -> Sentence | None:
         """The sentence to decode, or None for a blank text, which stays blank.
 
@@ -222,9 +232,13 @@ class Translator:
         source = self._encode_source(text)
         if len(source) == 1:
             return None
-        sentence = Sentence(source, options, prefix)
+        sentence = Sentence(source, options, prefix, text=text if alignments else None)
         self._check_memory(demand(sentence, self.sizes))
         return sentence
+
+    def fits(self, text: str) -> bool:
+        """Whether a sentence is short enough for the model, in pieces."""
+        return len(self._source.encode(text)) < self._max_source
 
     def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
         """The translation, or the sentence to decode again where the loop guard found a loop.
@@ -237,9 +251,11 @@ class Translator:
         guarded = options.loop_guard and options.no_repeat_ngram_size == 0
         if guarded and ends_in_loop(finished.hypotheses[0].tokens):
             guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
-            return GuardedSentence(sentence.source, guard, sentence.target_prefix)
-        hypotheses = tuple(self._to_text(hypothesis) for hypothesis in finished.hypotheses)
-        warnings = ["repetition"] if isinstance(sentence, GuardedSentence) else []
+            return dataclasses.replace(sentence, options=guard, guarded=True)
+        hypotheses = tuple(
+            self._to_text(hypothesis, sentence) for hypothesis in finished.hypotheses
+        )
+        warnings = ["repetition"] if sentence.guarded else []
         if not hypotheses[0].finished:
             warnings.append("max_length")
         return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
@@ -276,15 +292,30 @@ class Translator:
             raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
         return target
 
-    def _to_text(self, hypothesis: Hypothesis) -> TextHypothesis:
+    def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
         tokens = list(hypothesis.tokens)
+        text = self._target.decode(tokens)
         return TextHypothesis(
-            text=self._target.decode(tokens),
+            text=text,
             score=hypothesis.score,
             cumulative=hypothesis.cumulative,
             tokens=tuple(self._target.pieces(tokens)),
             token_scores=hypothesis.token_scores,
             finished=hypothesis.finished,
+            alignment=self._links(hypothesis, sentence.text, text),
+        )
+
+    def _links(
+        self, hypothesis: Hypothesis, source: str | None, target: str
+    ) -> tuple[Link, ...] | None:
+        if source is None or hypothesis.attention_TS is None:
+            return None
+        return word_links(
+            hypothesis.attention_TS,
+            word_spans(source),
+            self._source.spans(source),
+            word_spans(target),
+            self._target.decoded_spans(list(hypothesis.tokens)),
         )
 
     def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
@@ -296,7 +327,7 @@ class Translator:
         for row, (_, target) in enumerate(pairs.values()):
             token_ids[row, : len(target) + 1] = [BOS_ID, *target]
             labels[row, : len(target) + 1] = [*target, EOS_ID]
-        scores = stepper.prefill(state, token_ids, labels)
+        scores = stepper.prefill(state, token_ids, labels).scores_BP
         stepper.free(state)
         lengths = np.array([len(target) + 1 for _, target in pairs.values()])
         if not np.isfinite(scores[np.arange(longest) < lengths[:, None]]).all():
@@ -308,10 +339,6 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
-
-
-class GuardedSentence(Sentence):
-    """A sentence that is decoded again because its output looped."""
 
 
 def check_text(text: str) -> None:

@@ -55,9 +55,18 @@ class WordVocabulary:
         """The written form of each id."""
         return [self._types[i] for i in ids]
 
-    def offsets(self, text: str) -> list[int]:
-        """Where in a text each of its words begins, in characters."""
-        return [word.start() for word in re.finditer(r"\S+", text)]
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its words begins and ends, in characters."""
+        return [word.span() for word in re.finditer(r"\S+", text)]
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """`spans` in the text of `decode`; eos has no width."""
+        spans, end = [], -1
+        for token_id in ids:
+            begin = max(0, end) if token_id == EOS_ID else end + 1
+            end = begin if token_id == EOS_ID else begin + len(self._types[token_id])
+            spans.append((begin, end))
+        return spans
 
     def is_byte(self, token_id: int) -> bool:
         """No word is a byte."""

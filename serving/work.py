@@ -21,6 +21,8 @@ class Request:
     text: str
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
+    alignments: bool = False
+    """Whether each hypothesis gets word links."""
     timeout_s: float | None = None
     """Seconds from submission to the deadline; None is no deadline."""
 
@@ -59,20 +61,12 @@ class TranslationTicket(Ticket[Completed]):
         self.complete(Completed(translation, timing))
 
 
-Key = tuple[tuple[int, ...], SearchOptions, tuple[int, ...]]
-
-
-def key_of(sentence: Sentence) -> Key:
-    """Sentences of one key have one translation."""
-    return tuple(sentence.source), sentence.options, tuple(sentence.target_prefix)
-
-
 class Work:
     """A sentence to decode, with every ticket that waits for it."""
 
     def __init__(self, sentence: Sentence, ticket: TranslationTicket, demand: Demand) -> None:
         self.sentence, self.demand = sentence, demand
-        self.key = key_of(sentence)
+        self.key = sentence.key
         """What it is asked, before the loop guard changes anything."""
         self.submitted, self.deadline = ticket.submitted, ticket.deadline
         self.started = 0.0

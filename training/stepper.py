@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from serving.cache import REPACK_EVERY, Repack, fill_rows
-from serving.search import StepInputs, StepOutputs
+from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from training.batching import pad
 from training.models import Model
 from training.models.decoding import EncoderGraph, StepGraph
@@ -73,9 +73,14 @@ class TorchStepper:
 
     @torch.no_grad()
     def prefill(
-        self, state: TorchState, token_ids_BP: NDArray[np.int64], labels_BP: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Fill the caches with given tokens; returns the labels' log-probabilities [B,P]."""
+        self,
+        state: TorchState,
+        token_ids_BP: NDArray[np.int64],
+        labels_BP: NDArray[np.int64],
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches with given tokens."""
         rows, length = token_ids_BP.shape
         causal = torch.full((length, length), -torch.inf).triu(1)
         positions = torch.arange(length).expand(rows, -1)
@@ -88,12 +93,17 @@ class TorchStepper:
             np.zeros(token_ids_BP.shape, dtype=np.float32),
             labels_BP,
         )
-        result: NDArray[np.float32] = outputs[3].float().cpu().numpy()
-        return result
+        attention = self._attention(outputs[5], state) if want_attention else None
+        return PrefillOutputs(outputs[3].float().cpu().numpy(), attention)
 
     @torch.no_grad()
     def step(
-        self, state: TorchState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: TorchState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of all beams."""
         scores, tokens, parents, _, logits, alignment, _ = self._call(
@@ -105,17 +115,12 @@ class TorchStepper:
             inputs.scores_BK,
             np.zeros_like(inputs.token_ids_BK),
         )
-        attention = None
-        if want_attention:
-            if self._model.alignment_role == "alignment_query":
-                alignment = self._attention(alignment, state)
-            attention = alignment.float().cpu().numpy()
         return StepOutputs(
             scores.cpu().numpy(),
             tokens.cpu().numpy(),
             parents.cpu().numpy(),
             logits.float().cpu().numpy() if want_logits else None,
-            attention,
+            self._attention(alignment, state)[list(attention_rows)] if attention_rows else None,
         )
 
     def repack(self, state: TorchState, repack: Repack) -> None:
@@ -197,8 +202,15 @@ class TorchStepper:
         result: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]] = outputs
         return result
 
-    def _attention(self, query_BQD: Tensor, state: TorchState) -> Tensor:
-        """Probabilities of the last source attention, mean over heads, [B,Q,S]."""
+    def _attention(self, alignment: Tensor, state: TorchState) -> NDArray[np.float32]:
+        """Weights of the source positions [B,Q,S]: a joint model's own, or probabilities of the
+        last source attention, mean over heads."""
+        if self._model.alignment_role == "alignment_query":
+            alignment = self._source_attention(alignment, state)
+        result: NDArray[np.float32] = alignment.float().cpu().numpy()
+        return result
+
+    def _source_attention(self, query_BQD: Tensor, state: TorchState) -> Tensor:
         heads = self._model.config.num_heads
 
         def split(x: Tensor) -> Tensor:

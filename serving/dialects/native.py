@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
 from typing import Literal, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
@@ -11,14 +12,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.body import JSON, read_json
+from serving.body import JSON, read_fields
+from serving.dialects.libretranslate import check_body_key, clean_lines, detected_language
 from serving.errors import NotReadyError, RequestError
-from serving.gate import check_key
 from serving.jobs import Job, JobResult, Jobs, TextResult
 from serving.languages import language_name
 from serving.openapi import document
 from serving.registry import Model, Registry
 from serving.schemas import (
+    Detected,
     Hypothesis,
     Language,
     LanguageModel,
@@ -58,12 +60,13 @@ class NativeDialect:
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
-        body = await read_json(request, TranslateRequest, self._settings.max_body_bytes)
-        check_key(body.api_key)
+        limit = self._settings.max_body_bytes
+        body = await read_fields(request, TranslateRequest, limit, clean_lines)
+        check_body_key(body.api_key)
         try:
             result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
-            raise _naming_text(error, body) from error
+            raise (error if isinstance(body.q, str) else error.within("q")) from error
         return _json(_answer(body, result))
 
     async def languages(self, _: Request) -> Response:
@@ -148,6 +151,8 @@ def _job(body: TranslateRequest) -> Job:
         source=body.source,
         target=body.target,
         model=body.model,
+        format=body.format,
+        split_sentences=body.split_sentences,
         options=body.options,
         alternatives=body.alternatives,
         target_prefixes=prefixes,
@@ -159,13 +164,6 @@ def _texts(body: TranslateRequest) -> list[str]:
     return [body.q] if isinstance(body.q, str) else body.q
 
 
-def _naming_text(error: RequestError, body: TranslateRequest) -> RequestError:
-    """The same error with the place of the text, where there are several."""
-    if error.index is None or isinstance(body.q, str):
-        return error
-    return type(error)(f"q[{error.index}]: {error}")
-
-
 def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
     translations = [_translated(text) for text in result.translations]
     texts = [translation.text for translation in translations]
@@ -173,20 +171,31 @@ def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
         [h.text for h in t.hypotheses[1 : body.alternatives + 1] if h.text != t.text]
         for t in translations
     ]
+    found = [
+        detected_language(t.detected.language, t.detected.confidence)
+        for t in translations
+        if t.detected
+    ]
     single = isinstance(body.q, str)
     alternatives = others[0] if single else others
     return TranslateResponse(
         translatedText=texts[0] if single else texts,
         alternatives=alternatives if body.alternatives else None,
+        detectedLanguage=(found[0] if single else found) if found else None,
         translations=translations,
-        model=result.model.name,
-        source=result.source,
+        model=_common([translation.model for translation in translations]),
+        source=_common([translation.source for translation in translations]),
         target=body.target,
     )
 
 
+def _common(values: Sequence[str]) -> str | None:
+    """The value that all have, if there is one."""
+    return values[0] if len(set(values)) == 1 else None
+
+
 def _translated(result: TextResult) -> TranslatedText:
-    timing = result.timing
+    timing, confidence = result.timing, result.confidence
     return TranslatedText(
         text=result.text,
         hypotheses=[
@@ -206,6 +215,11 @@ def _translated(result: TextResult) -> TranslatedText:
             decode_ms=round(timing.decode_s * 1000, 3),
             batch_size=timing.batch_size,
         ),
+        model=result.model.name,
+        source=result.source,
+        detected=None
+        if confidence is None
+        else Detected(language=result.source, confidence=round(confidence, 4)),
     )
 
 

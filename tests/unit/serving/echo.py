@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 import numpy as np
@@ -43,6 +43,19 @@ class ByteTokenizer:
         """One name for each id."""
         return [f"<{i}>" for i in ids]
 
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """One character each: of plain ASCII only."""
+        begin = len(text) - len(text.lstrip())
+        return [(begin + i, begin + i + 1) for i in range(len(self.encode(text)))]
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """One character each: of plain ASCII only."""
+        return [(i, i + 1) for i in range(len(ids))]
+
+    def is_byte(self, token_id: int) -> bool:
+        """All are."""
+        return token_id >= _FIRST_BYTE
+
 
 class EchoModel(FakeModel):
     """Continues with the source's next id, or, less likely, with the one after that."""
@@ -68,12 +81,17 @@ class EchoStepper(FakeStepper):
         self.steps = 0
 
     def step(
-        self, state: FakeState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: FakeState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of the echo."""
         self.gate.wait(30)
         self.steps += 1
-        return super().step(state, inputs, want_logits=want_logits, want_attention=want_attention)
+        return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)
 
 
 class EchoTranslator(Translator):

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.cache import Repack
-from serving.search import StepInputs, StepOutputs
+from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import EOS_ID
 
 Slots = tuple[tuple[int, int], ...]
@@ -114,22 +114,34 @@ class FakeStepper:
         return self.states[-1]
 
     def prefill(
-        self, state: FakeState, token_ids_BP: NDArray[np.int64], labels_BP: NDArray[np.int64]
-    ) -> NDArray[np.float32]:
-        """Fill the caches; returns the labels' log-probabilities."""
+        self,
+        state: FakeState,
+        token_ids_BP: NDArray[np.int64],
+        labels_BP: NDArray[np.int64],
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches."""
         rows, length = token_ids_BP.shape
         state.resize(length)
         positions = np.tile(np.arange(length), (rows, 1))
         state.write(np.zeros(rows, dtype=np.int64), positions, token_ids_BP)
         scores = np.zeros((rows, length), dtype=np.float32)
+        attention = np.zeros((rows, length, max(map(len, state.sources))), dtype=np.float32)
         for row, source in enumerate(state.sources):
             for p in range(length):
                 slots = tuple((q, int(token_ids_BP[row, q])) for q in range(p + 1))
                 scores[row, p] = self.model.log_probs(source, slots)[labels_BP[row, p]]
-        return scores
+                attention[row, p, : len(source)] = self.model.attention(source, slots)
+        return PrefillOutputs(scores, attention if want_attention else None)
 
     def step(
-        self, state: FakeState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
+        self,
+        state: FakeState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """The 2K best continuations; every score of a dead beam is -inf."""
         assert not state.freed
@@ -159,7 +171,7 @@ class FakeStepper:
             tokens.astype(np.int32),
             (order // self.model.vocab_size).astype(np.int32),
             logits if want_logits else None,
-            attention if want_attention else None,
+            attention[list(attention_rows)] if attention_rows else None,
         )
 
     def repack(self, state: FakeState, repack: Repack) -> None:

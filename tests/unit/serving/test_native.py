@@ -37,6 +37,8 @@ def test_one_text() -> None:
     assert "alternatives" not in answer
     (translation,) = answer["translations"]
     assert translation["text"] == "Hallo"
+    assert (translation["model"], translation["source"]) == ("echo-de-en", "de")
+    assert "detected" not in translation
     assert translation["warnings"] == []
     assert translation["timing"]["batch_size"] == 1
     assert translation["timing"]["decode_ms"] > 0
@@ -51,7 +53,7 @@ def test_texts_of_a_list_are_decoded_together_and_stay_in_order() -> None:
     texts = ["kurz", "", "ein viel längerer Text", "  \n", "Ende"]
     with served() as (client, _):
         answer = ask(client, texts)
-    assert answer["translatedText"] == ["kurz", "", texts[2], "", "Ende"]
+    assert answer["translatedText"] == texts
     sizes = [translation["timing"]["batch_size"] for translation in answer["translations"]]
     assert sizes == [3, 0, 3, 0, 3]
     assert answer["translations"][1]["hypotheses"] == []
@@ -105,8 +107,8 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
 @pytest.mark.parametrize(
     ("fields", "status", "code", "message"),
     [
-        ({"q": "x" * 5001}, 413, "too_long", "at most 5000 characters .MACARON_MAX_TEXT_CHARS."),
-        ({"q": ["a", "x" * 5001]}, 413, "too_long", r"q\[1\]: text must have at most 5000"),
+        ({"q": "x" * 20001}, 413, "too_long", "at most 20000 characters .MACARON_MAX_TEXT_CHARS."),
+        ({"q": ["a", "x" * 20001]}, 413, "too_long", r"q\[1\]: text must have at most 20000"),
         ({"q": "x" * 256}, 413, "too_long", "at most 255 pieces for this model, got 256"),
         ({"q": ["a", "b", "x" * 256]}, 413, "too_long", r"q\[2\]: text must have at most 255"),
         ({"q": ["a"] * 129}, 413, "too_long", "at most 128 texts .MACARON_MAX_TEXTS., got 129"),
@@ -122,7 +124,7 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
         ({"target": "xx"}, 400, "unknown_language", r"target must be one of \['en'\], got 'xx'"),
         ({"target": "\0" * 3000}, 400, "unknown_language", "target must be one of"),
         ({"model": "echo-de"}, 404, "unknown_model", "did you mean 'echo-de-en'?"),
-        ({"format": "html"}, 400, "invalid_request", "format must be 'text', got 'html'"),
+        ({"format": "xml"}, 400, "invalid_request", "format must be 'text' or 'html', got 'xml'"),
         ({"alternatives": -1}, 400, "invalid_request", "alternatives must be .* equal to 0"),
         ({"alternatives": 10000}, 400, "invalid_option", "alternatives must be at most 15"),
         ({"alternatives": 1.5}, 400, "invalid_request", "alternatives must be a valid integer"),
@@ -143,11 +145,12 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
         ({"options": {"min_length": 600}}, 400, "invalid_option", "MACARON_MAX_OUTPUT_TOKENS"),
         ({"options": {"length_penalty": True}}, 400, "invalid_option", "must be a number"),
         ({"options": {"length_penalty_form": {}}}, 400, "invalid_option", "must be one of"),
+        ({"q": "Ja.\n" * 513}, 413, "too_long", "at most 512 sentences .MACARON_MAX_QUEUE., got"),
         (
-            {"q": ["a"] * 100, "options": {"beam_size": 16}},
+            {"q": ["Eins. Zwei."] * 100, "options": {"beam_size": 16}},
             413,
             "too_long",
-            "at most 1024 .MACARON_MAX_REQUEST_BEAMS., got 100 x 16",
+            "at most 2560 .MACARON_MAX_REQUEST_BEAMS., got 200 x 16",
         ),
     ],
 )
@@ -184,7 +187,7 @@ def test_missing_fields() -> None:
 def test_any_text_makes_valid_json(text: str) -> None:
     with served() as (client, _):
         answer = ask(client, text, options={"loop_guard": False})
-    assert answer["translatedText"] == text.strip()
+    assert answer["translatedText"] == text
 
 
 def test_a_failing_text_leaves_its_neighbours_alone() -> None:

@@ -40,13 +40,13 @@ def registry() -> Iterator[Registry]:
 
 
 def test_priority_then_name_decides(registry: Registry) -> None:
-    assert registry.choose("de", "en")[0].name == "best-de-en"
+    assert registry.choose("de", "en").name == "best-de-en"
     order = [model.name for model in registry.models]
     assert order == ["best-de-en", "a-de-en", "b-de-en", "en-de", "fr-en"]
 
 
 def test_a_model_can_be_named(registry: Registry) -> None:
-    assert registry.choose("de", "en", "b-de-en")[0].name == "b-de-en"
+    assert registry.choose("de", "en", "b-de-en").name == "b-de-en"
     with pytest.raises(UnknownModelError, match=r"got 'b-de'; did you mean 'b-de-en'\?"):
         registry.choose("de", "en", "b-de")
     with pytest.raises(UnknownLanguageError, match=r"source must be one of \['fr'\], got 'de'"):
@@ -60,11 +60,12 @@ def test_unknown_languages_are_told_what_there_is(registry: Registry) -> None:
         registry.choose("fr", "de")
 
 
-def test_auto_works_only_where_one_language_can_be_meant(registry: Registry) -> None:
-    assert registry.choose("auto", "de")[1] == "en"
-    assert registry.choose("auto", "en", "fr-en")[1] == "fr"
-    with pytest.raises(UnknownLanguageError, match=r"\['de', 'fr'\].*detection is not available"):
-        registry.choose("auto", "en")
+def test_languages_that_can_be_translated_into_a_target(registry: Registry) -> None:
+    assert registry.sources("de") == ["en"]
+    assert registry.sources("en") == ["de", "fr"]
+    assert registry.sources("en", "fr-en") == ["fr"]
+    with pytest.raises(UnknownLanguageError, match="target must be one of"):
+        registry.sources("xx")
 
 
 def test_ready_only_between_start_and_drain() -> None:
@@ -76,7 +77,7 @@ def test_ready_only_between_start_and_drain() -> None:
     assert registry.ready
     registry.drain()
     assert not registry.ready
-    assert registry.choose("de", "en")[0].name == "echo-de-en"  # what still arrives is served
+    assert registry.choose("de", "en").name == "echo-de-en"  # what still arrives is served
     registry.close()
 
 
@@ -128,18 +129,18 @@ def test_reload_exchanges_what_has_changed_and_nothing_else(
     shelf = Shelf(monkeypatch, EchoTranslator("stays"), EchoTranslator("goes"))
     registry = Registry(Settings())
     registry.start(shelf.bundles)
-    stays = registry.choose("de", "en", "stays")[0]
+    stays = registry.choose("de", "en", "stays")
     shelf.bundles = [EchoTranslator("stays"), EchoTranslator("comes", priority=5)]
     registry.reload()
     assert shelf.loaded == ["comes"]
     assert [model.name for model in registry.models] == ["comes", "stays"]
-    assert registry.choose("de", "en", "stays")[0] is stays
+    assert registry.choose("de", "en", "stays") is stays
     with pytest.raises(UnknownModelError):
         registry.choose("de", "en", "goes")
     changed = EchoTranslator("stays", priority=9)
     shelf.bundles[0] = changed
     registry.reload()
-    assert registry.choose("de", "en")[0].manifest.priority == 9
+    assert registry.choose("de", "en").manifest.priority == 9
     assert b'macaron_reloads_total{result="done"} 2.0' in registry.metrics.text()
     registry.close()
 
@@ -150,7 +151,7 @@ def test_a_model_that_was_replaced_serves_those_who_have_chosen_it(
     shelf = Shelf(monkeypatch, EchoTranslator())
     registry = Registry(Settings())
     registry.start(shelf.bundles)
-    model, _ = registry.choose("de", "en")
+    model = registry.choose("de", "en")
     gate = shelf.bundles[0].stepper.gate
     gate.clear()
     running = model.scheduler.submit(Request(text="running"))
@@ -161,7 +162,7 @@ def test_a_model_that_was_replaced_serves_those_who_have_chosen_it(
     assert running.result(20).translation.text == "running"
     assert late.result(20).translation.text == "late"
     scheduler = weakref.ref(model.scheduler)
-    assert registry.choose("de", "en")[0] is not model
+    assert registry.choose("de", "en") is not model
     del model, gate, running, late
     wait_until(lambda: gc.collect() >= 0 and scheduler() is None)  # threads and memory are free
     registry.close()

@@ -87,7 +87,7 @@ def one_beam_step(stepper: TorchStepper, state: TorchState, tokens: list[int], a
         scores_BK=np.zeros((rows, 1), dtype=np.float32),
         slot_positions_BC=np.tile(np.arange(capacity), (rows, 1)),
     )
-    outputs = stepper.step(state, inputs, want_logits=True, want_attention=False)
+    outputs = stepper.step(state, inputs, want_logits=True)
     assert outputs.logits_BKV is not None
     log_probs = torch.from_numpy(outputs.logits_BKV[:, 0]).log_softmax(-1)
     assert outputs.tokens_BN[:, 0].tolist() == log_probs.argmax(-1).tolist()
@@ -115,7 +115,7 @@ def test_given_tokens_are_scored_and_continued(variant: str) -> None:
     targets = np.random.default_rng(1).integers(4, 37, (3, 6)).tolist()
     state = stepper.encode(SOURCES)
     tokens = np.array([[BOS_ID, *target[:-1]] for target in targets])
-    scores = stepper.prefill(state, tokens, np.array(targets))
+    scores = stepper.prefill(state, tokens, np.array(targets)).scores_BP
     after = one_beam_step(stepper, state, [target[-1] for target in targets], 6)
     for row, (source, target) in enumerate(zip(SOURCES, targets, strict=True)):
         expected = teacher_forced(model, source, target)
@@ -142,7 +142,7 @@ def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
             scores_BK=np.zeros((3, 1), dtype=np.float32),
             slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
         )
-        stepper.step(state, inputs, want_logits=False, want_attention=False)
+        stepper.step(state, inputs, want_logits=False)
     slots = np.zeros((2, 8), dtype=np.int64)
     slots[:, :3] = paths[4], paths[3]
     stepper.repack(state, Repack(np.array([0, 2]), slots, np.array([3, 3]), in_place=False))
@@ -230,8 +230,8 @@ def test_alignment_is_the_mean_of_reductions_weights_over_the_features() -> None
         scores_BK=np.zeros((3, 2), dtype=np.float32),
         slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
-    outputs = stepper.step(state, inputs, want_logits=False, want_attention=True)
-    attention_BKS = outputs.attention_BKS
+    outputs = stepper.step(state, inputs, want_logits=False, attention_rows=range(3))
+    attention_BKS = outputs.attention_RKS
     assert attention_BKS is not None
     assert attention_BKS.dtype == np.float32
     np.testing.assert_allclose(attention_BKS.sum(-1), 1.0, atol=1e-5)

@@ -47,7 +47,6 @@ def test_one_token_at_a_time_equals_teacher_forcing(block: str, norm: str) -> No
                 slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
             ),
             want_logits=True,
-            want_attention=False,
         )
         assert outputs.logits_BKV is not None
         for row, source in enumerate(SOURCES):
@@ -116,7 +115,9 @@ def test_attention_of_the_last_layer_is_returned_as_probabilities() -> None:
         scores_BK=np.zeros((3, 2), dtype=np.float32),
         slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
-    attention = stepper.step(state, inputs, want_logits=False, want_attention=True).attention_BKS
+    attention = stepper.step(
+        state, inputs, want_logits=False, attention_rows=range(3)
+    ).attention_RKS
     assert attention is not None
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-5)
     for row, source in enumerate(SOURCES):

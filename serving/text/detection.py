@@ -1,0 +1,47 @@
+"""Which language a text is in: py3langid, whose model comes with it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+
+from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+from serving.languages import LANGUAGE_NAMES
+
+MAX_CHARS = 2000
+"""Characters of a text that are looked at: more change nothing and take time."""
+
+
+def detect(text: str) -> list[tuple[str, float]]:
+    """Languages of `serving.languages` with their probabilities, likeliest first.
+
+    Empty for a text without letters. A word or two are not enough to be sure, and the
+    probabilities say so.
+    """
+    part = text[:MAX_CHARS]
+    if not any(map(str.isalpha, part)):
+        return []
+    return [(str(code), float(probability)) for code, probability in _identifier().rank(part)]
+
+
+def detect_among(text: str, languages: Sequence[str]) -> tuple[str, float]:
+    """The likeliest of some languages, and its probability among all that `detect` knows.
+
+    A text that is in none of them has the likeliest all the same, with a probability near 0.
+    """
+    probabilities = dict(detect(text))
+    best = max(languages, key=lambda code: probabilities.get(code, 0.0))
+    return best, probabilities.get(best, 0.0)
+
+
+def load_detector() -> None:
+    """Load the model now rather than at the first text: it takes most of a second, and 90 MB."""
+    _identifier()
+
+
+@functools.cache
+def _identifier() -> LanguageIdentifier:
+    identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+    identifier.set_languages(set(LANGUAGE_NAMES) & set(identifier.labels))
+    return identifier
