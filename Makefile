@@ -8,12 +8,13 @@ VENV = .venv
 BIN = $(VENV)/bin
 PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 
-# No usage reports from bentoml, whether it serves or is tested.
+# No usage reports from bentoml and ONNX Runtime, whether they serve or are tested.
 export BENTOML_DO_NOT_TRACK = True
+export ORT_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test lint format clean
+.PHONY: help serve test soak lint format clean
 
 help: ## show this list
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
@@ -23,6 +24,9 @@ serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=
 
 test: lint ## run every check and test
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+
+soak: $(VENV)/dev.stamp ## the long run of the fault suite: half an hour on a machine that does nothing else
+	$(BIN)/python -m tests.soak --write
 
 lint: $(VENV)/dev.stamp ## check format, style, imports and types
 	$(BIN)/ruff format --check .

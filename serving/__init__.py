@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from serving.generator import Generator
     from serving.translator import Translator
+
+# ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
 __all__ = ["Generator", "Translator"]
 

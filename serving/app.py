@@ -3,30 +3,39 @@
 from __future__ import annotations
 
 import logging
+import math
+import re
 from http import HTTPStatus
 from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
 from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from serving.access import REQUEST_ID, Access, LastResort
 from serving.body import JSON
+from serving.connections import TimedBody
+from serving.deepl_schemas import DEEPL_STATUSES
+from serving.dialects.deepl import DeepLDialect, deepl_error
+from serving.dialects.libretranslate import LibreTranslateDialect
 from serving.dialects.native import NativeDialect
 from serving.dialects.openai import OpenAIDialect, openai_error
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
+from serving.gate import Gate
+from serving.keys import Keys
+from serving.record import note_error
 from serving.registry import Registry
 from serving.schemas import Error
 from serving.settings import Settings
 
-RETRY_AFTER_S = 1
-
 _WEB = Path(__file__).parent / "web"
 _MAX_MESSAGE = 500  # an error message may quote the request
+_DEEPL_PATHS = ("/v2/",)
 _OPENAI_PATHS = ("/v1/", "/tokenizer_info", "/tokenize", "/detokenize")
 _PAGE_HEADERS = {
     "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -39,15 +48,27 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(registry: Registry, settings: Settings) -> Starlette:
-    """The app over a registry, which is started and closed by the caller."""
+    """The app over a registry, which is started and closed by the caller.
+
+    Raises SettingsError where the API keys cannot be used.
+    """
+    keys = Keys(settings)
     app = Starlette(
         routes=[
             *NativeDialect(registry, settings).routes,
+            *LibreTranslateDialect(registry, settings, keys).routes,
+            *DeepLDialect(registry, settings).routes,
             *OpenAIDialect(registry, settings).routes,
             Route("/", _page),
             Mount("/web", StaticFiles(directory=_WEB)),
         ],
-        middleware=[Middleware(_LastResort)],
+        middleware=[
+            Middleware(Access, metrics=registry.metrics),
+            *_cors(settings.cors_origins),
+            Middleware(LastResort, refuse=refusal),
+            Middleware(Gate, settings=settings, keys=keys, refuse=refusal),
+            Middleware(TimedBody, timeout_s=settings.client_timeout_s),
+        ],
         exception_handlers={ServingError: _refused, HTTPException: _no_route},
     )
     # A redirect would turn some clients' POST into a GET.
@@ -57,14 +78,45 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
 
 def error_response(path: str, error: ServingError) -> Response:
     """An error in the dialect of its path."""
-    message = str(error)
+    message, status = str(error), error.status
     if len(message) > _MAX_MESSAGE:
         error.args = (message[:_MAX_MESSAGE] + " ...",)
     if path.startswith(_OPENAI_PATHS):
         body = openai_error(error).model_dump_json()
+    elif path.startswith(_DEEPL_PATHS):
+        body = deepl_error(error).model_dump_json()
+        status = DEEPL_STATUSES.get(status, status)
     else:
         body = Error(error=str(error), code=error.code).model_dump_json()
-    return Response(body, status_code=error.status, media_type=JSON)
+    return Response(body, status_code=status, media_type=JSON)
+
+
+def refusal(path: str, error: ServingError) -> Response:
+    """`error_response`, noted for the log line and the metrics, with the headers that belong to
+    it."""
+    note_error(error.code)
+    response = error_response(path, error)
+    if error.retry_after_s is not None:
+        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+    if response.status_code == HTTPStatus.UNAUTHORIZED:
+        response.headers["WWW-Authenticate"] = "Bearer"
+    return response
+
+
+def _cors(origins: str) -> list[Middleware]:
+    """Around all else, so that a page can read refusals too."""
+    allowed = [origin for origin in re.split(r"[\s,]+", origins) if origin]
+    if not allowed:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=allowed,
+            allow_methods=["GET", "POST"],
+            allow_headers=["*"],
+            expose_headers=[REQUEST_ID, "Retry-After"],
+        )
+    ]
 
 
 async def _page(_: Request) -> Response:
@@ -77,10 +129,7 @@ async def _refused(request: Request, error: Exception) -> Response:
         logger.warning("%s: %s", error.code, error)
     elif isinstance(error, CancelledError):
         logger.info("%s", error)
-    response = error_response(request.url.path, error)
-    if isinstance(error, OverloadedError):
-        response.headers["Retry-After"] = str(RETRY_AFTER_S)
-    return response
+    return refusal(request.url.path, error)
 
 
 async def _no_route(request: Request, error: Exception) -> Response:
@@ -88,37 +137,6 @@ async def _no_route(request: Request, error: Exception) -> Response:
     phrase = HTTPStatus(error.status_code).phrase
     refused = RequestError(f"{phrase}: {request.method} {request.url.path}; see /openapi.json")
     refused.status, refused.code = error.status_code, phrase.lower().replace(" ", "_")
-    response = error_response(request.url.path, refused)
+    response = refusal(request.url.path, refused)
     response.headers.update(error.headers or {})
     return response
-
-
-class _LastResort:
-    """Answers 500 where anything unforeseen is raised.
-
-    Starlette's own handler raises the error again, and BentoML sends no answer at all for an error
-    that leaves the app before its response has begun.
-    """
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        begun = False
-
-        async def watch(message: Message) -> None:
-            nonlocal begun
-            begun = begun or message["type"] == "http.response.start"
-            await send(message)
-
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        try:
-            await self._app(scope, receive, watch)
-        except Exception:
-            logger.exception("unforeseen error in %s %r", scope["method"], scope["path"])
-            if not begun:
-                error = ServingError("the server failed; its log says why")
-                response = error_response(scope["path"], error)
-                await response(scope, receive, send)

@@ -1,8 +1,8 @@
-"""Reading a JSON body: size limit while it arrives, media type, syntax, types."""
+"""Reading a body, JSON or form: size limit while it arrives, media type, syntax, types."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 import pydantic_core
@@ -10,6 +10,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 
 from serving.errors import CancelledError, MediaTypeError, RequestError, TooLongError
+from serving.form import MULTIPART, URLENCODED, Fields, form_fields
 from serving.settings import variable
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
@@ -25,31 +26,74 @@ async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> Bo
     Raises RequestError where it is too large, is not declared as JSON, is not JSON, or has other
     types; CancelledError where the client goes away.
     """
+    body = await _checked(request, max_bytes, (JSON,))
+    return _described(lambda: schema.model_validate(_json_tree(body)))
+
+
+async def read_fields(
+    request: Request,
+    schema: type[BodyT],
+    max_bytes: int,
+    clean: Callable[[str], str] = str,
+) -> BodyT:
+    """The same where the body may also be a form, urlencoded or multipart, or be left out.
+
+    Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
+    `schema` wants; with a JSON body the query counts for nothing.
+    """
+    body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
+    content_type = request.headers.get("content-type", "")
+    if _media_type(content_type) == JSON:
+        return _described(lambda: schema.model_validate(_json_tree(body)))
+    if body and not content_type:
+        raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
+    fields = form_fields(request.scope["query_string"], body, content_type)
+    cleaned: Fields = {
+        name: clean(value) if isinstance(value, str) else [clean(part) for part in value]
+        for name, value in fields.items()
+    }
+    return _described(lambda: schema.model_validate(cleaned, strict=False))
+
+
+async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
+    """The body, declared as one of the media types."""
     try:
-        _check_headers(request, max_bytes)
+        _check_headers(request, max_bytes, media_types)
     except RequestError:
         await _discard(request)
         raise
-    body = await _read(request, max_bytes)
+    return await _read(request, max_bytes)
+
+
+def _json_tree(body: bytes) -> dict[str, Any]:
     try:
         tree = pydantic_core.from_json(body, allow_inf_nan=False)
     except ValueError as error:
         raise RequestError(f"the body must be valid JSON in UTF-8: {error}") from error
     if not isinstance(tree, dict):
         raise RequestError(f"the body must be a JSON object, got {_kind(tree)}")
+    return tree
+
+
+def _described(validate: Callable[[], BodyT]) -> BodyT:
+    """What `validate` returns, its error put into our words."""
     try:
-        return schema.model_validate(tree)
+        return validate()
     except ValidationError as error:
         refused = RequestError(_describe(error.errors()))
         refused.parameter = str(error.errors()[0]["loc"][0])
         raise refused from error
 
 
-def _check_headers(request: Request, max_bytes: int) -> None:
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _check_headers(request: Request, max_bytes: int, media_types: Sequence[str]) -> None:
     declared = request.headers.get("content-type", "")
-    media_type, *parameters = (part.strip().lower() for part in declared.split(";"))
-    if media_type != JSON:
-        raise MediaTypeError(f"Content-Type must be {JSON}, got {declared or 'none'!r}")
+    if _media_type(declared) not in media_types:
+        raise _wrong_media_type(declared, media_types)
+    parameters = (part.strip().lower() for part in declared.split(";")[1:])
     charset = next((p.partition("=")[2] for p in parameters if p.startswith("charset=")), "utf-8")
     if charset.strip("\"' ") not in ("utf-8", "utf8"):
         raise MediaTypeError(f"charset must be utf-8, got {charset!r}")
@@ -58,6 +102,11 @@ def _check_headers(request: Request, max_bytes: int) -> None:
         raise MediaTypeError(f"Content-Encoding must be identity, got {encoding!r}")
     if _declared_length(request) > max_bytes:
         raise _too_large(max_bytes)
+
+
+def _wrong_media_type(declared: str, media_types: Sequence[str]) -> MediaTypeError:
+    allowed = " or ".join(filter(None, media_types))
+    return MediaTypeError(f"Content-Type must be {allowed}, got {declared or 'none'!r}")
 
 
 def _declared_length(request: Request) -> int:

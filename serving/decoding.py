@@ -11,7 +11,9 @@ import threading
 import time
 from collections.abc import Sequence
 
+from serving.answers import AnswerCache
 from serving.batches import BatchLimits, BatchRoom, Group, demand
+from serving.observer import Observer
 from serving.request_queue import RequestQueue
 from serving.search import BeamSearch, Finished, Sentence
 from serving.translator import Translator
@@ -26,10 +28,10 @@ MAX_OVERTAKEN_S = 0.5
 class _Batch:
     """The running sentences of one group."""
 
-    def __init__(self, translator: Translator, works: Sequence[Work]) -> None:
+    def __init__(self, translator: Translator, works: Sequence[Work], observer: Observer) -> None:
         self.works: dict[int, Work] = {}
         """By number in the search."""
-        self._translator = translator
+        self._translator, self._observer = translator, observer
         self._steps_since_join = 0
         sentences = [work.sentence for work in works]
         stepper = translator.stepper_for(shortlisted=sentences[0].shortlisted)
@@ -57,19 +59,28 @@ class _Batch:
 
     def _note(self, numbers: Sequence[int], works: Sequence[Work]) -> None:
         self.works.update(zip(numbers, works, strict=True))
+        new = [work for work in works if not work.started]
         for work in works:
             work.start(len(self.works))
         self._steps_since_join = 0
+        lengths = [len(work.sentence.source) for work in self.works.values()]
+        self._observer.joined([work.waited_s for work in new], lengths)
 
 
 class Decoder:
     """Decodes what waits in a queue, perhaps beside others like it, on a thread of its own."""
 
     def __init__(
-        self, translator: Translator, queue: RequestQueue[Work], limits: BatchLimits
+        self,
+        translator: Translator,
+        queue: RequestQueue[Work],
+        limits: BatchLimits,
+        answers: AnswerCache,
+        observer: Observer,
     ) -> None:
         """`limits` are this thread's own."""
         self._translator, self._queue, self._limits = translator, queue, limits
+        self._answers, self._observer = answers, observer
         self._batches: dict[Group, _Batch] = {}
         self._others: Sequence[Decoder] = ()
         self._idle = True
@@ -84,6 +95,11 @@ class Decoder:
     def join(self, timeout: float | None) -> None:
         """Wait until all is decoded, once the queue is closed."""
         self._thread.join(timeout)
+
+    @property
+    def num_rows(self) -> int:
+        """Sentences being decoded."""
+        return sum(len(batch.works) for batch in list(self._batches.values()))
 
     def _run(self) -> None:
         while self._batches or self._queue.wait():
@@ -129,7 +145,7 @@ class Decoder:
             if group in self._batches:
                 self._batches[group].join(works)
             else:
-                self._batches[group] = _Batch(self._translator, works)
+                self._batches[group] = _Batch(self._translator, works, self._observer)
         except Exception as error:  # the thread must outlive any failure
             for work in works:
                 work.fail(error)
@@ -158,4 +174,6 @@ class Decoder:
             work.sentence, work.demand = outcome, demand(outcome, self._translator.sizes)
             self._queue.put_back(work)
         else:
+            self._answers.put(work.key, outcome)
+            self._observer.decoded(len(outcome.hypotheses[0].token_scores))
             work.complete(outcome)

@@ -12,7 +12,11 @@ ServingError
 │   │   └── ContextLengthError  prompt and output of a language model
 │   ├── UnknownLanguageError    no model for the language pair
 │   ├── UnknownModelError       no bundle of that name
-│   └── MediaTypeError          a body that is not JSON
+│   ├── MediaTypeError          a body of another media type
+│   ├── UnauthorizedError       no API key, or not one of ours
+│   ├── RequestTimeoutError     the body did not arrive in time
+│   └── QuotaExceededError      too many characters since the start of the server
+├── RateLimitedError            more than a client may ask for in a minute
 ├── OverloadedError             the queue is full
 │   └── NotReadyError           starting, or shutting down
 ├── DeadlineExceededError       not finished in time
@@ -22,6 +26,8 @@ ServingError
 
 from __future__ import annotations
 
+from typing import Self
+
 
 class ServingError(Exception):
     """Root of every error that serving raises on purpose."""
@@ -29,6 +35,8 @@ class ServingError(Exception):
     status = 500
     code = "internal"
     """Short name of the kind of error, stable for programs."""
+    retry_after_s: float | None = None
+    """When another try makes sense, where the server knows."""
 
 
 class SettingsError(ServingError):
@@ -56,6 +64,10 @@ class RequestError(ServingError):
     """Which text of a list is at fault."""
     parameter: str | None = None
     """The field of the body that is at fault, where one is."""
+
+    def within(self, name: str) -> Self:
+        """The same error, naming the text at fault by its place in the list `name`."""
+        return self if self.index is None else type(self)(f"{name}[{self.index}]: {self}")
 
 
 class InvalidOptionError(RequestError):
@@ -98,10 +110,38 @@ class UnknownModelError(RequestError):
 
 
 class MediaTypeError(RequestError):
-    """The body is declared as something other than plain JSON."""
+    """The body is declared as something that its route does not read."""
 
     status = 415
     code = "unsupported_media_type"
+
+
+class QuotaExceededError(RequestError):
+    """A key has had as many characters translated as it may; the status is DeepL's."""
+
+    status = 456
+    code = "quota_exceeded"
+
+
+class UnauthorizedError(RequestError):
+    """The request carries no API key, or one that the server does not know."""
+
+    status = 401
+    code = "unauthorized"
+
+
+class RequestTimeoutError(RequestError):
+    """The client took too long to send its request."""
+
+    status = 408
+    code = "request_timeout"
+
+
+class RateLimitedError(ServingError):
+    """The client has asked for more than it may in a minute; try again later."""
+
+    status = 429
+    code = "rate_limited"
 
 
 class OverloadedError(ServingError):
@@ -109,6 +149,7 @@ class OverloadedError(ServingError):
 
     status = 503
     code = "overloaded"
+    retry_after_s: float = 1.0
 
 
 class NotReadyError(OverloadedError):

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
+from weakref import WeakSet
 
 from serving.batches import BatchLimits
 from serving.cache import most_slots
-from serving.errors import ContextLengthError, TooLongError
+from serving.errors import ContextLengthError, NotReadyError, TooLongError
 from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions
 from serving.generation_ticket import (
@@ -33,6 +35,7 @@ from serving.generator import (
     best_choices,
 )
 from serving.language_session import CHUNK, LanguageStepper, Prompted, PromptScores, chunks
+from serving.observer import Observer, Unobserved
 from serving.request_queue import RequestQueue
 from serving.search import BeamSearch
 
@@ -65,9 +68,12 @@ class GenerationScheduler:
         max_queue: int = 512,
         max_context_tokens: int | None = None,
         limits: BatchLimits | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`max_context_tokens` bounds prompt and output together."""
-        self._generator = generator
+        self._generator, self._observer = generator, observer or Unobserved()
+        self._tickets: WeakSet[GenerationTicket] = WeakSet()
+        self._submitting = threading.Lock()
         self._max_context, self._limits = max_context_tokens, limits or BatchLimits()
         self._queue: RequestQueue[GenerationTicket] = RequestQueue(max_queue, "prompts")
         self._running: dict[int, GenerationTicket] = {}
@@ -91,8 +97,15 @@ class GenerationScheduler:
             self._generator.check_options(request.options)
             self._check_size(prompt, request.options)
             tickets.append(GenerationTicket(request, prompt))
+        with self._submitting:
+            self._tickets.update(tickets)
         self._queue.put(tickets)
         return tickets
+
+    @property
+    def queue_depth(self) -> int:
+        """Prompts that wait."""
+        return len(self._queue)
 
     @property
     def num_rows(self) -> int:
@@ -100,12 +113,34 @@ class GenerationScheduler:
         return len(self._running)
 
     @property
+    def num_held(self) -> int:
+        """Outputs, beam searches and prompts being read: 0 where nothing goes on."""
+        reading = sum(len(reading.tickets) for reading in list(self._readings))
+        return len(self._running) + len(self._searches) + reading
+
+    @property
     def _busy(self) -> bool:
         return bool(self._running or self._searches or self._readings)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Accept nothing more, finish what was accepted, end the thread."""
+    @property
+    def answer_cache_bytes(self) -> int:
+        """There is no cache of answers: most outputs are drawn by chance."""
+        return 0
+
+    def abandon(self) -> None:
+        """Fail whatever has not ended, with NotReadyError."""
+        with self._submitting:
+            tickets = list(self._tickets)
+        for ticket in tickets:
+            ticket.fail(NotReadyError("the server is shutting down; try again"))
+
+    def retire(self) -> None:
+        """Accept nothing more; what was accepted is finished, then the thread ends."""
         self._queue.close()
+
+    def close(self, timeout: float | None = None) -> None:
+        """`retire`, and wait for the end."""
+        self.retire()
         self._thread.join(timeout)
 
     def _check_size(self, prompt: list[int], options: GenerationOptions) -> None:
@@ -180,6 +215,11 @@ class GenerationScheduler:
 
     def _begin(self, tickets: Sequence[GenerationTicket]) -> None:
         """Read the prompts of tickets, those of one number of chunks together."""
+        if tickets:
+            now = time.monotonic()
+            held = {*self._running.values(), *self._searches, *tickets}
+            lengths = [len(t.prompt) for t in held for _ in range(_rows(t.request.options))]
+            self._observer.joined([now - ticket.submitted for ticket in tickets], lengths)
         groups: dict[tuple[int, bool], list[GenerationTicket]] = {}
         for ticket in tickets:
             request = ticket.request
@@ -296,6 +336,8 @@ class GenerationScheduler:
             raise event.error
         builder = ticket.builders[event.key]
         text, tokens = builder.push(event)
+        if not ticket.num_generated:
+            self._observer.first_token(time.monotonic() - ticket.submitted)
         ticket.num_generated += 1
         number = event.key - min(ticket.builders)
         ticket.tell(Delta(number, text, tokens, builder.finish_reason))
@@ -312,6 +354,7 @@ class GenerationScheduler:
         self._deliver(ticket, choices)
 
     def _deliver(self, ticket: GenerationTicket, choices: tuple[Generation, ...]) -> None:
+        self._observer.decoded(ticket.num_generated)
         ticket.complete(
             GenerationDone(choices, ticket.prompt_tokens, len(ticket.prompt), ticket.num_generated)
         )

@@ -5,7 +5,7 @@ A dialect reads its own wire format into a `Job`, and renders the `JobResult` in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
@@ -14,8 +14,10 @@ from starlette.types import Receive
 
 from serving.admission import check_cost, check_texts, choose_options
 from serving.errors import RequestError
+from serving.gate import charge
 from serving.in_flight import completed
 from serving.options import SearchOptions
+from serving.record import note_model, note_timings
 from serving.registry import AUTO, Model, Registry
 from serving.settings import Settings, variable
 from serving.text.detection import detect_among
@@ -42,6 +44,8 @@ class Job:
     target: str
     model: str | None = None
     format: Format = "text"
+    ignored: Collection[str] = ()
+    """Names of HTML elements that are not translated, in small letters."""
     split_sentences: bool = True
     """Whether sentences are translated one by one; else a text is one, and refused if too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -90,6 +94,7 @@ class Jobs:
         timeout_s = self._timeout(job)
         plans, tickets = await self._apart(job, self._submit, job, timeout_s)
         results = await completed(tickets, receive, timeout_s)
+        note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
         return await self._apart(job, _job_result, plans, results)
 
     async def _apart(self, job: Job, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
@@ -117,6 +122,8 @@ class Jobs:
             max(beams, default=1),
             self._settings,
         )
+        note_model(_common_name(plans), len(plans))
+        charge(sum(map(len, job.texts)))
         prefixes = job.target_prefixes or [""] * len(plans)
         asked = [
             (index, plan, request)
@@ -146,7 +153,7 @@ class Jobs:
         if job.format == "text":
             check_texts(job.texts, settings)
         check_texts(job.target_prefixes, settings)
-        documents = [Document(text, job.format) for text in job.texts]
+        documents = [Document(text, job.format, job.ignored) for text in job.texts]
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
         plans: list[_Plan] = []
@@ -182,6 +189,12 @@ class _Plan:
     confidence: float | None
 
 
+def _common_name(plans: Sequence[_Plan]) -> str:
+    """Of the model, for logs and metrics: texts of several languages may have several."""
+    names = {plan.model.name for plan in plans}
+    return names.pop() if len(names) == 1 else "several"
+
+
 def _requests(plan: _Plan, prefix: str, timeout_s: float) -> Iterator[Request]:
     """One request of the scheduler for each sentence; the prefix belongs to the first."""
     for sentence in plan.document.sentences:
@@ -193,6 +206,11 @@ def _requests(plan: _Plan, prefix: str, timeout_s: float) -> Iterator[Request]:
             timeout_s=timeout_s,
         )
         prefix = ""
+
+
+def _num_tokens(result: Completed) -> int:
+    best = result.translation.hypotheses[:1]
+    return sum(len(hypothesis.token_scores) for hypothesis in best)
 
 
 def _job_result(plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:

@@ -1,4 +1,5 @@
-"""This project's own operators for ONNX Runtime: compiled once for a machine, with its compiler.
+"""This project's own operators for ONNX Runtime: compiled once for a machine, with its compiler,
+or beforehand for images that have none (`python -m serving.kernels`).
 
 Without them every bundle decodes the same, a little more slowly: see docs/engine.md.
 """
@@ -12,6 +13,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,11 +22,17 @@ from serving.errors import SettingsError
 
 SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
+SHIPPED = Path(__file__).parent / "native" / "built"
+"""Where `ship_library` puts what an image brings along."""
 _SOURCES = Path(__file__).parent / "native"
 _COMPILERS = ("c++", "g++", "clang++")
-_FLAGS = ("-std=c++17", "-O3", "-march=native", "-shared", "-fPIC")
+_FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 _TIMEOUT_S = 300
+# What is shipped is for processors with AVX-512: a level of the x86-64 psABI, and what it asks for
+# in Linux's words. Code for the level below was no faster than the standard operators.
+_LEVEL = "x86-64-v4"
+_FEATURES = "avx2 bmi1 bmi2 f16c fma abm movbe avx512f avx512bw avx512cd avx512dq avx512vl"
 
 logger = logging.getLogger(__name__)
 
@@ -33,14 +41,18 @@ logger = logging.getLogger(__name__)
 def native_library() -> Path | None:
     """The compiled operators; None where they are turned off or cannot be compiled.
 
-    What was compiled stays in the user's cache folder, by everything that it depends on. Raises
-    SettingsError where the switch is neither on nor off.
+    One that was shipped comes first, where it runs on this processor. What is compiled stays in
+    the user's cache folder, by everything that it depends on. Raises SettingsError where the
+    switch is neither on nor off.
     """
     switch = os.environ.get(SWITCH, "").strip().lower() or "on"
     if switch not in ("on", "off"):
         raise SettingsError(f"{SWITCH} must be on or off, got {switch!r}")
     if switch == "off":
         return None
+    shipped = shipped_library(SHIPPED)
+    if shipped is not None:
+        return shipped
     compiler = find_compiler(os.environ)
     if compiler is None:
         logger.warning(
@@ -77,23 +89,56 @@ def build_library(compiler: str, folder: Path) -> Path:
 
     Raises OSError and subprocess.SubprocessError.
     """
-    files = sorted(_SOURCES.iterdir())
+    known = _digest(compiler, "native", platform.machine(), _processor())
+    library = folder / f"kernels-{known}.so"
+    if not library.is_file():
+        _compile(compiler, "native", library)
+    return library
+
+
+def ship_library(compiler: str, folder: Path) -> Path | None:
+    """Compile the operators into a folder for any x86-64 processor with AVX-512; None elsewhere.
+
+    Raises OSError and subprocess.SubprocessError.
+    """
+    if platform.machine() != "x86_64":
+        return None
+    library = _shipped(folder)
+    _compile(compiler, _LEVEL, library)
+    return library
+
+
+def shipped_library(folder: Path) -> Path | None:
+    """What `ship_library` made in a folder of these sources, where it is there and runs here."""
+    library = _shipped(folder)
+    runs = set(_FEATURES.split()).issubset(_processor().split())
+    return library if runs and library.is_file() else None
+
+
+def _shipped(folder: Path) -> Path:
+    return folder / f"kernels-{_LEVEL}-{_digest(_LEVEL)}.so"
+
+
+def _digest(*parts: str) -> str:
+    """Of the sources, the flags and whatever else a library depends on."""
     known = hashlib.sha256()
-    for part in (compiler, *_FLAGS, *_ARITHMETIC, platform.machine(), _processor()):
+    for part in (*parts, *_FLAGS, *_ARITHMETIC):
         known.update(part.encode() + b"\0")
-    for file in files:
+    for file in sorted(file for file in _SOURCES.iterdir() if file.is_file()):
         known.update(file.read_bytes())
-    library = folder / f"kernels-{known.hexdigest()[:16]}.so"
-    if library.is_file():
-        return library
-    folder.mkdir(parents=True, exist_ok=True)
+    return known.hexdigest()[:16]
+
+
+def _compile(compiler: str, processor: str, library: Path) -> None:
+    library.parent.mkdir(parents=True, exist_ok=True)
     # Others may compile at the same time: whoever is last puts the same thing there.
-    with tempfile.TemporaryDirectory(dir=folder) as place:
+    with tempfile.TemporaryDirectory(dir=library.parent) as place:
         made = Path(place) / library.name
         command = [
             compiler,
             *_FLAGS,
             *_ARITHMETIC,
+            f"-march={processor}",
             "-o",
             str(made),
             str(_SOURCES / "operators.cpp"),
@@ -101,7 +146,6 @@ def build_library(compiler: str, folder: Path) -> Path:
         subprocess.run(command, check=True, capture_output=True, text=True, timeout=_TIMEOUT_S)
         made.replace(library)
     logger.info("native kernels compiled: %s", library)
-    return library
 
 
 def _processor() -> str:
@@ -111,3 +155,22 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line for line in lines if line.startswith(("flags", "Features"))), "")
+
+
+def main() -> int:
+    """Compile what an image without a compiler is to bring along; prints the file."""
+    compiler = find_compiler(os.environ)
+    if compiler is None:
+        print(f"error: no C++ compiler (CXX, {', '.join(_COMPILERS)})", file=sys.stderr)
+        return 1
+    try:
+        library = ship_library(compiler, SHIPPED)
+    except subprocess.CalledProcessError as error:
+        print(f"error: {compiler} failed:\n{error.stderr}", file=sys.stderr)
+        return 1
+    print(library or f"no library is shipped for {platform.machine()}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -13,7 +13,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from serving import openai_schemas, schemas
+from serving import deepl_schemas, libretranslate_schemas, openai_schemas, schemas
+from serving.deepl_schemas import DEEPL_STATUSES
 
 API_VERSION = "0.1.0"
 
@@ -21,20 +22,50 @@ _REF = "#/components/schemas/{model}"
 _REASONS = {
     200: "Done",
     400: "The request says something that is not possible; the message says what",
+    401: "An API key is needed, or the one sent is not known; only where the server has keys",
+    403: "The API key in the body is not known, or, in DeepL's dialect, any key",
     404: "There is no model of that name",
     413: "A text, the list of texts or the body is over a limit of `/limits`",
-    415: "The body is not declared as application/json in UTF-8",
+    408: "The body did not arrive in time",
+    415: "The body is declared as something else than the route reads, or not in UTF-8",
+    429: "The client has asked for more than it may in a minute; only where there is a limit",
+    456: "So many characters are not translated before the server is started anew",
     500: "The model failed",
     503: "The queue is full, or the server is starting or shutting down; try again later",
     504: "Not finished in time",
 }
-_WORK = (400, 404, 413, 415, 500, 503, 504)
-_QUICK = (400, 404, 413, 415, 503)
+_WORK = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
+_QUICK = (400, 401, 404, 408, 413, 415, 429, 503)
+_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+_TRANSLATE_FORM = (
+    "q",
+    "source",
+    "target",
+    "format",
+    "alternatives",
+    "model",
+    "timeout_s",
+    "api_key",
+)
+_DEEPL_FORM = (
+    *("text", "target_lang", "source_lang", "split_sentences", "formality", "tag_handling"),
+    *("ignore_tags", "model_type", "preserve_formatting", "show_billed_characters", "context"),
+)
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds to wait before another try",
         "schema": {"type": "integer", "minimum": 1},
     }
+}
+_METRICS = {
+    "operationId": "metrics",
+    "summary": "What the server measures of itself, for Prometheus",
+    "responses": {
+        "200": {
+            "description": _REASONS[200],
+            "content": {"text/plain": {"schema": {"type": "string"}}},
+        }
+    },
 }
 
 
@@ -46,6 +77,14 @@ def document() -> str:
 
 def _tree() -> dict[str, Any]:
     languages = {"type": "array", "items": _reference(schemas.Language)}
+    translate = _post(
+        "translate",
+        "Translate one text or several; requests that arrive together are decoded together",
+        schemas.TranslateRequest,
+        schemas.TranslateResponse,
+        (*_WORK, 403),
+    )
+    _add_forms(translate, schemas.TranslateRequest, _TRANSLATE_FORM)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -54,23 +93,76 @@ def _tree() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
-            "/translate": _post(
-                "translate",
-                "Translate one text or several; requests that arrive together are decoded together",
-                schemas.TranslateRequest,
-                schemas.TranslateResponse,
-                _WORK,
-            ),
+            "/translate": translate,
             "/languages": _get("languages", "Languages and the models that read them", languages),
             "/models": _get("models", "What is known of each model", _reference(schemas.Models)),
             "/limits": _get("limits", "Every limit of this server", _reference(schemas.Limits), ()),
             "/livez": _get("alive", "Whether the server runs", _reference(schemas.Status), ()),
             "/readyz": _get("ready", "Whether it can translate", _reference(schemas.Status)),
+            "/metrics": {"get": _METRICS},
             "/openapi.json": _get("openapi", "This document", {"type": "object"}, ()),
+            **_libretranslate_paths(),
+            **_deepl_paths(),
             **_openai_paths(),
         },
         "components": {"schemas": _schemas()},
     }
+
+
+def _libretranslate_paths() -> dict[str, Any]:
+    """LibreTranslate's routes besides those that it shares with the native dialect."""
+    wire = libretranslate_schemas
+    found = {"type": "array", "items": _reference(schemas.DetectedLanguage)}
+    detect = _operation(
+        "detect", "Languages that a text may be in", found, (*_QUICK, 403), schemas.Error
+    )
+    detect["requestBody"] = {"required": True, "content": _content(_reference(wire.DetectRequest))}
+    _add_forms({"post": detect}, wire.DetectRequest, ("q", "api_key"))
+    frontend = _reference(wire.FrontendSettings)
+    return {
+        "/detect": {"post": detect},
+        "/frontend/settings": _get("frontend_settings", "What a page has to know", frontend),
+        "/health": _get("health", "Whether it can translate", _reference(wire.Health)),
+        "/spec": _get("spec", "This document", {"type": "object"}, ()),
+    }
+
+
+def _deepl_paths() -> dict[str, Any]:
+    """DeepL's dialect, whose errors have its own shape."""
+    wire, error = deepl_schemas, deepl_schemas.DeepLError
+    translate = _post(
+        "deepl_translate",
+        "Translate one text or several, as DeepL does",
+        wire.DeepLTranslateRequest,
+        wire.DeepLTranslations,
+        (*_deepl(_WORK), 456),
+        error,
+    )
+    _add_forms(translate, wire.DeepLTranslateRequest, _DEEPL_FORM)
+    items = {"type": "array", "items": _reference(wire.DeepLLanguage)}
+    languages, usage = {}, {}
+    for method in ("get", "post"):
+        languages[method] = _operation(
+            f"deepl_languages_{method}", "Languages read or written", items, _deepl(_QUICK), error
+        )
+        kind = _parameter("type", "query")
+        kind["schema"]["enum"] = ["source", "target"]
+        languages[method]["parameters"] = [kind]
+        count = _reference(wire.DeepLUsage)
+        usage[method] = _operation(
+            f"deepl_usage_{method}", "Characters so far", count, _deepl(_QUICK), error
+        )
+    pairs = _reference(wire.DeepLGlossaryPairs)
+    return {
+        "/v2/translate": translate,
+        "/v2/languages": languages,
+        "/v2/usage": usage,
+        "/v2/glossary-language-pairs": _get("glossary_pairs", "None", pairs, (403, 429), error),
+    }
+
+
+def _deepl(statuses: tuple[int, ...]) -> tuple[int, ...]:
+    return tuple(DEEPL_STATUSES.get(status, status) for status in statuses)
 
 
 def _openai_paths() -> dict[str, Any]:
@@ -84,9 +176,9 @@ def _openai_paths() -> dict[str, Any]:
         _WORK,
         error,
     )
-    completions["post"]["responses"]["200"]["content"]["text/event-stream"] = {
-        "schema": {"type": "string", "description": "With `stream`: Completions as `data:` events"}
-    }
+    completions["post"]["responses"]["200"]["content"]["text/event-stream"] = _events(
+        "With `stream`: Completions, and [DONE] at the end"
+    )
     chat = _operation("chat", "Refused: there is no chat template", {}, (400, 503), error)
     del chat["responses"]["200"]
     models, card = openai_schemas.OpenAIModels, openai_schemas.OpenAIModel
@@ -123,6 +215,8 @@ def _openai_paths() -> dict[str, Any]:
 def _schemas() -> dict[str, Any]:
     requests: list[type[BaseModel]] = [
         schemas.TranslateRequest,
+        libretranslate_schemas.DetectRequest,
+        deepl_schemas.DeepLTranslateRequest,
         openai_schemas.CompletionRequest,
         openai_schemas.TokenizeRequest,
         openai_schemas.DetokenizeRequest,
@@ -134,6 +228,14 @@ def _schemas() -> dict[str, Any]:
         schemas.Limits,
         schemas.Status,
         schemas.Error,
+        schemas.DetectedLanguage,
+        libretranslate_schemas.FrontendSettings,
+        libretranslate_schemas.Health,
+        deepl_schemas.DeepLTranslations,
+        deepl_schemas.DeepLLanguage,
+        deepl_schemas.DeepLUsage,
+        deepl_schemas.DeepLGlossaryPairs,
+        deepl_schemas.DeepLError,
         openai_schemas.OpenAIModels,
         openai_schemas.OpenAIModel,
         openai_schemas.Completion,
@@ -172,6 +274,26 @@ def _post(
     return {"post": operation}
 
 
+def _add_forms(path: dict[str, Any], request: type[BaseModel], names: tuple[str, ...]) -> None:
+    """Say that the path reads forms too, with those fields of the request."""
+    described = request.model_json_schema()
+    properties = {name: _not_null(described["properties"][name]) for name in names}
+    required = [name for name in described["required"] if name in names]
+    schema = {"type": "object", "properties": properties, "required": required}
+    path["post"]["requestBody"]["content"].update({form: {"schema": schema} for form in _FORMS})
+
+
+def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of an optional field where it is there, as a form has no null."""
+    return {
+        name: [choice for choice in value if choice != {"type": "null"}]
+        if name == "anyOf"
+        else value
+        for name, value in schema.items()
+        if value is not None
+    }
+
+
 def _operation(
     name: str,
     summary: str,
@@ -185,9 +307,15 @@ def _operation(
             "description": _REASONS[status],
             "content": _content(_reference(error)),
         }
-        if status == 503:
-            responses["503"]["headers"] = _RETRY_AFTER
+        if status in (429, 503):
+            responses[str(status)]["headers"] = _RETRY_AFTER
     return {"operationId": name, "summary": summary, "responses": responses}
+
+
+def _events(data: str) -> dict[str, Any]:
+    """What each server-sent event of an answer is."""
+    properties = {"data": {"type": "string", "description": data}, "event": {"type": "string"}}
+    return {"schema": {"type": "object", "properties": properties, "required": ["data"]}}
 
 
 def _parameter(name: str, place: str) -> dict[str, Any]:

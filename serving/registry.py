@@ -6,9 +6,12 @@ Knows nothing of HTTP.
 from __future__ import annotations
 
 import difflib
+import gc
 import logging
+import threading
 import time
-from collections.abc import Iterable, Sequence
+import weakref
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -23,6 +26,7 @@ from serving.errors import (
 from serving.generation_options import GenerationOptions
 from serving.generation_scheduler import GenerationScheduler
 from serving.generator import Generator
+from serving.metrics import Metrics, ModelState, State
 from serving.options import SearchOptions
 from serving.presets import load_generator, load_translator
 from serving.scheduler import Scheduler
@@ -72,42 +76,55 @@ class LanguageModel:
         return self.manifest.name
 
 
-def load_bundles(settings: Settings) -> list[Translator | Generator]:
-    """Load and check every bundle.
+def read_manifests(settings: Settings) -> dict[Path, Manifest]:
+    """The manifest of every bundle, by its folder.
 
-    Raises BundleError, in one line, for a folder without bundles, a bundle that cannot be used and
-    two of one name.
+    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
+    and two bundles of one name.
     """
-    folders = find_bundles(settings.bundles)
-    if not folders:
+    manifests: dict[Path, Manifest] = {}
+    names: set[str] = set()
+    for folder in find_bundles(settings.bundles):
+        manifest = manifests[folder] = parse_manifest(folder)
+        if manifest.name in names:
+            raise BundleError(
+                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
+                "under another name"
+            )
+        names.add(manifest.name)
+    if not manifests:
         found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
         raise BundleError(
             f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
             "bundle folders, or make a bundle with `python -m export bundle`"
         )
-    loaded: dict[str, Translator | Generator] = {}
-    for folder in folders:
-        try:
-            bundle = _load(folder, settings)
-        except BundleError:
-            raise
-        except Exception as error:  # whatever a damaged file makes a library raise
-            reason = " ".join(str(error).split()) or type(error).__name__
-            raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
-        manifest = bundle.manifest
-        if manifest.name in loaded:
-            raise BundleError(
-                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
-                "under another name"
-            )
-        loaded[manifest.name] = bundle
-    return list(loaded.values())
+    return manifests
 
 
-def _load(folder: Path, settings: Settings) -> Translator | Generator:
-    if parse_manifest(folder).task == "generate":
-        return load_generator(folder, settings.preset, settings.threads)
-    return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
+def load_bundles(
+    settings: Settings, served: Collection[Manifest] = ()
+) -> list[Translator | Generator]:
+    """Load and check every bundle but those whose manifests are `served` already.
+
+    Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
+    """
+    return [
+        _load(folder, manifest, settings)
+        for folder, manifest in read_manifests(settings).items()
+        if manifest not in served
+    ]
+
+
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> Translator | Generator:
+    try:
+        if manifest.task == "generate":
+            return load_generator(folder, settings.preset, settings.threads)
+        return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
+    except BundleError:
+        raise
+    except Exception as error:  # whatever a damaged file makes a library raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
 
 
 class Registry:
@@ -118,6 +135,9 @@ class Registry:
         self._models: dict[str, Model] = {}
         self._language_models: dict[str, LanguageModel] = {}
         self._ready = self._draining = False
+        self._reloading = threading.Lock()
+        self._retired: weakref.WeakSet[Scheduler | GenerationScheduler] = weakref.WeakSet()
+        self.metrics = Metrics(self._state)
 
     @property
     def ready(self) -> bool:
@@ -143,20 +163,75 @@ class Registry:
 
         Raises SettingsError where a bundle's own default options are over a limit.
         """
-        ranked = sorted(bundles, key=lambda b: (-b.manifest.priority, b.manifest.name))
-        for bundle in ranked:
-            manifest = bundle.manifest
-            if isinstance(bundle, Generator):
-                self._language_models[manifest.name] = self._start_generator(bundle)
-            else:
-                self._models[manifest.name] = self._start_translator(bundle)
-            logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
+        self._serve([self._start(bundle) for bundle in bundles])
         self._ready = True
 
     def add(self, model: Model) -> None:
         """Open a translation model whose scheduler is already running."""
         self._models[model.name] = model
         self._ready = True
+
+    def reload(self) -> None:
+        """Serve what now lies in the folder of bundles: what has changed is loaded beside what
+        runs, then takes its place at once; what has gone is served no more.
+
+        No request is lost: a model that is replaced finishes what it has accepted and whatever
+        those accept who have chosen it already. Where a bundle cannot be used, everything stays as
+        it was, and the log says why.
+        """
+        with self._reloading:
+            self._exchange()
+        # Memory of the models that have gone is free now, not at some later collection.
+        gc.collect()
+
+    def _exchange(self) -> None:
+        begin = time.monotonic()
+        before: list[Model | LanguageModel]
+        before = [*self._models.values(), *self._language_models.values()]
+        started: list[Model | LanguageModel] = []
+        try:
+            manifests = list(read_manifests(self._settings).values())
+            kept = [model for model in before if model.manifest in manifests]
+            bundles = load_bundles(self._settings, [model.manifest for model in kept])
+            started.extend(self._start(bundle) for bundle in bundles)
+        except Exception as error:  # whatever a bad bundle does, the old ones go on
+            for model in started:
+                model.scheduler.retire()
+            self.metrics.reloads.labels("refused").inc()
+            reason = " ".join(str(error).split()) or type(error).__name__
+            logger.error("reload refused, all is served as before: %s", reason)
+            return
+        self._serve([*kept, *started])
+        stay = {id(model) for model in kept}
+        gone = [model for model in before if id(model) not in stay]
+        for model in gone:
+            self._retire(model)
+        self.metrics.reloads.labels("done").inc()
+        logger.info(
+            "reloaded in %.1f s: %d new, %d kept, %d gone",
+            time.monotonic() - begin,
+            len(started),
+            len(kept),
+            len(gone),
+        )
+
+    def _serve(self, models: Iterable[Model | LanguageModel]) -> None:
+        """Open these models to requests, and no others."""
+        ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
+        self._models = {m.name: m for m in ranked if isinstance(m, Model)}
+        self._language_models = {m.name: m for m in ranked if isinstance(m, LanguageModel)}
+
+    def _retire(self, model: Model | LanguageModel) -> None:
+        """Let a model end when the last request that has chosen it lets go of it."""
+        self._retired.add(model.scheduler)
+        weakref.finalize(model, model.scheduler.retire)
+
+    def _start(self, bundle: Translator | Generator) -> Model | LanguageModel:
+        manifest = bundle.manifest
+        logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
+        if isinstance(bundle, Generator):
+            return self._start_generator(bundle)
+        return self._start_translator(bundle)
 
     def _start_translator(self, translator: Translator) -> Model:
         defaults = translator.default_options
@@ -167,6 +242,8 @@ class Registry:
             max_queue=self._settings.max_queue,
             limits=self._settings.batch_limits,
             workers=translator.workers,
+            answer_cache_bytes=self._settings.answer_cache_bytes,
+            observer=self.metrics.observer(translator.manifest.name),
         )
         return Model(translator.manifest, defaults, scheduler)
 
@@ -177,6 +254,7 @@ class Registry:
             max_queue=self._settings.max_queue,
             max_context_tokens=self._settings.max_context_tokens,
             limits=self._settings.batch_limits,
+            observer=self.metrics.observer(generator.manifest.name),
         )
         return LanguageModel(generator.manifest, generator, scheduler, int(time.time()))
 
@@ -186,9 +264,10 @@ class Registry:
         models = self.language_models
         if name is None and models:
             return models[0]
-        if name not in self._language_models:
-            raise UnknownModelError(f"model {_unknown(name or '', list(self._language_models))}")
-        return self._language_models[name]
+        for model in models:
+            if model.name == name:
+                return model
+        raise UnknownModelError(f"model {_unknown(name or '', [m.name for m in models])}")
 
     def choose(self, source: str, target: str, name: str | None = None) -> Model:
         """The model for a request: the one named, else the first for the language pair.
@@ -218,9 +297,10 @@ class Registry:
         models = self.models
         if name is None:
             return models
-        if name not in self._models:
-            raise UnknownModelError(f"model {_unknown(name, list(self._models))}")
-        return [self._models[name]]
+        named = [model for model in models if model.name == name]
+        if not named:
+            raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
+        return named
 
     def drain(self) -> None:
         """Turn not ready, so that no new request is sent here; requests are still served."""
@@ -229,10 +309,41 @@ class Registry:
     def close(self) -> None:
         """Finish what was accepted and end the schedulers."""
         self.drain()
-        for model in self._models.values():
-            model.scheduler.close()
-        for language_model in self._language_models.values():
-            language_model.scheduler.close()
+        for scheduler in self._schedulers():
+            scheduler.close()
+
+    def abandon(self) -> None:
+        """Accept nothing more and fail what has been accepted."""
+        self.drain()
+        for scheduler in self._schedulers():
+            scheduler.retire()
+            scheduler.abandon()
+
+    def _schedulers(self) -> list[Scheduler | GenerationScheduler]:
+        return [
+            *(model.scheduler for model in self._models.values()),
+            *(model.scheduler for model in self._language_models.values()),
+            *self._retired,
+        ]
+
+    def _state(self) -> State:
+        models: list[Model | LanguageModel]
+        models = [*self._models.values(), *self._language_models.values()]
+        return State(
+            self.ready,
+            [
+                ModelState(
+                    name=model.name,
+                    task=model.manifest.task,
+                    family=model.manifest.family,
+                    precision=model.manifest.precision,
+                    queue_depth=model.scheduler.queue_depth,
+                    rows=model.scheduler.num_held,
+                    cache_bytes=model.scheduler.answer_cache_bytes,
+                )
+                for model in models
+            ],
+        )
 
     def _check_ready(self) -> None:
         if not self._ready:

@@ -6,15 +6,24 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, NoReturn, Protocol, TypeVar
 
 from serving.errors import NotReadyError, OverloadedError
 
 _LOOK_EVERY_S = 0.02
+_TAKES = 64
+_LONGEST_RETRY_S = 60.0
+WAITING_SHARE = 0.5
+"""Of the time that a request has, the part it may spend waiting; the rest is for decoding."""
 
 
 class Expiring(Protocol):
     """What can wait."""
+
+    @property
+    def deadline(self) -> float:
+        """When it must have ended, by the monotonic clock."""
+        ...
 
     def expire(self) -> bool:
         """Whether it has ended, or is overdue and fails now."""
@@ -25,13 +34,21 @@ Item = TypeVar("Item", bound=Expiring)
 
 
 class RequestQueue(Generic[Item]):
-    """A bounded queue, oldest first; ended and overdue requests leave it."""
+    """A bounded queue, oldest first; ended and overdue requests leave it.
+
+    What would wait too long to end in time is refused at once: it would only keep others waiting.
+    """
 
     def __init__(self, max_size: int, unit: str) -> None:
         """`unit` is what messages call a request, in the plural."""
         self._max_size, self._unit = max_size, unit
         self._waiting: deque[Item] = deque()
         self._changed = threading.Condition()
+        self._takes: deque[tuple[float, int]] = deque(maxlen=_TAKES)
+        """Of late: seconds between two takes, the first of which left some waiting, and how many
+        the second took. Only such tell the pace: else there was room for all that came."""
+        self._left_at: float | None = None
+        """When the last take left some waiting."""
         self._next_look = 0.0
         self._closing = False
 
@@ -45,10 +62,20 @@ class RequestQueue(Generic[Item]):
                 raise NotReadyError("the server is shutting down; try again later")
             self._drop_ended()
             if len(self._waiting) + len(items) > self._max_size:
-                raise OverloadedError(
+                self._refuse(
                     f"the queue holds at most {self._max_size} {self._unit} and has "
-                    f"{len(self._waiting)}; try again later"
+                    f"{len(self._waiting)}",
+                    self._wait_s(),
                 )
+            if items and self._waiting:
+                wait_s = self._wait_s()
+                left_s = min(item.deadline for item in items) - time.monotonic()
+                if left_s > 0 and wait_s > WAITING_SHARE * left_s:  # else it fails by itself
+                    self._refuse(
+                        f"{len(self._waiting)} {self._unit} wait, which takes about "
+                        f"{wait_s:.1f} s, too long for a request that must end in {left_s:.1f} s",
+                        wait_s,
+                    )
             self._waiting.extend(items)
             self._changed.notify_all()
 
@@ -81,6 +108,11 @@ class RequestQueue(Generic[Item]):
                 if chosen is None:
                     break
             self._waiting.extendleft(reversed(left))
+            if taken:
+                now = time.monotonic()
+                if self._left_at is not None:
+                    self._takes.append((now - self._left_at, len(taken)))
+                self._left_at = now if self._waiting else None
             return taken
 
     def drop_ended(self) -> None:
@@ -107,3 +139,18 @@ class RequestQueue(Generic[Item]):
 
     def _drop_ended(self) -> None:
         self._waiting = deque(item for item in self._waiting if not item.expire())
+
+    def _wait_s(self) -> float:
+        """Seconds until all that waits has been taken, at the pace of late; 0 where none is
+        known."""
+        if not self._takes:
+            return 0.0
+        seconds = sum(interval for interval, _ in self._takes)
+        if self._left_at is not None:
+            seconds += time.monotonic() - self._left_at
+        return len(self._waiting) * seconds / sum(count for _, count in self._takes)
+
+    def _refuse(self, reason: str, wait_s: float) -> NoReturn:
+        error = OverloadedError(f"{reason}; try again later")
+        error.retry_after_s = min(max(wait_s, OverloadedError.retry_after_s), _LONGEST_RETRY_S)
+        raise error

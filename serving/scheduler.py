@@ -9,11 +9,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
+from serving.answers import AnswerCache
 from serving.batches import BatchLimits, demand
 from serving.decoding import Decoder
-from serving.errors import RequestError
+from serving.errors import NotReadyError, RequestError
+from serving.observer import Observer, Unobserved
 from serving.request_queue import RequestQueue
 from serving.search import Sentence
 from serving.translator import Translation, Translator
@@ -32,16 +34,23 @@ class Scheduler:
         max_queue: int = 512,
         limits: BatchLimits | None = None,
         workers: int = 1,
+        answer_cache_bytes: int = 0,
+        observer: Observer | None = None,
     ) -> None:
         """Start `workers` threads, each of which has running batches; they share the memory of
         `limits`, the other limits are each one's own."""
+        observer = observer or Unobserved()
         limits = limits or BatchLimits()
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
-        self._translator = translator
+        self._translator, self._observer = translator, observer
+        self._answers = AnswerCache(answer_cache_bytes)
+        self._tickets: WeakSet[TranslationTicket] = WeakSet()
         self._queue: RequestQueue[Work] = RequestQueue(max_queue, "sentences")
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, Work] = WeakValueDictionary()
-        self._decoders = [Decoder(translator, self._queue, each) for _ in range(workers)]
+        self._decoders = [
+            Decoder(translator, self._queue, each, self._answers, observer) for _ in range(workers)
+        ]
         for decoder in self._decoders:
             decoder.start([other for other in self._decoders if other is not decoder])
 
@@ -89,9 +98,30 @@ class Scheduler:
         """Sentences that wait."""
         return len(self._queue)
 
-    def close(self, timeout: float | None = None) -> None:
-        """Accept nothing more, finish what was accepted, end the threads."""
+    @property
+    def num_held(self) -> int:
+        """Sentences being decoded."""
+        return sum(decoder.num_rows for decoder in self._decoders)
+
+    @property
+    def answer_cache_bytes(self) -> int:
+        """Bytes held by the cache of answers."""
+        return self._answers.num_bytes
+
+    def abandon(self) -> None:
+        """Fail whatever has not ended, with NotReadyError."""
+        with self._submitting:
+            tickets = list(self._tickets)
+        for ticket in tickets:
+            ticket.fail(NotReadyError("the server is shutting down; try again"))
+
+    def retire(self) -> None:
+        """Accept nothing more; what was accepted is finished, then the threads end."""
         self._queue.close()
+
+    def close(self, timeout: float | None = None) -> None:
+        """`retire`, and wait for the end."""
+        self.retire()
         for decoder in self._decoders:
             decoder.join(timeout)
 
@@ -99,8 +129,24 @@ class Scheduler:
         """Queue what is not in flight already."""
         new: dict[object, Work] = {}
         for sentence, ticket in prepared:
+            self._tickets.add(ticket)
+            if self._answered(sentence.key, ticket):
+                continue
             same = new.get(sentence.key) or self._in_flight.get(sentence.key)
-            if same is None or not same.share(ticket):
-                new[sentence.key] = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+            if same is not None and same.share(ticket):
+                self._observer.coalesced()
+            else:
+                work = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+                new[work.key] = work
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
+
+    def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
+        """Whether the cache has the answer, which the ticket then gets."""
+        if not self._answers.enabled:
+            return False
+        found = self._answers.get(key)
+        self._observer.looked_up(found=found is not None)
+        if found is not None:
+            ticket.translated(found, ticket.submitted, 0)
+        return found is not None

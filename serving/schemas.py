@@ -56,6 +56,8 @@ class TranslateRequest(Wire):
     with several sentences it is the first one's."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which the request fails."""
+    api_key: str | None = None
+    """API key, where the server wants one and the head does not carry it."""
     options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
     """Decoding options; what is left out is as the bundle sets it."""
 
@@ -93,6 +95,14 @@ class Detected(Wire):
     """Probability among the languages that could be meant; low for short texts."""
 
 
+class DetectedLanguage(Wire):
+    """The same as LibreTranslate tells it."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """Percent."""
+    language: str
+
+
 class TranslatedText(Wire):
     """What one text became."""
 
@@ -119,6 +129,8 @@ class TranslateResponse(Wire):
     """The best translation of each text, in the form of `q`."""
     alternatives: list[str] | list[list[str]] | None = None
     """Other translations, where `alternatives` was above 0; those equal to the best left out."""
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    """Where `source` was `auto`; in the form of `q`."""
     translations: list[TranslatedText]
     """One for each text, in order."""
     model: str | None = None

@@ -11,7 +11,6 @@ import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
 from types import FrameType
 from typing import Any, NoReturn
 
@@ -20,10 +19,13 @@ os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
 
 import bentoml
 from bentoml._internal.utils.analytics.usage_stats import do_not_track
+from circus.sighandler import SysHandler
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.app import create_app
+from serving.connections import time_connections
 from serving.errors import ServingError
+from serving.logs import configure_logs
 from serving.registry import Registry, load_bundles
 from serving.settings import Settings
 from serving.text.detection import load_detector
@@ -49,9 +51,17 @@ def _read_settings() -> Settings:
         _refuse(error)
 
 
+def _make_app(registry: Registry, settings: Settings) -> ASGIApp:
+    try:
+        return create_app(registry, settings)
+    except ServingError as error:
+        _refuse(error)
+
+
 _settings = _read_settings()
 _registry = Registry(_settings)
-_app = create_app(_registry, _settings)
+_app = _make_app(_registry, _settings)
+time_connections(_settings.client_timeout_s)
 
 
 class _PublicRoutes:
@@ -84,11 +94,14 @@ class _Macaron:
         except ServingError as error:
             _refuse(error)
         registry.close()
+        _pass_hangups_on()
 
     @bentoml.on_startup  # type: ignore[untyped-decorator]
     async def start(self) -> None:
         """Load the models beside the event loop, so that /livez answers meanwhile."""
-        _on_termination(_registry.drain)
+        configure_logs(_settings)
+        _on_termination(asyncio.get_running_loop())
+        _on_hangup()
         self._loading = asyncio.create_task(asyncio.to_thread(_load))
 
     @bentoml.on_shutdown  # type: ignore[untyped-decorator]
@@ -108,24 +121,50 @@ def _load() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _on_termination(act: Callable[[], None]) -> None:
-    """Call `act` when the process is told to end, before what would happen anyway."""
+def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
+    """When the process is told to end: say so at /readyz at once, go on for the drain, let the
+    server finish, and give up what is not finished within the grace."""
     if threading.current_thread() is not threading.main_thread():
         return  # a test runs the service in a thread, which gets no signals
     for number in (signal.SIGTERM, signal.SIGINT):
         before = signal.getsignal(number)
 
         def handle(number: int, frame: FrameType | None, before: Any = before) -> None:
-            act()
+            _registry.drain()
+            loop.call_later(_settings.drain_s + _settings.grace_s, _registry.abandon)
             if callable(before):
-                before(number, frame)
+                loop.call_later(_settings.drain_s, before, number, frame)
 
         signal.signal(number, handle)
 
 
+def _on_hangup() -> None:
+    """Reload the bundles at SIGHUP, beside what runs."""
+    if threading.current_thread() is not threading.main_thread():
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        threading.Thread(target=_registry.reload, name="reload", daemon=True).start()
+
+    signal.signal(signal.SIGHUP, handle)
+
+
+def _pass_hangups_on() -> None:
+    """Make the process that watches the workers hand SIGHUP to them; it would replace them, and
+    whoever asks the new ones before they are ready is refused."""
+
+    def handle_hup(self: SysHandler) -> None:
+        for watcher in self.controller.arbiter.iter_watchers():
+            for process in watcher.processes.values():
+                process.send_signal(signal.SIGHUP)
+
+    SysHandler.handle_hup = handle_hup
+
+
 MacaronService = bentoml.service(
     name="macaron",
-    workers=1,  # a second one would load its own copy of every model and batch apart from the first
+    workers=_settings.workers,
+    logging={"access": {"enabled": False}},  # serving.access writes a line of its own
     # Its labels hold raw paths, so that a scanner fills the memory.
     metrics={"enabled": False},
     # Our own deadlines come first; this one also ends a body that never arrives.

@@ -6,9 +6,17 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
 
 from serving.batches import BatchLimits
 from serving.errors import SettingsError
@@ -34,6 +42,9 @@ class Settings(BaseModel):
     """`throughput`: a translation model decodes as many batches at once as it has threads.
     `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
     short text; for a machine that does nothing else."""
+    workers: int = Field(1, ge=1, le=64)
+    """Server processes; each loads its own copy of every model, and batches and counts apart from
+    the others."""
 
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
     """Bytes of a request body."""
@@ -67,11 +78,43 @@ class Settings(BaseModel):
     """Seconds until a request without timeout_s fails."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
+    deepl_character_limit: int = Field(10**12, ge=1)
+    """Characters that DeepL's dialect translates until the server is started anew."""
 
-    @field_validator("bundles")
+    client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
+    """Seconds that a client has for the head of its request, for the body, and to take what was
+    written for it."""
+    drain_s: float = Field(0.0, ge=0, le=3600, allow_inf_nan=False)
+    """Seconds for which requests are still accepted after the signal to end, while `/readyz` says
+    that none should be sent."""
+    grace_s: float = Field(130.0, gt=0, le=3600, allow_inf_nan=False)
+    """Seconds after the drain until what is still being decoded fails; by default more than any
+    deadline."""
+    answer_cache_bytes: int = Field(0, ge=0)
+    """Bytes of translations that each model keeps, to give them again for the same text and
+    options; 0 keeps none."""
+
+    api_keys: SecretStr = SecretStr("")
+    """Keys, separated by spaces or commas; where there are any, requests need one."""
+    api_keys_file: Path | None = None
+    """File with further keys, one a line; `#` begins a comment."""
+    max_requests_per_minute: int = Field(0, ge=0)
+    """Requests that a key, or an address where there are no keys, may make in a minute; 0 sets no
+    limit."""
+    max_chars_per_minute: int = Field(0, ge=0)
+    """Characters that it may send to be decoded in a minute; 0 sets no limit."""
+    cors_origins: str = ""
+    """Origins whose pages may call this server, separated by spaces or commas; `*` is any."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of log lines; probes and scrapes are `debug`."""
+    log_format: Literal["json", "text"] = "json"
+    """`json`: an object a line. `text`: for people."""
+
+    @field_validator("bundles", "api_keys_file")
     @classmethod
-    def _from_the_root(cls, value: Path) -> Path:
-        return ROOT / value.expanduser()
+    def _from_the_root(cls, value: Path | None) -> Path | None:
+        return None if value is None else ROOT / value.expanduser()
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

@@ -66,13 +66,20 @@ class Work:
 
     def __init__(self, sentence: Sentence, ticket: TranslationTicket, demand: Demand) -> None:
         self.sentence, self.demand = sentence, demand
-        self.submitted = ticket.submitted
+        self.key = sentence.key
+        """What it is asked, before the loop guard changes anything."""
+        self.submitted, self.deadline = ticket.submitted, ticket.deadline
         self.started = 0.0
         """When it was first decoded, by the monotonic clock."""
         self.batch_size = 0
         self._tickets = [ticket]
         self._lock = threading.Lock()
         self._ended = False
+
+    @property
+    def waited_s(self) -> float:
+        """Seconds from submission until it was first decoded."""
+        return self.started - self.submitted
 
     def share(self, ticket: TranslationTicket) -> bool:
         """Let another ticket wait for the same, unless it is too late."""

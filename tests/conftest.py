@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING
 import pytest
 from filelock import FileLock
 
+import serving  # noqa: F401  # before ONNX Runtime, whose reports it turns off
+
 if TYPE_CHECKING:
     from serving.generator import Generator
 

@@ -6,12 +6,14 @@ import dataclasses
 from collections.abc import Sequence
 from typing import Literal, cast
 
+from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.body import JSON, read_json
+from serving.body import JSON, read_fields
+from serving.dialects.libretranslate import check_body_key, clean_lines, detected_language
 from serving.errors import NotReadyError, RequestError
 from serving.jobs import Job, JobResult, Jobs, TextResult
 from serving.languages import language_name
@@ -52,16 +54,19 @@ class NativeDialect:
             Route("/limits", self.limits),
             Route("/livez", self.alive),
             Route("/readyz", self.ready),
+            Route("/metrics", self.metrics),
             Route("/openapi.json", self.openapi),
         ]
 
     async def translate(self, request: Request) -> Response:
         """Translate one text or several."""
-        body = await read_json(request, TranslateRequest, self._settings.max_body_bytes)
+        limit = self._settings.max_body_bytes
+        body = await read_fields(request, TranslateRequest, limit, clean_lines)
+        check_body_key(body.api_key)
         try:
             result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
-            raise _naming_text(error, body) from error
+            raise (error if isinstance(body.q, str) else error.within("q")) from error
         return _json(_answer(body, result))
 
     async def languages(self, _: Request) -> Response:
@@ -120,6 +125,10 @@ class NativeDialect:
             raise NotReadyError("starting or shutting down; try again later")
         return _json(Status(status="ready"))
 
+    async def metrics(self, _: Request) -> Response:
+        """What the server measures of itself."""
+        return Response(self._registry.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
+
     async def openapi(self, _: Request) -> Response:
         """The OpenAPI document of these routes."""
         return Response(document(), media_type=JSON)
@@ -155,13 +164,6 @@ def _texts(body: TranslateRequest) -> list[str]:
     return [body.q] if isinstance(body.q, str) else body.q
 
 
-def _naming_text(error: RequestError, body: TranslateRequest) -> RequestError:
-    """The same error with the place of the text, where there are several."""
-    if error.index is None or isinstance(body.q, str):
-        return error
-    return type(error)(f"q[{error.index}]: {error}")
-
-
 def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
     translations = [_translated(text) for text in result.translations]
     texts = [translation.text for translation in translations]
@@ -169,11 +171,17 @@ def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
         [h.text for h in t.hypotheses[1 : body.alternatives + 1] if h.text != t.text]
         for t in translations
     ]
+    found = [
+        detected_language(t.detected.language, t.detected.confidence)
+        for t in translations
+        if t.detected
+    ]
     single = isinstance(body.q, str)
     alternatives = others[0] if single else others
     return TranslateResponse(
         translatedText=texts[0] if single else texts,
         alternatives=alternatives if body.alternatives else None,
+        detectedLanguage=(found[0] if single else found) if found else None,
         translations=translations,
         model=_common([translation.model for translation in translations]),
         source=_common([translation.source for translation in translations]),

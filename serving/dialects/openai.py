@@ -16,6 +16,7 @@ from starlette.routing import Route
 from serving.admission import check_generation
 from serving.body import JSON, read_json
 from serving.errors import RequestError, ServingError, UnknownModelError
+from serving.gate import charge
 from serving.generation_options import parse_generation_options
 from serving.generation_ticket import (
     Delta,
@@ -42,6 +43,7 @@ from serving.openai_schemas import (
     Tokens,
     options_of,
 )
+from serving.record import note_error, note_model, note_tokens
 from serving.registry import LanguageModel, Registry
 from serving.settings import Settings, variable
 from serving.tokenizer import EOS_ID, PAD_ID, UNK_ID
@@ -85,6 +87,8 @@ class OpenAIDialect:
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         requests, timeout_s = self._requests(body)
+        note_model(model.name, len(requests))
+        charge(sum(len(request.prompt) for request in requests))
         try:
             # Tokenising a full body takes long enough to hold up other requests.
             tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
@@ -98,7 +102,9 @@ class OpenAIDialect:
             return StreamingResponse(
                 stream, media_type="text/event-stream", headers=_STREAM_HEADERS
             )
-        return _json(answer.whole(await completed(tickets, request.receive, timeout_s)))
+        results = await completed(tickets, request.receive, timeout_s)
+        note_tokens(sum(result.num_generated_tokens for result in results))
+        return _json(answer.whole(results))
 
     async def chat(self, _: Request) -> Response:
         """Refused: a plain language model has no chat template, and one is not made up."""
@@ -201,10 +207,12 @@ async def _stream(
                     yield _event(chunk)
             else:
                 results[number] = event
+                note_tokens(event.num_generated_tokens)
         if wants_usage:
             yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
         yield b"data: [DONE]\n\n"
     except ServingError as error:
+        note_error(error.code)
         yield _event(openai_error(error))
     finally:
         for ticket in tickets:

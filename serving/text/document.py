@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
 from serving.alignment import Link, Span
@@ -21,9 +21,10 @@ Format = Literal["text", "html"]
 class Document:
     """A text that is read."""
 
-    def __init__(self, source: str, format: Format) -> None:
+    def __init__(self, source: str, format: Format, ignored: Collection[str] = ()) -> None:
+        """The contents of `ignored` HTML elements, named in small letters, stay as they are."""
         html = format == "html"
-        tokens = list(html_tokens(source) if html else plain_tokens(source))
+        tokens = list(html_tokens(source, ignored) if html else plain_tokens(source))
         self._parts = list(read_parts(source, tokens, html=html))
         self.sentences: list[str] = []
         """What a model is to translate; punctuation alone stays as it is."""

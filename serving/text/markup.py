@@ -7,7 +7,7 @@ read from its original.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.text.reading import Token, with_numbered_tags
@@ -35,13 +35,14 @@ _VERBATIM = frozenset(("code", "kbd", "samp", "var", "svg", "math", "tt"))
 _NUMBERED_CLOSE = re.compile(r"</\d{1,4}\s?>")
 
 
-def html_tokens(source: str) -> Iterator[Token]:
-    """Tokens of an HTML text, a document or a part of one."""
+def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
+    """Tokens of an HTML text, a document or a part of one; elements whose names are `ignored`, in
+    small letters, are not translated."""
     pieces = list(html_pieces(source))
     index = 0
     while index < len(pieces):
         piece = pieces[index]
-        if _is_verbatim(piece):
+        if _is_verbatim(piece, ignored):
             last = _end_of_element(pieces, index)
             span = (piece.span[0], pieces[last].span[1])
             yield Token(_verbatim_kind(pieces[index : last + 1]), span)
@@ -83,12 +84,13 @@ def _end_of_element(pieces: Sequence[Piece], start: int) -> int:
     return len(pieces) - 1
 
 
-def _is_verbatim(piece: Piece) -> bool:
+def _is_verbatim(piece: Piece, ignored: Collection[str]) -> bool:
     """Whether the content of an element that begins is not to be translated."""
     if piece.kind != "start" or piece.name in _VOID:
         return False
     return (
         piece.name in _UNSEEN | _VERBATIM_BLOCKS | _VERBATIM
+        or piece.name in ignored
         or piece.attribute("translate").lower() == "no"
         or "notranslate" in piece.attribute("class").split()
     )

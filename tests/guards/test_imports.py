@@ -1,5 +1,6 @@
 """Imports that must not happen, each checked in a fresh interpreter."""
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -20,9 +21,16 @@ print("\\n".join(sys.modules))
 """
 
 
-def run_python(*arguments: str) -> subprocess.CompletedProcess[str]:
+def run_python(
+    *arguments: str, environment: dict[str, str] | None = None
+) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, *arguments], cwd=ROOT, capture_output=True, text=True, timeout=120
+        [sys.executable, *arguments],
+        cwd=ROOT,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
     )
 
 
@@ -50,6 +58,29 @@ def test_translating_starts_without_numpys_threads_and_without_language_models()
     threads, loaded = done.stdout.split()
     assert int(threads) <= 1  # on some machines ONNX Runtime has one for itself
     assert loaded == "False"
+
+
+# ONNX Runtime's reports wait in a database under the cache folder from its import on. It makes none
+# where it finds itself in continuous integration.
+@pytest.mark.parametrize(
+    ("module", "reports"),
+    [
+        ("onnxruntime", True),
+        ("serving.ort", False),
+        ("serving.service", False),
+        ("bench.roofline", False),
+    ],
+)
+def test_onnx_runtime_does_not_report_to_its_makers(
+    tmp_path: Path, module: str, reports: bool
+) -> None:
+    hidden = ("CI", "ORT_DISABLE_TELEMETRY")
+    kept = {name: value for name, value in os.environ.items() if name not in hidden}
+    done = run_python(
+        "-c", f"import {module}", environment={**kept, "XDG_CACHE_HOME": str(tmp_path)}
+    )
+    assert done.returncode == 0, done.stderr
+    assert bool(list(tmp_path.rglob("onnxruntime.db"))) == reports
 
 
 @pytest.mark.parametrize("package", ["training", "export", "serving", "bench"])

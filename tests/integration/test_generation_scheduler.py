@@ -11,6 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from serving.batches import BatchLimits
 from serving.errors import (
@@ -26,6 +27,7 @@ from serving.generation_options import GenerationOptions
 from serving.generation_scheduler import GenerationScheduler
 from serving.generation_ticket import Delta, GenerationDone, GenerationRequest, PromptRead
 from serving.generator import Generation, Generator
+from serving.metrics import Metrics, State
 
 PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
 LONG = GenerationOptions(max_length=3000, min_length=3000)
@@ -226,3 +228,43 @@ def test_nothing_is_lost_under_random_arrivals(generator: Generator) -> None:
     assert all(choices == wanted[key] for key, choices in found)
     assert scheduler.num_rows == 0
     assert not np.isnan([choice.cumulative for _, choices in found for choice in choices]).any()
+
+
+def test_it_tells_when_prompts_join_when_text_begins_and_what_was_generated(
+    generator: Generator,
+) -> None:
+    metrics = Metrics(lambda: State(ready=True, models=[]))
+    scheduler = GenerationScheduler(generator, observer=metrics.observer("lm"))
+    options = GenerationOptions(max_length=5, min_length=5, num_hypotheses=2)
+    tickets = scheduler.submit_all([GenerationRequest(prompt=p, options=options) for p in PROMPTS])
+    results = [ticket.result(60) for ticket in tickets]
+    scheduler.close(30)
+    found = {
+        sample.name: sample.value
+        for family in text_string_to_metric_families(metrics.text().decode())
+        for sample in family.samples
+        if sample.labels == {"model": "lm"}
+    }
+    assert found["macaron_queue_wait_seconds_count"] == len(PROMPTS)
+    assert found["macaron_time_to_first_token_seconds_count"] == len(PROMPTS)
+    assert found["macaron_time_to_first_token_seconds_sum"] > 0
+    assert found["macaron_decoded_total"] == len(PROMPTS)
+    generated = sum(result.num_generated_tokens for result in results)
+    assert found["macaron_generated_tokens_total"] == generated == 2 * 5 * len(PROMPTS)
+    assert found["macaron_batch_size_sum"] >= 2 * len(PROMPTS)
+
+
+def test_what_is_given_up_at_the_end_fails_and_frees_its_rows(generator: Generator) -> None:
+    scheduler = GenerationScheduler(generator, max_context_tokens=4000)
+    tickets = scheduler.submit_all([GenerationRequest(prompt=p, options=LONG) for p in PROMPTS])
+    end = time.monotonic() + 30
+    while not scheduler.num_held:
+        assert time.monotonic() < end
+        time.sleep(0.005)
+    scheduler.retire()
+    scheduler.abandon()
+    for ticket in tickets:
+        with pytest.raises(NotReadyError, match="shutting down"):
+            ticket.result(30)
+    scheduler.close(30)
+    assert scheduler.num_held == 0

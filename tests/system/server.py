@@ -59,9 +59,9 @@ def environment(bundles: Path, scratch: Path, **settings: str) -> dict[str, str]
     }
 
 
-def command(port: int) -> list[str]:
+def command(port: int, target: str = ".") -> list[str]:
     bentoml = Path(sys.executable).with_name("bentoml")
-    return [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), "."]
+    return [str(bentoml), "serve", "--host", "127.0.0.1", "--port", str(port), target]
 
 
 def free_port() -> int:
@@ -71,14 +71,19 @@ def free_port() -> int:
 
 
 @contextmanager
-def running(bundles: Path, scratch: Path) -> Iterator[Server]:
-    """A server that is ready; it is ended at the end, if it has not ended by then."""
+def running(
+    bundles: Path, scratch: Path, *, bento: str | None = None, **settings: str
+) -> Iterator[Server]:
+    """A server that is ready; it is ended at the end, if it has not ended by then.
+
+    It serves the working tree, or the Bento of that tag.
+    """
     port = free_port()
     with (scratch / "log.txt").open("wb") as log:
         process = subprocess.Popen(
-            command(port),
-            cwd=ROOT,
-            env=environment(bundles, scratch),
+            command(port, bento or "."),
+            cwd=scratch if bento else ROOT,
+            env=environment(bundles, scratch, **settings),
             stdout=log,
             stderr=subprocess.STDOUT,
             start_new_session=True,

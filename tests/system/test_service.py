@@ -68,7 +68,7 @@ def test_public_routes_are_ours_and_not_bentomls(server: Server) -> None:
         response = httpx.get(server.url + path)
         assert (response.status_code, response.headers["content-type"]) == (200, "application/json")
     assert "googletagmanager" not in httpx.get(server.url).text
-    for path in ("/nowhere", "/docs.json", "/metrics"):
+    for path in ("/nowhere", "/docs.json"):
         response = httpx.get(server.url + path)
         assert (response.status_code, response.json()["code"]) == (404, "not_found")
     assert httpx.put(f"{server.url}/livez").json()["code"] == "method_not_allowed"

@@ -12,9 +12,10 @@ from serving import kernels
 
 
 @pytest.fixture(autouse=True)
-def _afresh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`native_library` remembers its answer for the process."""
+def _afresh(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`native_library` remembers its answer for the process; nothing is shipped."""
     monkeypatch.setattr(kernels, "native_library", kernels.native_library.__wrapped__)
+    monkeypatch.setattr(kernels, "SHIPPED", tmp_path_factory.mktemp("built"))
 
 
 needs_compiler = pytest.mark.skipif(
@@ -86,12 +87,86 @@ def test_a_folder_that_cannot_be_written(
 def test_other_sources_or_processors_are_compiled_apart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    compiler = tmp_path / "compiler"
-    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
-    compiler.chmod(0o755)
+    compiler = pretended_compiler(tmp_path)
     first = kernels.build_library(str(compiler), tmp_path)
     assert kernels.build_library(str(compiler), tmp_path) == first
     monkeypatch.setattr(kernels, "_processor", lambda: "another")
     second = kernels.build_library(str(compiler), tmp_path)
     assert second != first
     assert {first, second} <= set(tmp_path.iterdir())
+
+
+def pretended_compiler(folder: Path) -> Path:
+    """Makes empty files."""
+    compiler = folder / "compiler"
+    compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
+    compiler.chmod(0o755)
+    return compiler
+
+
+V3 = "flags : fpu avx avx2 bmi1 bmi2 f16c fma abm movbe xsave"
+V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
+
+
+@pytest.fixture
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path | None:
+    """A library where `native_library` looks for it; there is no compiler."""
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
+    library = kernels.ship_library(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
+    monkeypatch.setenv("PATH", "")
+    monkeypatch.delenv("CXX", raising=False)
+    return library
+
+
+@pytest.mark.parametrize(
+    ("processor", "runs"), [(V4, True), (V4.replace(" avx512bw", ""), False), (V3, False)]
+)
+def test_a_shipped_library_is_taken_where_it_runs(
+    shipped: Path, monkeypatch: pytest.MonkeyPatch, processor: str, runs: bool
+) -> None:
+    monkeypatch.setattr(kernels, "_processor", lambda: processor)
+    assert kernels.native_library() == (shipped if runs else None)
+
+
+def test_a_shipped_library_of_other_sources_is_not_taken(
+    shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels, "_processor", lambda: V4)
+    assert kernels.native_library() == shipped
+    (tmp_path / "sources").mkdir()
+    (tmp_path / "sources/operators.cpp").write_text("int other;\n")
+    monkeypatch.setattr(kernels, "_SOURCES", tmp_path / "sources")
+    assert kernels.native_library() is None
+
+
+@needs_compiler
+@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
+def test_a_shipped_library_has_the_operators(tmp_path: Path) -> None:
+    compiler = kernels.find_compiler(os.environ)
+    assert compiler is not None
+    library = kernels.ship_library(compiler, tmp_path)
+    assert library is not None
+    assert b"RegisterCustomOps" in library.read_bytes()
+
+
+def test_nothing_is_shipped_for_other_machines(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
+    assert kernels.ship_library(str(pretended_compiler(tmp_path)), tmp_path / "built") is None
+    assert not (tmp_path / "built").exists()
+
+
+@pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
+def test_shipping_from_the_command_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
+    assert kernels.main() == 0
+    assert [capsys.readouterr().out.strip()] == [str(p) for p in kernels.SHIPPED.iterdir()]
+    monkeypatch.setenv("CXX", "false")
+    assert kernels.main() == 1
+    assert "false failed" in capsys.readouterr().err
+    monkeypatch.setenv("CXX", "nowhere")
+    assert kernels.main() == 1
+    assert "no C++ compiler" in capsys.readouterr().err

@@ -1,0 +1,106 @@
+"""Clients that are too slow: heads and bodies that never end, answers that are never read."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import uvicorn.protocols.http.auto
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+from serving.errors import RequestTimeoutError
+
+
+class TimedConnection(H11Protocol):
+    """Uvicorn's connection, closed where a request's head takes too long or where what was written
+    is not read: uvicorn itself would wait for ever. What was being decoded is then cancelled, as
+    where a client leaves."""
+
+    timeout_s = 30.0
+    _head: asyncio.TimerHandle | None = None
+    _write: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """Wait for a head."""
+        super().connection_made(transport)
+        self._watch_head()
+
+    def data_received(self, data: bytes) -> None:
+        """More of a head or a body."""
+        super().data_received(data)
+        self._watch_head()
+
+    def handle_websocket_upgrade(self, event: Any) -> None:
+        """The connection is another protocol's from now on."""
+        self._forget()
+        super().handle_websocket_upgrade(event)
+
+    def pause_writing(self) -> None:
+        """The buffers are full."""
+        super().pause_writing()
+        self._write = self.loop.call_later(self.timeout_s, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+        super().resume_writing()
+        if self._write:
+            self._write.cancel()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The end."""
+        self._forget()
+        super().connection_lost(exc)
+
+    def _watch_head(self) -> None:
+        """Let the time run while no request is being served and data has come, or none ever."""
+        waiting = self.cycle is None or self.cycle.response_complete
+        if waiting and self._head is None:
+            self._head = self.loop.call_later(self.timeout_s, self.transport.abort)
+        elif not waiting and self._head is not None:
+            self._head.cancel()
+            self._head = None
+
+    def _forget(self) -> None:
+        for timer in (self._head, self._write):
+            if timer is not None:
+                timer.cancel()
+        self._head = None
+
+
+def time_connections(timeout_s: float) -> None:
+    """Make uvicorn use timed connections; to be called before it starts.
+
+    BentoML leaves the choice to uvicorn, which looks for it in this place.
+    """
+    TimedConnection.timeout_s = timeout_s
+    uvicorn.protocols.http.auto.AutoHTTPProtocol = TimedConnection
+
+
+class TimedBody:
+    """Ends with RequestTimeoutError what reads a body that does not arrive in time."""
+
+    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
+        self._app, self._timeout_s = app, timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        end, arrived = asyncio.get_running_loop().time() + self._timeout_s, False
+
+        async def receive_in_time() -> Message:
+            nonlocal arrived
+            if arrived:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await receive()
+            except TimeoutError as error:
+                raise RequestTimeoutError(
+                    f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
+                ) from error
+            arrived = not message.get("more_body", False)
+            return message
+
+        await self._app(scope, receive_in_time, send)

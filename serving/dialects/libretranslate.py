@@ -1,0 +1,127 @@
+"""LibreTranslate's routes besides `/translate` and `/languages`, which it shares with the native
+dialect."""
+
+from __future__ import annotations
+
+import re
+from http import HTTPStatus
+
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from serving.admission import check_texts
+from serving.body import JSON, read_fields
+from serving.errors import NotReadyError, UnauthorizedError
+from serving.gate import check_key
+from serving.keys import Keys
+from serving.languages import language_name
+from serving.libretranslate_schemas import (
+    DetectRequest,
+    FrontendLanguages,
+    FrontendSettings,
+    Health,
+    NamedLanguage,
+)
+from serving.openapi import document
+from serving.registry import AUTO, Registry
+from serving.schemas import DetectedLanguage
+from serving.settings import Settings
+from serving.text.detection import detect
+
+_TYPING_PAUSE_MS = 500
+
+_LEAST_CONFIDENCE = 0.05
+"""Of a language that is worth telling."""
+_UNKNOWN = ("en", 0.0)
+"""What LibreTranslate says of a text that has no language, such as a number."""
+
+_LINE_END = re.compile(r"\r\n?")
+
+
+class LibreTranslateDialect:
+    """Handlers of LibreTranslate's own routes."""
+
+    def __init__(self, registry: Registry, settings: Settings, keys: Keys) -> None:
+        self._registry, self._settings, self._keys = registry, settings, keys
+
+    @property
+    def routes(self) -> list[Route]:
+        """LibreTranslate's own routes."""
+        return [
+            Route("/detect", self.detect, methods=["POST"]),
+            Route("/frontend/settings", self.frontend_settings),
+            Route("/health", self.health),
+            Route("/spec", self.spec),
+        ]
+
+    async def detect(self, request: Request) -> Response:
+        """Which languages a text may be in, the likeliest first."""
+        limit = self._settings.max_body_bytes
+        body = await read_fields(request, DetectRequest, limit, clean_lines)
+        check_body_key(body.api_key)
+        texts = [body.q] if isinstance(body.q, str) else body.q
+        check_texts(texts, self._settings)
+        found = await run_in_threadpool(detect, "\n".join(texts))
+        # Clients take the first without asking whether there is one.
+        first, *others = found or [_UNKNOWN]
+        answers = (
+            detected_language(language, confidence).model_dump_json()
+            for language, confidence in (first, *others)
+            if confidence >= _LEAST_CONFIDENCE or language == first[0]
+        )
+        return Response(f"[{','.join(answers)}]", media_type=JSON)
+
+    async def frontend_settings(self, _: Request) -> Response:
+        """What a page in front of the server has to know."""
+        targets = [m.manifest.languages.target[0] for m in self._registry.models] or [_UNKNOWN[0]]
+        settings = FrontendSettings(
+            charLimit=self._settings.max_text_chars,
+            frontendTimeout=_TYPING_PAUSE_MS,
+            apiKeys=self._keys.required,
+            keyRequired=self._keys.required,
+            suggestions=False,
+            filesTranslation=False,
+            supportedFilesFormat=[],
+            language=FrontendLanguages(
+                source=NamedLanguage(code=AUTO, name="Auto Detect"),
+                target=NamedLanguage(code=targets[0], name=language_name(targets[0])),
+            ),
+        )
+        return _json(settings)
+
+    async def health(self, _: Request) -> Response:
+        """Whether requests should be sent here, as at `/readyz`."""
+        if not self._registry.ready:
+            raise NotReadyError("starting or shutting down; try again later")
+        return _json(Health(status="ok"))
+
+    async def spec(self, _: Request) -> Response:
+        """The OpenAPI document under LibreTranslate's name for it."""
+        return Response(document(), media_type=JSON)
+
+
+def check_body_key(key: str | None) -> None:
+    """`check_key`; a wrong key in the body is 403, as LibreTranslate says it, not 401."""
+    try:
+        check_key(key or None)
+    except UnauthorizedError as error:
+        if key:
+            error.status = HTTPStatus.FORBIDDEN
+        raise
+
+
+def clean_lines(text: str) -> str:
+    """Text of a form as LibreTranslate takes it: lines end in \\n, but for the last."""
+    return _LINE_END.sub("\n", text).removesuffix("\n")
+
+
+def detected_language(language: str, confidence: float) -> DetectedLanguage:
+    """A language and its confidence of 0 to 1, as LibreTranslate tells it."""
+    return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
+
+
+def _json(answer: BaseModel) -> Response:
+    return Response(answer.model_dump_json(), media_type=JSON)

@@ -1,0 +1,66 @@
+"""Fields of a form: of the query, and of an urlencoded or multipart body."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from urllib.parse import parse_qsl
+
+from python_multipart.exceptions import FormParserError
+from python_multipart.multipart import Field, File, parse_form
+
+from serving.errors import MediaTypeError, RequestError
+
+URLENCODED = "application/x-www-form-urlencoded"
+MULTIPART = "multipart/form-data"
+
+Fields = dict[str, str | list[str]]
+
+_MAX_FIELDS = 10_000
+
+
+def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:
+    """The fields of the query and then of the body; one that is repeated is a list.
+
+    Raises RequestError where they are no form in UTF-8, or hold a file.
+    """
+    try:
+        pairs = _urlencoded(query)
+        if content_type.lower().startswith(MULTIPART):
+            pairs += _multipart(body, content_type)
+        elif body.lstrip().startswith(b"{"):  # curl calls any body a form unless it is told
+            raise MediaTypeError(
+                f"the body looks like JSON but is declared as {URLENCODED}; send Content-Type: "
+                "application/json"
+            )
+        else:
+            pairs += _urlencoded(body)
+    except (ValueError, FormParserError) as error:
+        raise RequestError(f"the body and the query must be forms in UTF-8: {error}") from error
+    return _gathered(pairs)
+
+
+def _urlencoded(data: bytes) -> list[tuple[str, str]]:
+    return parse_qsl(
+        data.decode(), keep_blank_values=True, errors="strict", max_num_fields=_MAX_FIELDS
+    )
+
+
+def _multipart(body: bytes, content_type: str) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+
+    def add(field: Field) -> None:
+        pairs.append(((field.field_name or b"").decode(), (field.value or b"").decode()))
+
+    def refuse(_: File) -> None:
+        raise RequestError("no field may be a file; send its text")
+
+    parse_form({"Content-Type": content_type.encode()}, io.BytesIO(body), add, refuse)
+    return pairs
+
+
+def _gathered(pairs: Iterable[tuple[str, str]]) -> Fields:
+    lists: dict[str, list[str]] = {}
+    for name, value in pairs:
+        lists.setdefault(name, []).append(value)
+    return {name: values[0] if len(values) == 1 else values for name, values in lists.items()}

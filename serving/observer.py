@@ -1,0 +1,45 @@
+"""What a scheduler tells of its work while it goes on; it knows nothing of who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+
+class Observer(Protocol):
+    """Called by the threads that decode, a few times for each text and never for each step."""
+
+    def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
+        """Rows have joined a batch: how long each had waited, and the lengths in tokens of all
+        sources that are now in it."""
+
+    def first_token(self, seconds: float) -> None:
+        """The first token of a language model's output, counted from its submission."""
+
+    def decoded(self, tokens: int) -> None:
+        """An output is complete; of a translation the best hypothesis counts."""
+
+    def coalesced(self) -> None:
+        """A text was in flight already and waits for the same result."""
+
+    def looked_up(self, *, found: bool) -> None:
+        """A text was looked for in the cache of answers."""
+
+
+class Unobserved:
+    """Takes no notice."""
+
+    def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
+        """Nothing."""
+
+    def first_token(self, seconds: float) -> None:
+        """Nothing."""
+
+    def decoded(self, tokens: int) -> None:
+        """Nothing."""
+
+    def coalesced(self) -> None:
+        """Nothing."""
+
+    def looked_up(self, *, found: bool) -> None:
+        """Nothing."""

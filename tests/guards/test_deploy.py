@@ -1,0 +1,334 @@
+"""deploy/: valid by the schemas of those who read it, in agreement with the server and itself."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import subprocess
+import sys
+import threading
+import tomllib
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from typing import Any
+
+import kubernetes_validate
+import pytest
+import yaml
+from pathspec import PathSpec
+from starlette.testclient import TestClient
+
+from serving.app import create_app
+from serving.errors import SettingsError
+from serving.kernels import SWITCH
+from serving.registry import Registry
+from serving.settings import Settings, variable
+
+ROOT = Path(__file__).resolve().parents[2]
+DEPLOY = ROOT / "deploy"
+KUBERNETES = DEPLOY / "kubernetes"
+VERSION = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
+IMAGE = f"macaron:{VERSION}"
+OLDEST_KUBERNETES = "1.27"  # docs/deployment.md promises it
+FOREIGN = {"kustomization.yaml", "pod-monitor.yaml", "keda.yaml", "prometheus-adapter.yaml"}
+"""Read by others than Kubernetes itself."""
+MANIFESTS = sorted(path for path in KUBERNETES.rglob("*.yaml") if path.name not in FOREIGN)
+
+
+def read(name: str) -> Any:
+    return yaml.safe_load((KUBERNETES / name).read_text())
+
+
+def instructions() -> list[tuple[str, str]]:
+    """Of the container file, in order: word and arguments."""
+    text = re.sub(r"^\s*#.*\n", "", (DEPLOY / "Containerfile").read_text(), flags=re.MULTILINE)
+    lines = text.replace("\\\n", " ").splitlines()
+    return [(line.split()[0], line.split(maxsplit=1)[1]) for line in lines if line.strip()]
+
+
+def last(word: str) -> str:
+    return [arguments for found, arguments in instructions() if found == word][-1]
+
+
+def pod() -> Any:
+    return read("deployment.yaml")["spec"]["template"]
+
+
+def container() -> Any:
+    (only,) = pod()["spec"]["containers"]
+    return only
+
+
+def seconds(text: str) -> int:
+    return int(text.removesuffix("s"))
+
+
+# Kubernetes
+
+
+@pytest.mark.parametrize("version", [OLDEST_KUBERNETES, kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("path", MANIFESTS, ids=lambda path: path.name)
+def test_manifests_fit_the_schemas_of_kubernetes(path: Path, version: str) -> None:
+    kubernetes_validate.validate(yaml.safe_load(path.read_text()), version, strict=True)
+
+
+def test_a_misspelt_field_is_found() -> None:
+    wrong = read("deployment.yaml")
+    wrong["spec"]["template"]["spec"]["terminationGracePeriod"] = 1
+    with pytest.raises(kubernetes_validate.ValidationError, match="terminationGracePeriod"):
+        kubernetes_validate.validate(wrong, OLDEST_KUBERNETES, strict=True)
+
+
+def test_everything_is_applied_but_the_examples() -> None:
+    resources = set(read("kustomization.yaml")["resources"])
+    assert resources == {p.name for p in KUBERNETES.glob("*.yaml")} - {"kustomization.yaml"}
+
+
+def test_selectors_and_ports_lead_to_the_pods() -> None:
+    labels = pod()["metadata"]["labels"]
+    selectors = [
+        read("deployment.yaml")["spec"]["selector"]["matchLabels"],
+        read("service.yaml")["spec"]["selector"],
+        read("disruption-budget.yaml")["spec"]["selector"]["matchLabels"],
+        read("network-policy.yaml")["spec"]["podSelector"]["matchLabels"],
+        read("examples/pod-monitor.yaml")["spec"]["selector"]["matchLabels"],
+    ]
+    assert all(selector == labels for selector in selectors)
+    (port,) = container()["ports"]
+    (service,) = read("service.yaml")["spec"]["ports"]
+    (scraped,) = read("examples/pod-monitor.yaml")["spec"]["podMetricsEndpoints"]
+    probes = [
+        container()[f"{kind}Probe"]["httpGet"] for kind in ("startup", "liveness", "readiness")
+    ]
+    assert {service["targetPort"], scraped["port"], *(p["port"] for p in probes)} == {port["name"]}
+    assert str(port["containerPort"]) == last("EXPOSE")
+    routes = {
+        getattr(route, "path", "") for route in create_app(Registry(Settings()), Settings()).routes
+    }
+    assert {probe["path"] for probe in probes} == {"/livez", "/readyz"} <= routes
+
+
+def test_autoscalers_agree() -> None:
+    autoscaler, keda = read("autoscaler.yaml")["spec"], read("examples/keda.yaml")["spec"]
+    name = read("deployment.yaml")["metadata"]["name"]
+    assert autoscaler["scaleTargetRef"]["name"] == keda["scaleTargetRef"]["name"] == name
+    assert autoscaler["minReplicas"] == keda["minReplicaCount"]
+    assert autoscaler["maxReplicas"] == keda["maxReplicaCount"]
+    queue, processor = autoscaler["metrics"]
+    (rule,) = read("examples/prometheus-adapter.yaml")["rules"]["custom"]
+    metric = queue["pods"]["metric"]["name"]
+    assert rule["name"]["as"] == metric
+    assert rule["seriesQuery"].startswith(metric + "{")
+    assert f"sum({metric}{{" in keda["triggers"][0]["metadata"]["query"]
+    assert keda["triggers"][0]["metadata"]["threshold"] == queue["pods"]["target"]["averageValue"]
+    share = processor["resource"]["target"]["averageUtilization"]
+    assert keda["triggers"][1]["metadata"]["value"] == str(share)
+
+
+def test_the_server_has_the_metric() -> None:
+    registry = Registry(Settings())
+    body = TestClient(create_app(registry, Settings())).get("/metrics").text
+    metric = read("autoscaler.yaml")["spec"]["metrics"][0]["pods"]["metric"]["name"]
+    assert f"# TYPE {metric} gauge" in body
+
+
+def test_the_example_of_keys_must_be_changed() -> None:
+    secret = read("examples/secrets.yaml")
+    (reference,) = [e["secretRef"] for e in container()["envFrom"] if "secretRef" in e]
+    assert reference["name"] == secret["metadata"]["name"]
+    settings = Settings.from_environment(secret["stringData"])
+    with pytest.raises(SettingsError, match="MACARON_API_KEYS"):
+        create_app(Registry(settings), settings)
+
+
+def test_pods_may_run_under_the_restricted_standard() -> None:
+    assert pod()["spec"]["securityContext"]["runAsNonRoot"] is True
+    assert pod()["spec"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert container()["securityContext"] == {
+        "allowPrivilegeEscalation": False,
+        "readOnlyRootFilesystem": True,
+        "capabilities": {"drop": ["ALL"]},
+    }
+    user = pod()["spec"]["securityContext"]
+    assert f"{user['runAsUser']}:{user['runAsGroup']}" == last("USER")
+
+
+# Settings and times
+
+
+@pytest.mark.parametrize("path", sorted(p for p in DEPLOY.rglob("*") if p.is_file()), ids=str)
+def test_every_setting_named_exists(path: Path) -> None:
+    known = {variable(name) for name in Settings.model_fields} | {SWITCH}
+    assert set(re.findall(r"MACARON_[A-Z_]+[A-Z]", path.read_text())) <= known
+
+
+def test_settings_are_valid() -> None:
+    Settings.from_environment(read("settings.yaml")["data"])
+    Settings.from_environment(compose()["environment"])
+
+
+def test_threads_are_the_processors() -> None:
+    (threads,) = [v for v in container()["env"] if v["name"] == variable("threads")]
+    assert threads["valueFrom"]["resourceFieldRef"]["resource"] == "limits.cpu"
+    limits = container()["resources"]["limits"]
+    assert limits["cpu"] == container()["resources"]["requests"]["cpu"]
+    of_compose = compose()["deploy"]["resources"]["limits"]["cpus"]
+    assert compose()["environment"][variable("threads")] == of_compose
+
+
+def test_every_request_may_end_before_the_server_is_killed() -> None:
+    settings = Settings.from_environment(read("settings.yaml")["data"])
+    command = json.loads(last("CMD"))
+    own = int(command[command.index("--timeout-graceful-shutdown") + 1])
+    assert settings.grace_s >= settings.max_timeout_s
+    assert own >= settings.drain_s + settings.grace_s + 10
+    word, wait = container()["lifecycle"]["preStop"]["exec"]["command"]
+    assert word == "sleep"
+    assert pod()["spec"]["terminationGracePeriodSeconds"] >= int(wait) + own + 10
+    assert seconds(compose()["stop_grace_period"]) >= own + 10
+    assert Settings.from_environment(compose()["environment"]).grace_s == settings.grace_s
+
+
+def test_the_proxy_lets_the_server_answer_first() -> None:
+    text = (DEPLOY / "nginx.conf").read_text()
+    (wait,) = re.findall(r"proxy_read_timeout (\d+)s;", text)
+    (megabytes,) = re.findall(r"client_max_body_size (\d+)m;", text)
+    assert int(wait) > Settings().max_timeout_s
+    assert int(megabytes) * 2**20 > Settings().max_body_bytes
+    assert "proxy_buffering off;" in text
+
+
+# compose
+
+
+def compose() -> Any:
+    return yaml.safe_load((DEPLOY / "compose.yaml").read_text())["services"]["macaron"]
+
+
+def test_compose_file_fits_its_schema() -> None:
+    done = check_compose(DEPLOY / "compose.yaml")
+    assert done.returncode == 0, done.stdout
+
+
+def test_a_misspelt_field_of_compose_is_found(tmp_path: Path) -> None:
+    text = (DEPLOY / "compose.yaml").read_text()
+    (tmp_path / "compose.yaml").write_text(text.replace("stop_grace_period", "stop_grace"))
+    done = check_compose(tmp_path / "compose.yaml")
+    assert done.returncode == 1
+    assert "stop_grace" in done.stdout
+
+
+def check_compose(path: Path) -> subprocess.CompletedProcess[str]:
+    check = Path(sys.executable).with_name("check-jsonschema")
+    return subprocess.run(
+        [check, "--builtin-schema", "vendor.compose-spec", path], capture_output=True, text=True
+    )
+
+
+def test_compose_builds_and_runs_the_image() -> None:
+    build = compose()["build"]
+    assert (DEPLOY / build["context"]).resolve() == ROOT
+    assert (ROOT / build["dockerfile"]).is_file()
+    (port,) = compose()["ports"]
+    assert port.endswith(":" + last("EXPOSE"))
+    assert compose()["read_only"] is True
+    assert {mount.partition(":")[0] for mount in compose()["tmpfs"]} == {"/tmp"}
+
+
+# The image
+
+
+def test_image_and_version_are_the_same_everywhere() -> None:
+    assert compose()["image"] == container()["image"] == IMAGE
+    (image,) = read("kustomization.yaml")["images"]
+    assert f"{image['name']}:{image['newTag']}" == IMAGE
+    assert f'version="{VERSION}"' in last("LABEL")
+    python = yaml.safe_load((ROOT / "bentofile.yaml").read_text())["docker"]["python_version"]
+    assert dict(instructions())["ARG"].startswith(f"BASE=python:{python}-slim")
+    assert f"Python {python}" in (ROOT / "requirements/serve.txt").read_text()
+
+
+def test_what_is_copied_is_there_and_not_ignored() -> None:
+    ignored = PathSpec.from_lines("gitignore", (ROOT / ".dockerignore").read_text().splitlines())
+    sources = [
+        source
+        for word, arguments in instructions()
+        if word == "COPY" and not arguments.startswith("--from")
+        for source in arguments.split()[:-1]
+    ]
+    assert {"serving", "models", "requirements/serve.txt", "LICENSE"} <= set(sources)
+    for source in sources:
+        path = ROOT / source
+        files = [path] if path.is_file() else list(path.rglob("*.*"))
+        kept = [f for f in files if not ignored.match_file(f.relative_to(ROOT))]
+        assert kept, source
+        assert not any("__pycache__" in file.parts for file in kept)
+
+
+def test_whatever_is_written_goes_to_tmp() -> None:
+    values = dict(part.split("=", 1) for part in shlex.split(last("ENV")))
+    for name in ("HOME", "XDG_CACHE_HOME", "BENTOML_HOME"):
+        assert Path(values[name]).parts[:2] == ("/", "tmp")
+    assert values["BENTOML_DO_NOT_TRACK"] == "True"
+    (mount,) = container()["volumeMounts"]
+    assert mount["mountPath"] == "/tmp"
+
+
+# BentoML's command line sets up logging for the whole process when it is imported.
+PARSE = """
+import json, sys
+from bentoml_cli.cli import cli
+verb, *options = sys.argv[1:]
+print(json.dumps(cli.get_command(None, verb).make_context(verb, options).params))
+"""
+
+
+def test_bentoml_knows_the_options() -> None:
+    program, *arguments = json.loads(last("CMD"))
+    assert program == "bentoml"
+    done = subprocess.run(
+        [sys.executable, "-c", PARSE, *arguments], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert (found["host"], str(found["port"])) == ("0.0.0.0", last("EXPOSE"))
+    assert found["timeout_graceful_shutdown"] == 130
+
+
+@pytest.fixture
+def answering() -> Iterator[dict[str, int]]:
+    """A server whose /readyz answers `status`, at `port`."""
+    state = {"status": 200}
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(state["status"] if self.path == "/readyz" else 404)
+            self.end_headers()
+
+        def log_message(self, *_: Any) -> None:
+            pass
+
+    server = HTTPServer(("127.0.0.1", 0), Handler)
+    state["port"] = server.server_port
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield state
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+def test_health_check_asks_for_ready(answering: dict[str, int]) -> None:
+    program, flag, code = json.loads(last("HEALTHCHECK").partition(" CMD ")[2])
+    assert (program, flag) == ("python", "-c")
+
+    def healthy(port: int) -> bool:
+        moved = code.replace(last("EXPOSE"), str(port))
+        return subprocess.run([sys.executable, "-c", moved], capture_output=True).returncode == 0
+
+    assert healthy(answering["port"])
+    answering["status"] = 503
+    assert not healthy(answering["port"])
+    assert not healthy(1)

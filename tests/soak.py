@@ -1,0 +1,215 @@
+"""The long run of the fault suite: `make soak` prints its table of promises and what was found.
+
+`python -m tests.soak --write` puts the table into docs/operations.md. `--scale 0.1` does a tenth of
+everything.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import platform
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.system import faults
+from tests.system.server import ROOT, Server, running
+
+DOCUMENT = ROOT / "docs/operations.md"
+BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
+CLIENT_TIMEOUT_S = 5.0
+DEADLINE_S = 30.0
+QUIET_LOAD = 0.5
+"""Load average a core above which other work disturbs what is measured."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """One line of the table."""
+
+    fault: str
+    found: str
+    promise: str
+    kept: bool
+
+
+def overload(server: Server, scale: float) -> Row:
+    """Five times what the server can do."""
+    seconds = 60 * scale
+    idle = faults.latency(server, 20)
+    capacity = faults.capacity(server, max(5.0, 10 * scale))
+    found = faults.overload(server, 5 * capacity, seconds, DEADLINE_S)
+    back = faults.seconds_to_recover(server, idle)
+    p95 = found.percentile(95)
+    kept = set(found.statuses) <= {200, 429, 503} and not found.without_retry_after
+    return Row(
+        f"Overload: {5 * capacity:.0f} requests/s for {seconds:.0f} s, 5x the capacity",
+        f"{_counts(found.statuses)}; p95 of the accepted {p95:.1f} s; idle latency back after "
+        f"{back:.1f} s; lost {found.lost}",
+        f"only 503 with Retry-After; p95 <= {DEADLINE_S:.0f} s; back within 2 s",
+        kept and p95 <= DEADLINE_S and back <= 2 and not found.lost,
+    )
+
+
+def killed_clients(server: Server, scale: float) -> Row:
+    """Clients that leave in the middle."""
+    count = int(100 * scale)
+    before = faults.total(faults.samples(server), "macaron_cancelled_requests_total")
+    faults.kill_clients(server, count)
+    begin = time.monotonic()
+    faults.seconds_until(lambda: faults.held(server) == 0, 60)
+    seconds = time.monotonic() - begin
+    after = faults.total(faults.samples(server), "macaron_cancelled_requests_total")
+    return Row(
+        f"{count} clients killed in the middle, half of them reading streams",
+        f"{after - before:.0f} cancelled; rows and queue empty after {seconds:.2f} s",
+        "all cancelled, nothing held after 2 s",
+        after - before == count and seconds <= 2,
+    )
+
+
+def malformed(server: Server, scale: float) -> Row:
+    """Noise in place of HTTP and JSON."""
+    count = int(5000 * scale)
+    found = faults.fuzz(server, count)
+    bad = [status for status in found if status.startswith("5") or status == "hang"]
+    alive = server.ask("Hallo").status_code == 200
+    return Row(f"{count} malformed requests", _counts(found), "no 5xx, no hang", alive and not bad)
+
+
+def paths(server: Server, scale: float) -> Row:
+    """A scanner."""
+    count = int(1000 * scale)
+    grown = faults.random_paths(server, count)
+    return Row(
+        f"{count} random paths",
+        f"{grown} new samples at /metrics",
+        "none",
+        grown == 0,
+    )
+
+
+def slow(server: Server, scale: float) -> Row:
+    """Slow-loris, and readers that stop."""
+    count, streams = int(150 * scale), max(1, int(8 * scale))
+    begin = time.monotonic()
+    found = faults.slow_clients(server, count, 60.0)
+    seconds = time.monotonic() - begin
+    faults.unread_streams(server, streams)
+    return Row(
+        f"{count} heads and bodies that never end; {streams} streams never read",
+        f"{_counts(found)} within {seconds:.1f} s; streams given up, nothing held",
+        f"given up after {CLIENT_TIMEOUT_S:.0f} s (MACARON_CLIENT_TIMEOUT_S), no hang",
+        set(found) == {"closed", "408"} and seconds <= CLIENT_TIMEOUT_S + 5,
+    )
+
+
+def mixed(server: Server, scale: float) -> Row:
+    """Everything together, for long."""
+    count = int(20_000 * scale) // 20 * 20
+    prints = faults.mixed_traffic(server, count, count // 20)
+    slope, warm, last = faults.rss_slope(prints), prints[len(prints) // 2], prints[-1]
+    return Row(
+        f"{count} mixed requests (translations, completions, streams, errors, clients that leave)",
+        f"memory {warm.rss_mb:.0f} -> {last.rss_mb:.0f} MB over the second half, "
+        f"{slope:+.2f} MB a thousand; threads {warm.threads} -> {last.threads}; descriptors "
+        f"{warm.descriptors} -> {last.descriptors}",
+        "< 2 MB a thousand requests; threads and descriptors constant",
+        slope < 2
+        and abs(last.threads - warm.threads) <= 2
+        and abs(last.descriptors - warm.descriptors) <= 2,
+    )
+
+
+def worker_death(server: Server, scale: float) -> Row:
+    """SIGKILL of one of two workers."""
+    found = faults.kill_a_worker(server, max(15.0, 60 * scale))
+    return Row(
+        f"SIGKILL of one of two workers under {found.clients} clients",
+        f"{found.lost} of {found.asked} requests lost, {found.refused} refused; two workers again "
+        f"after {found.seconds_to_two:.1f} s",
+        "only its own requests fail; it is replaced",
+        found.lost <= found.clients,
+    )
+
+
+def _counts(found: Counter[int] | Counter[str]) -> str:
+    return ", ".join(f"{status}: {count}" for status, count in sorted(found.items()))
+
+
+ONE_WORKER = (overload, killed_clients, malformed, paths, slow, mixed)
+
+
+@contextmanager
+def served(bundles: Path, **settings: str) -> Iterator[Server]:
+    """A server with bundles, its log thrown away at the end."""
+    with (
+        tempfile.TemporaryDirectory() as scratch,
+        running(bundles, Path(scratch), **settings) as server,
+    ):
+        yield server
+
+
+def table(rows: list[Row]) -> str:
+    """Markdown."""
+    lines = ["| Fault | Found | Promise | Kept |", "|---|---|---|---|"]
+    lines += [
+        f"| {row.fault} | {row.found} | {row.promise} | {'yes' if row.kept else '**no**'} |"
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def write(text: str) -> None:
+    """Put the text between the marks in the document."""
+    document = DOCUMENT.read_text(encoding="utf-8")
+    before, _, rest = document.partition(BEGIN)
+    _, _, after = rest.partition(END)
+    DOCUMENT.write_text(f"{before}{BEGIN}\n{text}\n{END}{after}", encoding="utf-8")
+
+
+def main() -> None:
+    """Run everything; the exit status says whether every promise was kept."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--bundles", type=Path, default=ROOT / "models")
+    parser.add_argument("--scale", type=float, default=1.0)
+    parser.add_argument("--write", action="store_true", help="into docs/operations.md")
+    arguments = parser.parse_args()
+    cores, load = os.cpu_count() or 1, os.getloadavg()[0]
+    rows: list[Row] = []
+
+    def note(test: Callable[[Server, float], Row], server: Server) -> None:
+        rows.append(test(server, arguments.scale))
+        print(f"{'kept  ' if rows[-1].kept else 'BROKEN'} {rows[-1].fault}: {rows[-1].found}")
+        sys.stdout.flush()
+
+    with served(
+        arguments.bundles,
+        MACARON_CLIENT_TIMEOUT_S=str(CLIENT_TIMEOUT_S),
+    ) as server:
+        for test in ONE_WORKER:
+            note(test, server)
+    with served(arguments.bundles, MACARON_WORKERS="2") as server:
+        faults.seconds_until(lambda: len(faults.worker_pids(server)) == 2, 60)
+        note(worker_death, server)
+    busy = "" if load <= QUIET_LOAD * cores else ", shared with other work"
+    scale = "" if arguments.scale == 1 else f" --scale {arguments.scale:g}"
+    head = (
+        f"`python -m tests.soak{scale}` on {cores} cores ({platform.machine()}{busy}; load average "
+        f"{load:.1f} at the start), one thread for each model:"
+    )
+    text = f"{head}\n\n{table(rows)}"
+    print(f"\n{text}")
+    if arguments.write:
+        write(text)
+    sys.exit(0 if all(row.kept for row in rows) else 1)
+
+
+if __name__ == "__main__":
+    main()

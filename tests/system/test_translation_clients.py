@@ -1,0 +1,208 @@
+"""Real clients of LibreTranslate's and DeepL's APIs, unmodified, against `bentoml serve`."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import urllib.error
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import deepl
+import pytest
+import requests
+from libretranslatepy import LibreTranslateAPI
+
+from serving import Translator
+from tests.system.server import Server, running
+
+pytestmark = pytest.mark.slow
+
+GERMAN = "Das ist ein ganz einfacher Satz."
+KEY = "a-key-of-the-tests"
+CHARS_PER_MINUTE = 12_000
+"""So many that the other tests do not notice."""
+
+
+@pytest.fixture(scope="module")
+def bundles(tiny_bundle: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("bundles")
+    shutil.copytree(tiny_bundle, folder / "tiny")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def server(bundles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    scratch = tmp_path_factory.mktemp("server")
+    limits = {"MACARON_API_KEYS": KEY, "MACARON_MAX_CHARS_PER_MINUTE": str(CHARS_PER_MINUTE)}
+    with running(bundles, scratch, **limits) as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def wanted(bundles: Path) -> dict[str, str]:
+    """What the model makes of some texts, by the Python interface."""
+    texts = [GERMAN, "Guten Morgen!", "Eins & zwei"]
+    found = Translator(bundles / "tiny", threads=1).translate(texts)
+    return {text: translation.text for text, translation in zip(texts, found, strict=True)}
+
+
+@pytest.fixture
+def libre(server: Server) -> LibreTranslateAPI:
+    return LibreTranslateAPI(server.url, KEY)
+
+
+@pytest.fixture
+def client(server: Server) -> Iterator[deepl.DeepLClient]:
+    client = deepl.DeepLClient(KEY, server_url=server.url)
+    yield client
+    client.close()
+
+
+def test_libretranslatepy_translates(libre: LibreTranslateAPI, wanted: dict[str, str]) -> None:
+    for text, translation in wanted.items():
+        assert libre.translate(text, "de", "en") == translation
+    assert libre.translate(GERMAN, "auto", "en") == wanted[GERMAN]
+
+
+def test_libretranslatepy_detects(libre: LibreTranslateAPI) -> None:
+    best = libre.detect(GERMAN)[0]
+    assert best["language"] == "de"
+    assert 50 < best["confidence"] <= 100
+
+
+def test_libretranslatepy_lists_languages(libre: LibreTranslateAPI) -> None:
+    languages = {language["code"]: language for language in libre.languages()}
+    assert languages["de"]["name"] == "German"
+    assert languages["de"]["targets"] == ["en"]
+
+
+def test_libretranslatepy_raises(libre: LibreTranslateAPI) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        libre.translate("Hallo", "de", "xx")
+    assert refused.value.code == 400
+    assert "target must be one of ['en']" in json.load(refused.value)["error"]
+
+
+@pytest.mark.parametrize(("key", "status"), [("another-key", 403), (None, 401)])
+def test_libretranslatepy_needs_a_key(server: Server, key: str | None, status: int) -> None:
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        LibreTranslateAPI(server.url, key).translate("Hallo", "de", "en")
+    assert refused.value.code == status
+    assert "key" in json.load(refused.value)["error"]
+
+
+def test_deepl_translates(client: deepl.DeepLClient, wanted: dict[str, str]) -> None:
+    single = client.translate_text(GERMAN, source_lang="DE", target_lang="EN-GB")
+    assert isinstance(single, deepl.TextResult)
+    assert single.text == wanted[GERMAN]
+    assert single.detected_source_lang == "DE"
+    assert single.billed_characters == len(GERMAN)
+    several = client.translate_text(list(wanted), source_lang="de", target_lang="en-us")
+    assert isinstance(several, list)
+    assert [result.text for result in several] == list(wanted.values())
+
+
+def test_deepl_detects(client: deepl.DeepLClient, wanted: dict[str, str]) -> None:
+    result = client.translate_text(GERMAN, target_lang="EN-US", model_type="quality_optimized")
+    assert isinstance(result, deepl.TextResult)
+    assert (result.text, result.detected_source_lang) == (wanted[GERMAN], "DE")
+    assert result.model_type_used == "quality_optimized"
+
+
+@pytest.mark.parametrize("kind", ["html", "xml"])
+def test_deepl_keeps_tags(client: deepl.DeepLClient, kind: str) -> None:
+    result = client.translate_text(
+        "<p>Guten <b>Morgen</b>!</p>", source_lang="DE", target_lang="EN-US", tag_handling=kind
+    )
+    assert isinstance(result, deepl.TextResult)
+    assert result.text.startswith("<p>")
+    assert result.text.endswith("</p>")
+    assert result.text.count("<b>") == result.text.count("</b>") == 1
+
+
+def test_deepl_lists_languages(client: deepl.DeepLClient) -> None:
+    assert [str(language) for language in client.get_source_languages()] == ["DE"]
+    targets = client.get_target_languages()
+    assert [str(language) for language in targets] == ["EN-GB", "EN-US"]
+    assert not any(language.supports_formality for language in targets)
+    assert client.get_glossary_languages() == []
+
+
+def test_deepl_counts_usage(client: deepl.DeepLClient) -> None:
+    before = client.get_usage().character
+    client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US")
+    after = client.get_usage().character
+    assert after.count - before.count == len(GERMAN)
+    assert not after.limit_reached
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"target_lang": "XX"}, "target_lang.*not supported"),
+        ({"target_lang": "EN-US", "source_lang": "XX"}, "source_lang.*not supported"),
+        ({"target_lang": "EN-US", "formality": "more"}, "formality.*target_lang"),
+        ({"target_lang": "EN-US", "split_sentences": "invalid"}, "split_sentences"),
+    ],
+)
+def test_deepl_raises(client: deepl.DeepLClient, fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(deepl.DeepLException, match=message):
+        client.translate_text(GERMAN, **fields)
+
+
+def test_deepl_needs_a_key(server: Server) -> None:
+    client = deepl.DeepLClient("another-key", server_url=server.url)
+    with pytest.raises(deepl.AuthorizationException, match="not known to this server"):
+        client.translate_text(GERMAN, target_lang="EN-US")
+    with pytest.raises(deepl.AuthorizationException):
+        client.get_usage()
+    client.close()
+
+
+def test_deepls_command_line(server: Server, wanted: dict[str, str]) -> None:
+    def run(*arguments: str) -> str:
+        done = subprocess.run(
+            [sys.executable, "-m", "deepl", "--server-url", server.url, *arguments],
+            env=os.environ | {"DEEPL_AUTH_KEY": KEY},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stdout
+
+    found = run("text", "--from", "DE", "--to", "EN-US", *wanted)
+    assert found.splitlines() == list(wanted.values())
+    assert "EN-US: English (American)" in run("languages")
+    assert "Characters: " in run("usage")
+
+
+def test_deepl_backs_off_and_is_served_in_the_end(
+    server: Server, client: deepl.DeepLClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sent: list[tuple[float, int]] = []
+    send = requests.Session.send
+
+    def note(*arguments: Any, **options: Any) -> requests.Response:
+        begin = time.monotonic()
+        response = send(*arguments, **options)
+        sent.append((begin, response.status_code))
+        return response
+
+    monkeypatch.setattr(requests.Session, "send", note)
+    # Blank texts are answered at once, but count: a debt of two seconds.
+    blank = [" " * 4000] * 3 + [" " * (CHARS_PER_MINUTE // 30)]
+    assert server.ask(blank, api_key=KEY).status_code == 200
+    result = client.translate_text(GERMAN, source_lang="DE", target_lang="EN-US")
+    assert isinstance(result, deepl.TextResult)
+    times, statuses = zip(*sent, strict=True)
+    assert statuses == (429,) * (len(sent) - 1) + (200,)
+    assert 2 <= len(sent) <= 4
+    assert all(after - before > 0.7 for before, after in pairwise(times))
