@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 from serving.alignment import Link, Span
 
+_ALIKE = (".!?…", "\"'„“”«»‚‘’")  # noqa: RUF001
+
 
 def overlapping(words: Sequence[Span], span: Span) -> range:
     """Numbers of the words, in ascending order, that share characters with a span."""
@@ -24,6 +26,32 @@ def linked_words(
         for target in overlapping(targets, link.target) if source else ():
             best[target] = max(best.get(target, (-1.0, 0)), (link.probability, source[0]))
     return {target: source for target, (_, source) in best.items()}
+
+
+def with_signs(
+    linked: dict[int, int], sources: Sequence[str], targets: Sequence[str]
+) -> dict[int, int]:
+    """The links, with signs linked to signs of their kind: attention says little of punctuation."""
+    like = {
+        target: source
+        for target, source in linked.items()
+        if _kind(targets[target]) == _kind(sources[source])
+    }
+    free: dict[str, list[int]] = {}
+    for number in sorted(set(range(len(sources))) - set(like.values())):
+        free.setdefault(_kind(sources[number]), []).append(number)
+    signs = [n for n, word in enumerate(targets) if not word[0].isalnum() and n not in like]
+    found = {
+        number: free[_kind(targets[number])] for number in signs if _kind(targets[number]) in free
+    }
+    return linked | {number: numbers.pop(0) for number, numbers in found.items() if numbers}
+
+
+def _kind(word: str) -> str:
+    """Words are of one kind, signs that end a sentence of another, and so are quotation marks."""
+    if word[0].isalnum():
+        return ""
+    return next((kind for kind in _ALIKE if word in kind), word)
 
 
 def completed_words(linked: dict[int, int], sources: int, targets: int) -> list[int]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from serving.alignment import Link, Span, word_spans
-from serving.text.links import completed_words, linked_words, overlapping
+from serving.text.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.passage import Inline, Passage
 
 
@@ -99,6 +99,10 @@ class _Placement:
             _moved(source_words, -piece.source[0]),
             _moved(target_words, -piece.target[0]),
         )
+        if linked:
+            sources = [self._text[slice(*word)] for word in source_words]
+            targets = [self.placed.target[slice(*word)] for word in target_words]
+            linked = with_signs(linked, sources, targets)
         inside = [i for i in masked if piece.source[0] <= i.begin < piece.source[1]]
         for inline, found in zip(
             inside, self._masks(piece, inside, source_words, target_words, linked), strict=True
@@ -107,8 +111,8 @@ class _Placement:
                 self._found[inline.begin] = found
                 source = overlapping(source_words, (inline.begin, inline.end))
                 linked.update(dict.fromkeys(overlapping(target_words, found), source[0]))
-        sources = completed_words(linked, len(source_words), len(target_words))
-        self._sources += [len(self._source_words) + source for source in sources]
+        completed = completed_words(linked, len(source_words), len(target_words))
+        self._sources += [len(self._source_words) + source for source in completed]
         self._source_words += source_words
         self._target_words += target_words
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -21,15 +20,21 @@ from serving.presets import MOST_WORKERS, fastest, load_translator
     ],
 )
 def test_the_fastest_number_of_threads_is_kept(
-    seconds: dict[int, float], most: int, chosen: int
+    seconds: dict[int, float], most: int, chosen: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tried: list[int] = []
+    now = 0.0
+
+    def work(count: int) -> None:
+        nonlocal now
+        now += seconds[count]
 
     def load(count: int) -> int:
         tried.append(count)
         return count
 
-    found = fastest(load, lambda count: time.sleep(seconds[count]), most)  # type: ignore[type-var]
+    monkeypatch.setattr("serving.presets.time.perf_counter", lambda: now)
+    found = fastest(load, work, most)  # type: ignore[type-var]
     assert found == chosen
     assert tried == list(seconds)
 

@@ -165,6 +165,14 @@ def test_words_apart_do_not_drag_others_into_an_element() -> None:
     assert html("<b>abc</b> def ghi", translator) == "<b>AA</b> xxx yyy aa"
 
 
+def test_punctuation_stays_outside_whatever_it_is_linked_to() -> None:
+    def translator(_: str) -> Translated:
+        pairs = (((0, 2), (0, 5)), ((7, 11), (6, 10)), ((7, 11), (10, 11)))
+        return Translated("where book.", tuple(Link(s, t, 1.0) for s, t in pairs))
+
+    assert html("Wo ist <b>Buch</b>?", translator) == "where <b>book</b>."
+
+
 @pytest.mark.parametrize(
     "kept",
     [
