@@ -12,7 +12,7 @@ from serving.translator import Translation
 _OVERHEAD = 400
 """Bytes of an entry besides its key's numbers and its answer, about."""
 _ID_BYTES = 36
-"""Bytes of a token id in a key."""
+"""Bytes of a token id, or at most of a character, in a key."""
 
 
 class AnswerCache:
@@ -67,5 +67,5 @@ class AnswerCache:
 
 
 def _size(key: tuple[object, ...], answer: bytes) -> int:
-    ids = sum(len(part) for part in key if isinstance(part, tuple))
+    ids = sum(len(part) for part in key if isinstance(part, (tuple, str)))
     return sys.getsizeof(answer) + ids * _ID_BYTES + _OVERHEAD

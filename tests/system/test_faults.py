@@ -70,6 +70,10 @@ def nothing_is_left(request: pytest.FixtureRequest) -> Iterator[None]:
         seconds_until(lambda: held(server) == 0, 20)
 
 
+def cancelled(server: Server) -> float:
+    return total(samples(server), "macaron_cancelled_requests_total")
+
+
 def hypotheses(answer: httpx.Response) -> list[Any]:
     assert answer.status_code == 200, answer.text
     return [translation["hypotheses"] for translation in answer.json()["translations"]]
@@ -118,10 +122,10 @@ def test_3_overload_is_refused_and_gone_soon(server: Server) -> None:
 
 
 def test_4_clients_that_are_killed_free_their_rows(server: Server) -> None:
-    before = total(samples(server), "macaron_cancelled_requests_total")
+    before = cancelled(server)
     faults.kill_clients(server, 12)
-    assert seconds_until(lambda: held(server) == 0, 20) < 20
-    assert total(samples(server), "macaron_cancelled_requests_total") == before + 12
+    seconds_until(lambda: cancelled(server) == before + 12, 20)
+    seconds_until(lambda: held(server) == 0, 2)
 
 
 def test_5_a_deadline_is_kept_and_nothing_goes_on(server: Server) -> None:
@@ -202,9 +206,9 @@ def test_13_heads_and_bodies_that_never_end_are_given_up(server: Server) -> None
 
 
 def test_13_a_stream_that_is_not_read_is_given_up(server: Server) -> None:
-    before = total(samples(server), "macaron_cancelled_requests_total")
+    before = cancelled(server)
     faults.unread_streams(server, 1)
-    assert total(samples(server), "macaron_cancelled_requests_total") == before + 1
+    seconds_until(lambda: cancelled(server) == before + 1, 5)
 
 
 def test_14_metrics_stay_bounded_while_two_dialects_are_used(server: Server) -> None:
@@ -270,11 +274,17 @@ def test_a_reload_loses_no_request_and_a_bad_bundle_changes_nothing(
         while not stop.is_set():
             statuses.append(server.ask(faults.some_text(rng)).status_code)
 
+    def more_traffic() -> None:
+        wanted = len(statuses) + 6
+        seconds_until(lambda: len(statuses) >= wanted, 30)
+
     with ThreadPoolExecutor(3) as pool:
         users = [pool.submit(traffic) for _ in range(3)]
+        more_traffic()
         put_in_place(served_bundles, prepared(tiny_bundle_int8, tmp_path / "int8", name))
         server.process.send_signal(signal.SIGHUP)
         seconds_until(lambda: precision(server) == "int8", 30)
+        more_traffic()
         bad = prepared(served_bundles / "tiny", tmp_path / "bad", name)
         with (bad / "step.onnx").open("ab") as file:
             file.write(b"x")
@@ -285,10 +295,10 @@ def test_a_reload_loses_no_request_and_a_bad_bundle_changes_nothing(
         server.process.send_signal(signal.SIGHUP)
         refused = "macaron_reloads_total,result=refused"
         seconds_until(lambda: samples(server).get(refused) == 1.0, 30)
+        more_traffic()
         stop.set()
         for user in users:
             user.result()
-    assert len(statuses) > 3
     assert set(statuses) == {200}
     assert precision(server) == "int8"
     lines = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
@@ -305,6 +315,8 @@ def test_log_lines_are_json_and_without_texts(server: Server, log: Path) -> None
         headers={"X-Request-ID": "of-this-test", "traceparent": f"00-{'ab' * 16}-{'cd' * 8}-01"},
     )
     assert answer.headers["X-Request-ID"] == "of-this-test"
+    # It is written after the answer.
+    seconds_until(lambda: "of-this-test" in log.read_text(), 10)
     (line,) = [line for line in log.read_text().splitlines() if "of-this-test" in line]
     fields = json.loads(line)
     assert (fields["route"], fields["status"], fields["texts"]) == ("/translate", 200, 1)
