@@ -6,16 +6,13 @@ import logging
 import math
 import re
 from http import HTTPStatus
-from pathlib import Path
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
-from starlette.responses import FileResponse, Response
-from starlette.routing import Mount, Route
-from starlette.staticfiles import StaticFiles
+from starlette.responses import Response
 
 from serving.access import REQUEST_ID, Access, LastResort
 from serving.body import JSON
@@ -28,21 +25,15 @@ from serving.dialects.openai import OpenAIDialect, openai_error
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.gate import Gate
 from serving.keys import Keys
+from serving.page import page_routes
 from serving.record import note_error
 from serving.registry import Registry
 from serving.schemas import Error
 from serving.settings import Settings
 
-_WEB = Path(__file__).parent / "web"
 _MAX_MESSAGE = 500  # an error message may quote the request
 _DEEPL_PATHS = ("/v2/",)
 _OPENAI_PATHS = ("/v1/", "/tokenizer_info", "/tokenize", "/detokenize")
-_PAGE_HEADERS = {
-    "Content-Security-Policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
-    "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'",
-    "Referrer-Policy": "no-referrer",
-    "X-Content-Type-Options": "nosniff",
-}
 
 logger = logging.getLogger(__name__)
 
@@ -59,8 +50,7 @@ def create_app(registry: Registry, settings: Settings) -> Starlette:
             *LibreTranslateDialect(registry, settings, keys).routes,
             *DeepLDialect(registry, settings).routes,
             *OpenAIDialect(registry, settings).routes,
-            Route("/", _page),
-            Mount("/web", StaticFiles(directory=_WEB)),
+            *page_routes(),
         ],
         middleware=[
             Middleware(Access, metrics=registry.metrics),
@@ -117,10 +107,6 @@ def _cors(origins: str) -> list[Middleware]:
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     ]
-
-
-async def _page(_: Request) -> Response:
-    return FileResponse(_WEB / "index.html", headers=_PAGE_HEADERS)
 
 
 async def _refused(request: Request, error: Exception) -> Response:

@@ -134,6 +134,8 @@ class OpenAIModel(Wire):
     owned_by: str = "macaron"
     max_model_len: int
     """Tokens of prompt and output together (as vLLM tells it)."""
+    attribution: str
+    """The data it was made from, and their licence (not in OpenAI's API)."""
 
 
 class OpenAIModels(Wire):

@@ -153,6 +153,7 @@ class OpenAIDialect:
             id=model.name,
             created=model.loaded_at,
             max_model_len=self._settings.max_context_tokens,
+            attribution=model.manifest.attribution,
         )
 
     def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:

@@ -1,84 +1,47 @@
-"use strict";
+// The page: tabs, theme, key, and what the server can do.
 
-const element = (id) => document.getElementById(id);
-const [form, text, source, target] = ["form", "text", "source", "target"].map(element);
-let languages = [];
+import { apiKey, setApiKey } from "./api.js";
+import { attempt, clearError, element } from "./dom.js";
+import { GeneratePanel } from "./generate.js";
+import { Server } from "./server.js";
+import { tabs } from "./tabs.js";
+import { theme } from "./theme.js";
+import { TranslatePanel } from "./translate.js";
 
-async function ask(path, body) {
-  const options = body && {
-    method: "POST",
-    headers: { "Content-Type": "application/json" },
-    body: JSON.stringify(body),
-  };
-  const response = await fetch(path, options);
-  const answer = await response.json();
-  if (!response.ok) throw new Error(answer.error);
-  return answer;
-}
+const translating = new TranslatePanel();
+const generating = new GeneratePanel();
 
-function fill(select, codes) {
-  const kept = select.value;
-  select.replaceChildren(
-    ...codes.map((code) => new Option(languages.find((l) => l.code === code).name, code)),
-  );
-  if (codes.includes(kept)) select.value = kept;
-}
+let wanted = new URLSearchParams(location.search);
 
-function chooseSource() {
-  const language = languages.find((l) => l.code === source.value);
-  fill(target, language.targets);
-  element("attribution").textContent = language.models
-    .map((model) => [model.name, model.attribution].filter(Boolean).join(": "))
-    .join("; ");
-}
-
-function show(answer) {
-  const [{ hypotheses, warnings, timing }] = answer.translations;
-  element("hypotheses").replaceChildren(
-    ...hypotheses.map((hypothesis) => {
-      const item = document.createElement("li");
-      const score = document.createElement("small");
-      item.dir = "auto";
-      item.textContent = hypothesis.text + " ";
-      score.textContent = hypothesis.score.toFixed(3);
-      score.title = "length-normalised log-probability";
-      item.append(score);
-      return item;
-    }),
-  );
-  const milliseconds = (timing.queue_ms + timing.decode_ms).toFixed(0);
-  element("details").textContent = [answer.model, `${milliseconds} ms`, ...warnings].join(" · ");
-}
-
-async function run(action) {
-  element("error").textContent = "";
-  try {
-    await action();
-  } catch (error) {
-    element("error").textContent = error.message;
-  }
-}
-
-source.addEventListener("change", chooseSource);
-text.addEventListener("keydown", (event) => {
-  if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) form.requestSubmit();
-});
-form.addEventListener("submit", (event) => {
-  event.preventDefault();
-  run(async () => {
-    const count = Number(element("count").value) || 1;
-    show(
-      await ask("/translate", {
-        q: text.value,
-        source: source.value,
-        target: target.value,
-        alternatives: count - 1,
-      }),
-    );
+async function load() {
+  await attempt(async () => {
+    const server = await Server.read();
+    clearError();
+    translating.use(server, wanted);
+    wanted = new URLSearchParams(); // read again with another key, the page stays as it is
+    generating.use(server);
+    element("attribution").textContent = attribution(server);
+    element("page").hidden = false;
   });
+  element("loading").hidden = true;
+}
+
+/** The data that the models were made from, each with the models' names. */
+function attribution({ models, languageModels }) {
+  const names = new Map();
+  const cards = [...models, ...languageModels.map((card) => ({ ...card, name: card.id }))];
+  for (const { name, attribution } of cards) {
+    if (attribution) names.set(attribution, [...(names.get(attribution) ?? []), name]);
+  }
+  return [...names].map(([text, of]) => `${of.join(", ")}: ${text}.`).join(" ");
+}
+
+theme(element("theme"));
+tabs(element("tabs"));
+element("error-close").addEventListener("click", clearError);
+element("key").value = apiKey();
+element("key").addEventListener("change", () => {
+  setApiKey(element("key").value.trim());
+  load();
 });
-run(async () => {
-  languages = await ask("/languages");
-  fill(source, languages.filter((l) => l.targets.length).map((l) => l.code));
-  chooseSource();
-});
+load();

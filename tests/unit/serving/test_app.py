@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -12,7 +13,7 @@ from starlette.types import Message
 
 from serving.app import create_app
 from serving.registry import Registry
-from serving.settings import Settings, variable
+from serving.settings import ROOT, Settings, variable
 from tests.unit.serving.echo import EchoTranslator, served
 
 JSON = {"Content-Type": "application/json"}
@@ -76,11 +77,13 @@ def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
     page = client.get("/")
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
-    for path in ("/web/app.js", "/web/style.css"):
-        assert path in page.text
-        assert client.get(path).status_code == 200
-        assert "http" not in client.get(path).text
     assert "//" not in page.text
+    assert {"/web/app.js", "/web/style.css"} <= set(re.findall('(?:src|href)="([^"]+)', page.text))
+    for file in (ROOT / "serving/web").iterdir():
+        response = client.get(f"/web/{file.name}")
+        assert response.status_code == 200
+        assert "http" not in response.text
+        assert response.headers["cache-control"] == "no-cache"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,86 @@
+// Requests to the server this page came from, and to no other.
+
+const KEY = "macaron-api-key";
+
+export const apiKey = () => sessionStorage.getItem(KEY) ?? "";
+
+export function setApiKey(key) {
+  if (key) sessionStorage.setItem(KEY, key);
+  else sessionStorage.removeItem(KEY);
+}
+
+export async function get(path) {
+  return (await send(path, { headers: authorization() })).json();
+}
+
+/** POST a body; its answer, and the milliseconds until it was there. */
+export async function post(path, body, signal) {
+  const start = performance.now();
+  const answer = await (await sendJson(path, body, signal)).json();
+  return { answer, roundTrip: performance.now() - start };
+}
+
+/** POST a body; the data of each server-sent event, as it comes. */
+export async function* stream(path, body, signal) {
+  const response = await sendJson(path, body, signal);
+  const reader = response.body.pipeThrough(new TextDecoderStream()).getReader();
+  let waiting = "";
+  for (;;) {
+    const { value, done } = await reader.read();
+    if (done) throw new Error("The stream broke off; the text is not complete.");
+    const events = (waiting + value).split("\n\n");
+    waiting = events.pop();
+    for (const event of events) {
+      const data = event.replace(/^data: /, "");
+      if (data === "[DONE]") return;
+      const parsed = JSON.parse(data);
+      if (parsed.error) throw new Error(reason(parsed));
+      yield parsed;
+    }
+  }
+}
+
+function sendJson(path, body, signal) {
+  const headers = { "Content-Type": "application/json", ...authorization() };
+  return send(path, { method: "POST", headers, body: JSON.stringify(body), signal });
+}
+
+async function send(path, options) {
+  let response;
+  try {
+    response = await fetch(path, options);
+  } catch (error) {
+    if (error.name === "AbortError") throw error;
+    throw new Error("The server does not answer; is it still running?");
+  }
+  if (response.ok) return response;
+  const body = await response.json().catch(() => ({}));
+  throw new Error(reason(body) ?? `${response.status} ${response.statusText}`);
+}
+
+/** The native dialect has the message in `error`, OpenAI's in `error.message`. */
+function reason(body) {
+  return body.error?.message ?? body.error;
+}
+
+function authorization() {
+  return apiKey() ? { Authorization: `Bearer ${apiKey()}` } : {};
+}
+
+/** Of several requests for one purpose only the latest counts. */
+export class Latest {
+  /** A signal for a new request; the one before is called off. */
+  next() {
+    this.stop();
+    this._controller = new AbortController();
+    return this._controller.signal;
+  }
+
+  isLatest(signal) {
+    return this._controller.signal === signal;
+  }
+
+  stop() {
+    this._controller?.abort();
+  }
+}

@@ -1,0 +1,68 @@
+// What the server can do, read once at the start.
+
+import { get } from "./api.js";
+
+export const AUTO = "auto";
+
+export class Server {
+  static async read() {
+    const paths = ["/languages", "/models", "/limits", "/openapi.json", "/v1/models"];
+    return new Server(...(await Promise.all(paths.map(get))));
+  }
+
+  constructor(languages, { models }, { limits }, { components }, { data }) {
+    this.languages = languages;
+    this.models = models;
+    this.languageModels = data;
+    this._limits = Object.fromEntries(limits.map((limit) => [limit.name, limit]));
+    this._request = components.schemas.TranslateRequest.properties;
+  }
+
+  limit(name) {
+    return this._limits[name];
+  }
+
+  languageName(code) {
+    return this.languages.find((language) => language.code === code)?.name ?? code;
+  }
+
+  /** Codes of the languages that some model reads. */
+  get sources() {
+    return this.languages.filter((l) => l.targets.length).map((l) => l.code);
+  }
+
+  /** Codes of the languages that a source can be translated into. */
+  targets(source) {
+    return [...new Set(this._readers(source).flatMap((model) => model.target))].sort();
+  }
+
+  /** Models of a pair of languages, the preferred ones first. */
+  modelsFor(source, target) {
+    return this._readers(source).filter((model) => model.target.includes(target));
+  }
+
+  /** Whether a text can be translated from one language to the other. */
+  translates(source, target) {
+    return this.modelsFor(source, target).length > 0;
+  }
+
+  get readsAlignments() {
+    return "alignments" in this._request;
+  }
+
+  get readsHtml() {
+    return Boolean(this._request.format.enum?.includes("html"));
+  }
+
+  get splitsSentences() {
+    return "split_sentences" in this._request;
+  }
+
+  get givesAlternativesAtAPosition() {
+    return "return_alternatives" in this._request.options.properties;
+  }
+
+  _readers(source) {
+    return source === AUTO ? this.models : this.models.filter((m) => m.source.includes(source));
+  }
+}

@@ -1,0 +1,26 @@
+// Tabs as the ARIA authoring practices have them: arrow keys move, one tab stop for all.
+
+export function tabs(list) {
+  const all = [...list.querySelectorAll("[role=tab]")];
+  const shown = () => all.filter((tab) => !tab.hidden);
+  for (const tab of all) tab.addEventListener("click", () => select(tab));
+  list.addEventListener("keydown", (event) => {
+    const open = shown();
+    const place = open.indexOf(document.activeElement);
+    const moves = { ArrowRight: place + 1, ArrowLeft: place - 1, Home: 0, End: -1 };
+    if (place < 0 || !(event.key in moves)) return;
+    event.preventDefault();
+    const next = open.at(moves[event.key] % open.length);
+    select(next);
+    next.focus();
+  });
+
+  function select(chosen) {
+    for (const tab of all) {
+      const selected = tab === chosen;
+      tab.setAttribute("aria-selected", selected);
+      tab.tabIndex = selected ? 0 : -1;
+      document.getElementById(tab.getAttribute("aria-controls")).hidden = !selected;
+    }
+  }
+}

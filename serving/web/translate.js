@@ -1,0 +1,244 @@
+// The translation tab: what is asked of the server when, and what is shown of its answer.
+
+import { AlternativesMenu, choicesAfter } from "./alternatives.js";
+import { Latest, post } from "./api.js";
+import { announce, attempt, clearError, copies, Debounced, element, showError } from "./dom.js";
+import { Editor } from "./editor.js";
+import { LanguagePair } from "./languages.js";
+import { Output } from "./output.js";
+import { snippets, translateForms } from "./snippets.js";
+import { comparisonRow, failedRow, showHypotheses, timingLine } from "./tables.js";
+import { crossLinks } from "./words.js";
+
+const OPTIONS = { beam_size: "beam-size", length_penalty: "length-penalty" };
+const PAUSE_MS = 300;
+const ALTERNATIVES = 6;
+const COMPARED_COLUMNS = 7;
+const NONE = new Set();
+
+export class TranslatePanel {
+  constructor() {
+    this._translations = new Latest();
+    this._alternatives = new Latest();
+    this._links = null;
+    this._prefix = "";
+    this._pair = new LanguagePair(() => this._changed());
+    this._editor = new Editor(element("text"), element("mirror"), (n) => this._pointAtSource(n));
+    this._output = new Output(
+      element("output"),
+      (number) => this._pointAtTarget(number),
+      (word) => this._offerAlternatives(word),
+    );
+    this._menu = new AlternativesMenu(element("alternatives"));
+    this._showSnippet = snippets("snippet", translateForms);
+    this._soon = new Debounced(() => this.translate(), PAUSE_MS);
+    this._listen();
+  }
+
+  /** Work with a server; `wanted` are the parameters of the page's address. */
+  use(server, wanted) {
+    this._server = server;
+    element("html-switch").hidden = !server.readsHtml;
+    this._pair.use(server, wanted);
+    if (wanted.get("q")) this._editor.text = wanted.get("q");
+    this._describe();
+    this.translate();
+  }
+
+  /** Translate what is there, at once. */
+  async translate() {
+    this._soon.cancel();
+    const signal = this._translations.next();
+    const body = this._body();
+    const blank = !body.q.trim();
+    clearError();
+    if (blank) this._clearAnswer();
+    const asked = !blank && !this._tooLong();
+    this._output.busy = asked;
+    if (!asked) return;
+    const result = await attempt(() => post("/translate", body, signal));
+    if (signal.aborted) return;
+    this._output.busy = false;
+    if (!result) return;
+    this._show(body, result);
+    await this._compare(body, result, signal);
+  }
+
+  _listen() {
+    element("text").addEventListener("input", () => {
+      this._editor.refresh();
+      this._links = null;
+      this._changed();
+    });
+    element("text").addEventListener("keydown", (event) => {
+      if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) this.translate();
+    });
+    for (const id of ["html", "beam-size", "length-penalty", "hypotheses-count", "comparing"]) {
+      element(id).addEventListener("input", () => this._soon.ask());
+    }
+    element("clear").addEventListener("click", () => this._setText(""));
+    element("swap").addEventListener("click", () => this._swap());
+    element("prefix-reset").addEventListener("click", () => this._changed());
+    copies(element("copy"), () => this._output.text);
+    copies(element("link"), () => this._address());
+  }
+
+  /** The text or the languages are others: what was asked for before no longer counts. */
+  _changed() {
+    this._translations.stop();
+    this._alternatives.stop();
+    this._setPrefix("");
+    this._describe();
+    this._soon.ask();
+  }
+
+  _setText(text) {
+    this._editor.text = text;
+    this._changed();
+    this._editor.focus();
+  }
+
+  _swap() {
+    const translation = this._output.text;
+    this._pair.swap();
+    this._setText(translation);
+  }
+
+  _body() {
+    const html = this._html;
+    const body = { q: this._editor.text, source: this._pair.source, target: this._pair.target };
+    if (this._pair.model) body.model = this._pair.model;
+    if (html) body.format = "html";
+    body.alternatives = Math.max(1, Number(element("hypotheses-count").value)) - 1;
+    if (this._prefix) this._begin(body, this._prefix);
+    if (this._server.readsAlignments && !html) body.alignments = true;
+    const options = {};
+    for (const [name, id] of Object.entries(OPTIONS)) {
+      if (element(id).value !== "") options[name] = Number(element(id).value);
+    }
+    if (Object.keys(options).length) body.options = options;
+    return body;
+  }
+
+  /** Have the translation begin with a prefix, which may go over several sentences. */
+  _begin(body, prefix) {
+    body.target_prefix = prefix;
+    if (this._server.splitsSentences) body.split_sentences = false;
+  }
+
+  get _html() {
+    return this._server.readsHtml && element("html").checked;
+  }
+
+  /** Show how long the text is, and the options that count where none are given. */
+  _describe() {
+    for (const [name, id] of Object.entries(OPTIONS)) {
+      element(id).placeholder = this._pair.card?.defaults[name] ?? "";
+    }
+    const { value } = this._server.limit("max_text_chars");
+    const counter = element("counter");
+    counter.textContent = `${this._editor.length} / ${value} characters`;
+    counter.classList.toggle("over", this._editor.length > value);
+  }
+
+  _tooLong() {
+    const { value, variable } = this._server.limit("max_text_chars");
+    const { length } = this._editor;
+    if (length > value) {
+      showError(`The text has ${length} characters; this server takes ${value} (${variable}).`);
+    }
+    return length > value;
+  }
+
+  _show(body, { answer, roundTrip }) {
+    const [translation] = answer.translations;
+    const [best] = translation.hypotheses;
+    this._links = null;
+    this._pair.showDetected(translation);
+    if (best && !this._html) {
+      const targetWords = this._output.show(best);
+      const sourceWords = this._editor.showWords();
+      if (best.alignment) this._links = crossLinks(sourceWords, targetWords, best.alignment);
+    } else {
+      this._output.showPlain(translation.text);
+    }
+    showHypotheses(element("hypotheses"), translation.hypotheses);
+    const parts = [answer.model, timingLine(translation.timing, roundTrip), ...translation.warnings];
+    element("details").textContent = parts.join(" · ");
+    element("answer").hidden = false;
+    this._showSnippet(body);
+    announce(`Translation: ${translation.text}`);
+  }
+
+  _clearAnswer() {
+    this._links = null;
+    this._output.clear();
+    this._pair.showDetected({});
+    element("details").textContent = "";
+    element("answer").hidden = true;
+  }
+
+  _pointAtSource(number) {
+    const known = this._links !== null && number !== null;
+    this._editor.highlight(known ? new Set([number]) : NONE);
+    this._output.highlight(known ? this._links.toTarget[number] : NONE);
+  }
+
+  _pointAtTarget(number) {
+    const known = this._links !== null && number !== null;
+    this._editor.highlight(known ? this._links.toSource[number] : NONE);
+    this._output.highlight(known ? new Set([number]) : NONE);
+  }
+
+  /** Ask what else could stand in the place of a word, and offer it. */
+  async _offerAlternatives(word) {
+    const signal = this._alternatives.next();
+    const { alignments, ...body } = this._body();
+    this._begin(body, this._output.text.slice(0, word.start).trimEnd());
+    body.alternatives = ALTERNATIVES - 1;
+    body.options = { ...body.options };
+    if (this._server.givesAlternativesAtAPosition) body.options.return_alternatives = true;
+    else body.options.beam_size = Math.max(ALTERNATIVES, body.options.beam_size ?? 0);
+    clearError();
+    const result = await attempt(() => post("/translate", body, signal));
+    if (!result || signal.aborted) return;
+    const choices = choicesAfter(word.number, result.answer.translations[0].hypotheses);
+    this._menu.open(word.span, choices, async (prefix) => {
+      this._setPrefix(prefix);
+      await this.translate();
+      this._output.focusWord(word.number);
+    });
+  }
+
+  _setPrefix(prefix) {
+    this._prefix = prefix;
+    element("prefix").hidden = !prefix;
+    element("prefix-text").textContent = prefix;
+  }
+
+  /** The same text by every model of the pair, one after the other: none slows another down. */
+  async _compare(body, shown, signal) {
+    const comparing = element("comparing").checked;
+    element("comparison").hidden = !comparing;
+    if (!comparing) return;
+    const rows = element("comparison-rows");
+    rows.replaceChildren();
+    for (const { name } of this._server.modelsFor(this._pair.knownSource, body.target)) {
+      try {
+        const known = shown.answer.model === name;
+        const result = known ? shown : await post("/translate", { ...body, model: name }, signal);
+        rows.append(comparisonRow(name, result));
+      } catch (error) {
+        if (signal.aborted) return;
+        rows.append(failedRow(name, error.message, COMPARED_COLUMNS));
+      }
+    }
+  }
+
+  _address() {
+    const { source, target, model } = this._pair;
+    const parameters = new URLSearchParams({ source, target, q: this._editor.text });
+    if (model) parameters.set("model", model);
+    return `${location.origin}${location.pathname}?${parameters}`;
+  }
+}
