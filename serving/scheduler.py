@@ -17,9 +17,9 @@ from serving.errors import RequestError
 from serving.request_queue import RequestQueue
 from serving.search import Sentence
 from serving.translator import Translation, Translator
-from serving.work import Completed, Request, Timing, TranslationTicket, Work
+from serving.work import Completed, Partial, Request, Timing, TranslationTicket, Work
 
-__all__ = ["Completed", "Request", "Scheduler", "Timing", "TranslationTicket"]
+__all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
 
 
 class Scheduler:
@@ -62,6 +62,8 @@ class Scheduler:
                     request.options,
                     request.target_prefix,
                     alignments=request.alignments,
+                    terms=request.terms,
+                    stream=request.stream,
                 )
             except RequestError as error:
                 error.index = index
@@ -77,7 +79,7 @@ class Scheduler:
             raise
         for sentence, ticket in prepared:
             if sentence is None:  # a blank text
-                ticket.translated(Translation(""), ticket.submitted, 0)
+                ticket.translated(Translation(""), ticket.submitted, 0.0, 0)
         return tickets
 
     def fits(self, text: str) -> bool:
@@ -101,6 +103,8 @@ class Scheduler:
         for sentence, ticket in prepared:
             same = new.get(sentence.key) or self._in_flight.get(sentence.key)
             if same is None or not same.share(ticket):
-                new[sentence.key] = Work(sentence, ticket, demand(sentence, self._translator.sizes))
+                size = demand(sentence, self._translator.sizes)
+                stream = self._translator.text_stream() if sentence.streamed else None
+                new[sentence.key] = Work(sentence, ticket, size, stream)
         self._queue.put(list(new.values()))
         self._in_flight.update(new)

@@ -41,12 +41,14 @@ def join_warnings(results: Sequence[Completed]) -> list[str]:
 
 
 def join_timing(results: Sequence[Completed]) -> Timing:
-    """From the first start to the last end; the largest batch."""
+    """From the first start to the last end; the longest encoding; the largest batch."""
     timings = [result.timing for result in results]
     queue_s = min((timing.queue_s for timing in timings), default=0.0)
-    end_s = max((timing.queue_s + timing.decode_s for timing in timings), default=0.0)
+    encode_s = max((timing.encode_s for timing in timings), default=0.0)
+    ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)
+    end_s = max(ends, default=0.0)
     batch_size = max((timing.batch_size for timing in timings), default=0)
-    return Timing(queue_s, end_s - queue_s, batch_size)
+    return Timing(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
 
 
 def _joined(
