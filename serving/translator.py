@@ -52,6 +52,9 @@ class TextHypothesis:
     """Natural log-probability of each token, and of eos where it was reached."""
     finished: bool
     """False where max_length ended it."""
+    probability: float | None = None
+    """That it is good, as the bundle's calibration has it (`Manifest.calibration`); None where the
+    bundle has none."""
     alignment: tuple[Link, ...] | None = None
     """Word links, where they were asked for; they lie in the text that was given, and in `text`."""
 
@@ -151,7 +154,7 @@ class Translator:
         assert limit is not None  # as the manifest's reader has checked
         return limit
 
-    @property
+    @functools.cached_property
     def default_options(self) -> SearchOptions:
         """The bundle's own search options."""
         return parse_options(self.manifest.search)
@@ -347,8 +350,18 @@ class Translator:
             tokens=tuple(self._target.pieces(tokens)),
             token_scores=hypothesis.token_scores,
             finished=hypothesis.finished,
+            probability=self._probability(hypothesis, sentence),
             alignment=self._links(hypothesis, sentence.text, text),
         )
+
+    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
+        calibration = self.manifest.calibration
+        if calibration is None:
+            return None
+        forced = len(sentence.target_prefix) - sentence.counted
+        length = len(hypothesis.tokens) - forced
+        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
+        return calibration.probability(score)
 
     def _links(
         self, hypothesis: Hypothesis, source: str | None, target: str
