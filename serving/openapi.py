@@ -54,13 +54,7 @@ def _tree() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
-            "/translate": _post(
-                "translate",
-                "Translate one text or several; requests that arrive together are decoded together",
-                schemas.TranslateRequest,
-                schemas.TranslateResponse,
-                _WORK,
-            ),
+            "/translate": _translate_path(),
             "/languages": _get("languages", "Languages and the models that read them", languages),
             "/models": _get("models", "What is known of each model", _reference(schemas.Models)),
             "/limits": _get("limits", "Every limit of this server", _reference(schemas.Limits), ()),
@@ -71,6 +65,25 @@ def _tree() -> dict[str, Any]:
         },
         "components": {"schemas": _schemas()},
     }
+
+
+def _translate_path() -> dict[str, Any]:
+    """Both forms of the answer."""
+    translate = _post(
+        "translate",
+        "Translate one text or several; requests that arrive together are decoded together",
+        schemas.TranslateRequest,
+        schemas.TranslateResponse,
+        _WORK,
+    )
+    events = (
+        "With `stream`: events `partial` (`{index, text}`), at last `done` (a TranslateResponse) "
+        "or `error` (an Error)"
+    )
+    translate["post"]["responses"]["200"]["content"]["text/event-stream"] = {
+        "schema": {"type": "string", "description": events}
+    }
+    return translate
 
 
 def _openai_paths() -> dict[str, Any]:

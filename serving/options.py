@@ -119,6 +119,11 @@ class SearchOptions:
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
 
     @property
+    def total_beams(self) -> int:
+        """Beams of all the searches that one sentence takes."""
+        return self.beam_size * (self.num_hypotheses if self.return_alternatives else 1)
+
+    @property
     def constrains_always(self) -> bool:
         """Whether every step needs the whole distribution."""
         return self.repetition_penalty != 1.0 or self.no_repeat_ngram_size > 0

@@ -19,9 +19,9 @@ def join_hypotheses(
 ) -> list[TextHypothesis]:
     """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one.
 
-    `cumulative` is the sum; `score` is the mean of the sentences' scores, weighted by the tokens of
-    their best hypotheses, so that order is kept; tokens follow each other, each sentence's scores
-    with that of its end.
+    `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
+    the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
+    sentence's scores with that of its end.
     """
     lists = [result.translation.hypotheses or (_NOTHING,) for result in results]
     return [
@@ -68,5 +68,12 @@ def _joined(
         tokens=tuple(token for s in sentences for token in s.tokens),
         token_scores=tuple(score for s in sentences for score in s.token_scores),
         finished=all(s.finished for s in sentences),
+        probability=_mean_probability(sentences, weights),
         alignment=tuple(written.links) if alignments else None,
     )
+
+
+def _mean_probability(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> float | None:
+    pairs = list(zip(weights, [sentence.probability for sentence in sentences], strict=True))
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    return sum(w * p for w, p in known) / max(1, sum(w for w, _ in known)) if known else None
