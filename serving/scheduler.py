@@ -101,10 +101,11 @@ class Scheduler:
         """Queue what is not in flight already."""
         new: dict[object, Work] = {}
         for sentence, ticket in prepared:
-            same = new.get(sentence.key) or self._in_flight.get(sentence.key)
+            key = sentence.key
+            same = new.get(key) or self._in_flight.get(key)
             if same is None or not same.share(ticket):
                 size = demand(sentence, self._translator.sizes)
                 stream = self._translator.text_stream() if sentence.streamed else None
-                new[sentence.key] = Work(sentence, ticket, size, stream)
+                new[key] = Work(sentence, ticket, size, stream)
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
