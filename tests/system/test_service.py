@@ -118,7 +118,7 @@ def test_a_stream_ends_with_the_answer(server: Server) -> None:
     for event in events[:-1]:
         assert event["event"] == "partial"
         assert whole["translatedText"].startswith(json.loads(event["data"])["text"])
-    assert len(events) > 2
+    assert len(events) > 1
 
 
 def test_clients_that_leave_their_streams_free_their_rows(server: Server) -> None:
