@@ -1,7 +1,8 @@
 """The run of `python -m bench server`: latency under Poisson arrivals, beside CTranslate2.
 
 Both systems stand behind the same HTTP layer. The arrival rate is a share of what the rival can
-answer at most, and the same for both.
+answer at most, and the same for both. What that layer costs this engine is measured beside its
+scheduler alone.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
+from bench.direct import direct_load
 from bench.load import Load, full_load, poisson_load
 from bench.materials import Subject, folder_name, job_for, static_ranges, write_materials
 from bench.repetitions import Progress
@@ -59,12 +61,24 @@ class Answered:
 
 
 @dataclass(frozen=True)
+class Layer:
+    """This engine over HTTP or without it; one entry a repetition."""
+
+    single_ms: list[float]
+    """Median latency of one request at a time."""
+    rates: list[float]
+    """Requests a second of many clients at once."""
+
+
+@dataclass(frozen=True)
 class ServerResult:
     """What one run found."""
 
     rate: float
     """Arrivals a second."""
     answered: list[Answered]
+    direct: Layer
+    over_http: Layer
 
 
 def run_server(
@@ -99,7 +113,21 @@ def run_server(
                 shift = repetition * len(bodies) // plan.repetitions
                 turned = [*bodies[shift:], *bodies[:shift]]
                 each.loads.append(poisson_load(url, turned, rate, plan.seconds, repetition))
-    return ServerResult(rate, answered)
+        setting, _, served = chosen[OUR_INT8]
+        job = job_for(OUR_INT8, setting, subject, folder)
+        direct, over_http = Layer([], []), Layer([], [])
+        seconds = min(_SATURATION_SECONDS, plan.seconds)
+        for repetition in range(plan.repetitions):
+            progress(f"HTTP and the scheduler alone, repetition {repetition + 1}")
+            for clients in (1, _CLIENTS):
+                alone = direct_load(job, bundle, search, texts, clients, seconds)
+                served_load = full_load(served.url, bodies, clients, seconds)
+                for layer, load in ((direct, alone), (over_http, served_load)):
+                    if clients == 1:
+                        layer.single_ms.append(load.percentile(50))
+                    else:
+                        layer.rates.append(load.rate)
+    return ServerResult(rate, answered, direct, over_http)
 
 
 def server_markdown(
@@ -133,7 +161,22 @@ def server_markdown(
         cells += [f"{statistics.median(load.generator_cpu for load in each.loads):.0%}"]
         cells += [f"{rival / each.median(95):.2f}"]
         lines.append(table_line(cells))
-    return "\n".join(lines)
+    return "\n".join([*lines, "", *_layer_lines(result)])
+
+
+def _layer_lines(result: ServerResult) -> list[str]:
+    """What HTTP adds to this engine."""
+    direct, http = result.direct, result.over_http
+    columns = ["this engine, int8", "one at a time, p50 ms", f"{_CLIENTS} at once, requests/s"]
+    lines = [table_line(columns), table_line(["---", "---:", "---:"])]
+    for name, layer in (("scheduler alone", direct), ("over HTTP", http)):
+        single, rate = statistics.median(layer.single_ms), statistics.median(layer.rates)
+        lines.append(table_line([name, f"{single:.2f}", f"{rate:.1f}"]))
+    added = statistics.median(http.single_ms) - statistics.median(direct.single_ms)
+    share = statistics.median(http.rates) / statistics.median(direct.rates)
+    lines.append(table_line(["HTTP", f"+{added:.2f}", f"{share:.0%}"]))
+    lines += ["", "Over HTTP the cores also run the clients."]
+    return lines
 
 
 def texts_of(subject: Subject) -> list[str]:

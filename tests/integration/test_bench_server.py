@@ -43,9 +43,12 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["server", *options.split()]) == 0
     out = capsys.readouterr().out
     rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]
-    assert [row[0].removeprefix("| ") for row in rows[2:]] == [system.name for system in SYSTEMS]
+    names = [row[0].removeprefix("| ") for row in rows]
+    assert names[2:4] == [system.name for system in SYSTEMS]
+    assert names[6:] == ["scheduler alone", "over HTTP", "HTTP"]
+    assert all(float(cell.strip("| ")) > 0 for row in rows[6:8] for cell in row[1:])
     header = [cell.strip("| ") for cell in rows[0]]
-    for row in rows[2:]:
+    for row in rows[2:4]:
         assert row[header.index("failed")] == "0"
         assert float(row[header.index("at most, requests/s")]) > 1
     assert main(["server", "--shape", "joint-tiny"]) == 1

@@ -1,0 +1,76 @@
+"""This engine's scheduler without HTTP, in a process of its own, to tell what HTTP adds."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.load import Load
+from bench.systems import Job, Search
+from serving.scheduler import Request, Scheduler
+from serving.settings import Settings
+from serving.translator import Translator
+
+
+def direct_load(
+    job: Job, bundle: Path, search: Search, texts: Sequence[str], clients: int, seconds: float
+) -> Load:
+    """`clients` that each submit the next text as soon as their last is translated."""
+    asked = {
+        "job": asdict(job),
+        "bundle": str(bundle),
+        "search": asdict(search),
+        "texts": list(texts),
+        "clients": clients,
+        "seconds": seconds,
+    }
+    done = subprocess.run(
+        [sys.executable, "-m", "bench.direct"], input=json.dumps(asked), text=True, stdout=-1
+    )
+    if done.returncode:
+        raise BenchError("the scheduler without HTTP failed; see the messages above")
+    return Load(**json.loads(done.stdout))
+
+
+async def _full(
+    scheduler: Scheduler, requests: Sequence[Request], clients: int, seconds: float
+) -> Load:
+    latencies: list[float] = []
+    number, begin = 0, time.monotonic()
+
+    async def client() -> None:
+        nonlocal number
+        while (now := time.monotonic()) < begin + seconds:
+            number += 1
+            await scheduler.submit(requests[number % len(requests)]).wait()
+            latencies.append((time.monotonic() - now) * 1000)
+
+    await asyncio.gather(*(client() for _ in range(clients)))
+    return Load(latencies, 0, time.monotonic() - begin, 0.0)
+
+
+def main() -> None:
+    """The child's end."""
+    asked = json.loads(sys.stdin.read())
+    job, search = Job(**asked["job"]), Search(**asked["search"])
+    threads = job.threads * job.workers
+    translator = Translator(Path(asked["bundle"]), threads=threads, workers=job.workers)
+    limits = Settings.from_environment({}).batch_limits
+    scheduler = Scheduler(translator, limits=limits, workers=job.workers)
+    requests = [Request(text=text, options=search.options()) for text in asked["texts"]]
+    clients, seconds = asked["clients"], asked["seconds"]
+    asyncio.run(_full(scheduler, requests, clients, seconds / 5))  # warm-up
+    load = asyncio.run(_full(scheduler, requests, clients, seconds))
+    scheduler.close()
+    print(json.dumps(asdict(load)))
+
+
+if __name__ == "__main__":
+    main()
