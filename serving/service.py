@@ -26,6 +26,7 @@ from serving.app import create_app
 from serving.errors import ServingError
 from serving.registry import Registry, load_bundles
 from serving.settings import Settings
+from serving.text.detection import load_detector
 
 # The command line has looked before it imported this module, and keeps what it saw.
 do_not_track.cache_clear()
@@ -99,6 +100,7 @@ class _Macaron:
 
 def _load() -> None:
     try:
+        load_detector()
         _registry.start(load_bundles(_settings))
     except Exception:
         # The same bundles passed `check` a moment ago: the machine is short of something.

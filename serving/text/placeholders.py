@@ -27,11 +27,23 @@ _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
 def placeholder_spans(text: str) -> Iterator[Span]:
-    """Each placeholder; punctuation after a link belongs to the sentence."""
+    """Each placeholder, with what it makes one word with, such as `{n}px` or `{a}{b}`; punctuation
+    after a link belongs to the sentence."""
+    begin = end = 0
     for match in _PATTERN.finditer(text):
-        begin, end = match.span()
+        first, last = match.span()
         if match[0].startswith(("http", "ftp", "www")):
-            end -= _closing_punctuation(match[0])
+            last -= _closing_punctuation(match[0])
+        while first > end and _is_word(text[first - 1]):
+            first -= 1
+        if first > end or begin == end:
+            if begin < end:
+                yield begin, end
+            begin = first
+        end = last
+        while end < len(text) and _is_word(text[end]):
+            end += 1
+    if begin < end:
         yield begin, end
 
 
@@ -52,3 +64,7 @@ def _closing_punctuation(link: str) -> int:
     if tail[0] == ")" and "(" in link:
         tail = tail[1:]
     return len(tail)
+
+
+def _is_word(character: str) -> bool:
+    return character.isalnum() or character == "_"

@@ -127,19 +127,21 @@ class _Placement:
         for mask in {self._text[i.begin : i.end] for i in inside}:
             # With a letter after it, it has been inflected: Tom's, Toms.
             pattern = rf"(?<!\w){re.escape(mask)}(?!\w\w)"
-            found = re.finditer(pattern, self.placed.target[begin:end])
+            found = re.finditer(pattern, self.placed.target[begin:end], re.IGNORECASE)
             occurrences[mask] = [(begin + match.start(), begin + match.end()) for match in found]
-        taken: set[Span] = set()
+        taken = {
+            index for spans in occurrences.values() for span in spans for index in range(*span)
+        }
         for inline in inside:
             exact = occurrences[self._text[inline.begin : inline.end]]
             if exact:
-                taken.add(exact[0])
                 yield exact.pop(0)
                 continue
             source = overlapping(source_words, (inline.begin, inline.end))[0]
             words = (target_words[number] for number, word in linked.items() if word == source)
-            free = [w for w in words if self.placed.target[w[0]].isalnum() and w not in taken]
-            taken.update(free[:1])
+            target = self.placed.target
+            free = [w for w in words if target[w[0]].isalnum() and taken.isdisjoint(range(*w))]
+            taken.update(range(*free[0]) if free else ())
             yield free[0] if free else None
         for rest in occurrences.values():
             for first, last in rest:
@@ -247,7 +249,9 @@ class _Placement:
         marks, replaced = self.placed.marks, self.placed.replaced
         for place in places:
             inline, begin = place.inline, min(max(place.begin, begin), end)
-            if not inline.masked:
+            if not inline.masked and inline.begin == inline.end and not inline.children:
+                marks.append((begin, self._as_apart(inline, begin)))
+            elif not inline.masked:
                 marks.append((begin, inline.opening))
                 inner = min(max(place.end, begin), end)
                 begin = self._put(self._arranged(inline.children, place.words), begin, inner)
@@ -263,6 +267,16 @@ class _Placement:
                     replaced[place.begin] = (place.end, "")
                 marks.append((begin, self._spaced(inline.opening, begin)))
         return begin
+
+    def _as_apart(self, inline: Inline, index: int) -> str:
+        """A thing without content, with spaces around it where it had some on both sides."""
+        markup, target = inline.opening + inline.closing, self.placed.target
+        around = self._text[max(0, inline.begin - 1) : inline.begin + 1]
+        if len(around) < 2 or not around.isspace():
+            return markup
+        before = " " if target[max(0, index - 1) : index].strip() else ""
+        after = " " if target[index : index + 1].strip() else ""
+        return before + markup + after
 
     def _spaced(self, markup: str, index: int) -> str:
         """What is put in, apart from words before and after it."""

@@ -115,6 +115,7 @@ class _Builder:
         self._top = Inline(0, 0, "")
         self._open = [self._top]
         self._span: Span | None = None
+        self._after_mask = False
 
     def add(self, token: Token) -> None:
         """Append a token that is no boundary."""
@@ -155,11 +156,25 @@ class _Builder:
 
     def _keep(self, begin: int, end: int) -> None:
         mask = next(self._masks)
+        self._part(begin)
         kept = Inline(self._length, self._length + len(mask), self._source[begin:end], masked=True)
         self._open[-1].children.append(kept)
-        self._append(mask, [(begin, end)] * len(mask))
+        self._push(mask, [(begin, end)] * len(mask))
+        self._after_mask = True
 
     def _append(self, text: str, origins: Sequence[Span]) -> None:
+        if text:
+            if self._after_mask and text[0].isalnum():
+                self._part(origins[0][0])
+            self._push(text, origins)
+            self._after_mask = False
+
+    def _part(self, place: int) -> None:
+        """Put a space that is not written between a mask and a word that it touches."""
+        if self._text and self._text[-1][-1].isalnum():
+            self._push(" ", [(place, place)])
+
+    def _push(self, text: str, origins: Sequence[Span]) -> None:
         self._text.append(text)
         self._origins.extend(origins)
         self._length += len(text)
@@ -188,7 +203,7 @@ def _unescaped(raw: str, origins: Sequence[Span]) -> tuple[str, list[Span]]:
 
 def _masks(source: str) -> Iterator[str]:
     """Words for placeholders that do not stand in the text otherwise."""
-    free = [name for name in MASKS if name not in source]
+    free = [name for name in MASKS if name.lower() not in source.lower()]
     return itertools.cycle(
         free or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
     )

@@ -14,21 +14,27 @@ _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
+_MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\))\s+)+")
+_NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
+_CONTENT = re.compile(r"[^\s\ufeff](?:.*[^\s\ufeff])?", re.DOTALL)
 _NO_WORDS = frozenset(("Sm", "Sk"))
 _MIDDLE = 0.3
 """Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
 
 
 def sentence_spans(text: str, language: str) -> Iterator[Span]:
-    """Each sentence, without the white space around it; a line break or a tab always ends one."""
+    """Each sentence, without the white space around it and the marker of a list before it; a line
+    break or a tab always ends one."""
     for line in _LINE.finditer(text):
         if line[0].isspace():
             continue
         for found in get_sentence_boundaries(language, line[0]):
             begin = line.start() + found["start_index"]
-            span = stripped(text, (begin, line.start() + found["end_index"]))
-            if span[0] < span[1]:
-                yield span
+            begin, end = stripped(text, (begin, line.start() + found["end_index"]))
+            marker = _MARKER.match(text, begin, end)
+            begin = marker.end() if marker else begin
+            if begin < end and not _NUMBER.fullmatch(text, begin, end):
+                yield begin, end
 
 
 def has_words(text: str) -> bool:
@@ -38,11 +44,9 @@ def has_words(text: str) -> bool:
 
 
 def stripped(text: str, span: Span) -> Span:
-    """The span without white space at its ends."""
-    begin, end = span
-    part = text[begin:end]
-    end -= len(part) - len(part.rstrip())
-    return min(begin + len(part) - len(part.lstrip()), end), end
+    """The span without white space, or a byte order mark, at its ends."""
+    found = _CONTENT.search(text, *span)
+    return (found.start(), found.end()) if found else (span[1], span[1])
 
 
 def divided(text: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]:

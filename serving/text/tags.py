@@ -51,7 +51,9 @@ class Piece:
         for match in _NAMED.finditer(self.attributes):
             if match[1].lower() == name:
                 value = match[2] or ""
-                return unescape(value[1:].removesuffix(value[0]) if value[:1] in "\"'" else value)
+                if value.startswith(("'", '"')):
+                    value = value[1:].removesuffix(value[0])
+                return unescape(value)
         return ""
 
 
@@ -82,7 +84,9 @@ def _piece(source: str, begin: int) -> Piece:
             return Piece("other", span)
         if source[begin + 1] == "/":
             return Piece("end", span, name)
-        return Piece("empty" if attributes.endswith("/") else "start", span, name, attributes)
+        # A slash right after a bare value belongs to it.
+        empty = attributes.endswith("/") and not re.search(r"=[^\s>\"']*/\Z", attributes)
+        return Piece("empty" if empty else "start", span, name, attributes)
     if source.startswith("<!--", begin):
         comment = _END_OF_COMMENT.search(source, begin + 2)
         return Piece("other", (begin, comment.end() if comment else len(source)))

@@ -1,0 +1,52 @@
+"""Language detection: right on sentences, honest about words."""
+
+from __future__ import annotations
+
+import pytest
+
+from serving.text.detection import detect, detect_among
+
+SENTENCES = {
+    "de": "Wir haben gestern den ganzen Tag auf den Zug gewartet.",
+    "en": "We spent all of yesterday waiting for the train.",
+    "fr": "Nous avons attendu le train toute la journée d'hier.",
+    "es": "Ayer estuvimos todo el día esperando el tren.",
+    "ru": "Вчера мы весь день ждали поезд.",
+    "ja": "昨日は一日中電車を待っていました。",
+}
+
+
+@pytest.mark.parametrize("language", SENTENCES)
+def test_sentences(language: str) -> None:
+    found = detect(SENTENCES[language])
+    assert found[0][0] == language
+    assert found[0][1] > 0.9
+    assert sum(probability for _, probability in found) == pytest.approx(1, abs=1e-3)
+    assert [p for _, p in found] == sorted((p for _, p in found), reverse=True)
+
+
+def test_only_languages_that_could_be_meant_are_chosen() -> None:
+    assert detect_among(SENTENCES["fr"], ["de", "fr"])[0] == "fr"
+    language, confidence = detect_among(SENTENCES["fr"], ["de", "en"])
+    assert language in ("de", "en")
+    assert confidence < 0.05
+
+
+def test_a_word_is_less_sure_than_a_sentence() -> None:
+    words = [detect_among(word, ["de", "en"])[1] for word in ("Hand", "Name", "Restaurant")]
+    assert max(words) < 0.9 < detect_among(SENTENCES["de"], ["de", "en"])[1]
+
+
+@pytest.mark.parametrize("text", ["", " \n", "12,5 %", "---"])
+def test_without_letters_nothing_is_known(text: str) -> None:
+    assert detect(text) == []
+    assert detect_among(text, ["de", "en"]) == ("de", 0.0)
+
+
+def test_capitals_and_long_texts() -> None:
+    assert detect(SENTENCES["de"].upper())[0][0] == "de"
+    assert detect(SENTENCES["en"] * 1000)[0][0] == "en"
+
+
+def test_a_language_that_the_detector_does_not_know_is_possible_still() -> None:
+    assert detect_among(SENTENCES["de"], ["xx"]) == ("xx", 0.0)

@@ -1,0 +1,335 @@
+"""Texts to sentences and back, with translators whose word links are known."""
+
+from __future__ import annotations
+
+import random
+import re
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.alignment import Link, word_spans
+from serving.text.document import Document, Format
+from serving.text.placement import Translated
+from serving.text.tags import html_pieces
+
+Translator = Callable[[str], Translated]
+
+
+def upper(sentence: str) -> Translated:
+    """The same words in capitals."""
+    links = tuple(Link(span, span, 1.0) for span in word_spans(sentence))
+    return Translated(sentence.upper(), links)
+
+
+def backwards(sentence: str) -> Translated:
+    """The words in the other order, in capitals."""
+    text, links = "", []
+    for begin, end in reversed(word_spans(sentence)):
+        text += " " if text else ""
+        links.append(Link((begin, end), (len(text), len(text) + end - begin), 1.0))
+        text += sentence[begin:end].upper()
+    return Translated(text, tuple(links))
+
+
+def unlinked(sentence: str) -> Translated:
+    """Capitals without links."""
+    return Translated(sentence.upper())
+
+
+def translated(
+    source: str, translator: Translator = upper, format: Format = "text", **options: bool
+) -> str:
+    document = Document(source, format)
+    document.divide("de", lambda sentence: len(sentence) < 100, **options)
+    return document.render([translator(sentence) for sentence in document.sentences]).text
+
+
+def html(source: str, translator: Translator = upper) -> str:
+    return translated(source, translator, "html")
+
+
+def test_one_sentence_is_given_to_the_model_as_it_is() -> None:
+    for text in ("Guten Morgen!", "a  b", "Ein Satz ohne Punkt", "5 < 6 & 7", "<b>fett</b>"):
+        document = Document(text, "text")
+        document.divide("de", lambda _: True)
+        assert document.sentences == [text]
+        assert (
+            document.render([Translated("Ein <Ergebnis> & mehr")]).text == "Ein <Ergebnis> & mehr"
+        )
+
+
+def test_white_space_and_rules_between_sentences_stay() -> None:
+    text = "\ufeff Eins.  Zwei!\r\n\r\n\t---\n  Drei?\u2028 \n"
+    assert translated(text) == text.upper()
+    assert translated(text, backwards) == ("\ufeff . EINS  ! ZWEI\r\n\r\n\t---\n  ? DREI\u2028 \n")
+
+
+def test_without_splitting_a_text_is_one_sentence() -> None:
+    document = Document(" Eins. Zwei.\nDrei. ", "text")
+    document.divide("de", lambda _: False, split=False)
+    assert document.sentences == ["Eins. Zwei.\nDrei."]
+    assert document.render([Translated("x")]).text == " x "
+
+
+@pytest.mark.parametrize("text", ["", "  \n", "---", "{name}", "https://x.org/ 🠖 {a}"])
+def test_text_without_words_is_not_translated(text: str) -> None:
+    document = Document(text, "text")
+    document.divide("de", lambda _: True)
+    assert document.sentences == [] if "🠖" not in text else True
+    assert document.untranslated == text if not document.sentences else True
+
+
+@pytest.mark.parametrize("translator", [upper, unlinked])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Hallo {name}, du hast %d Nachrichten auf https://x.org/a?b=1.",
+        "{a} {b} {c} {d} {e} {f} {g} sind da.",
+        "Klick <0>hier <1>und</1></0> jetzt <2/>!",
+        "Tom sagt {name} etwas. Tom auch.",
+        "Es sind {n}px {a}{b}. Nur x{n}.",
+    ],
+)
+def test_placeholders_stay_where_they_were(translator: Translator, text: str) -> None:
+    keep = re.compile(r"x?\{\w\w*\}(?:px)?|%d|https:\S+\d|</?\d/?>")
+    shouted = "".join(
+        part if keep.fullmatch(part) else part.upper()
+        for part in re.split(f"({keep.pattern})", text)
+    )
+    assert translated(text, translator) == shouted
+
+
+def test_placeholders_move_with_their_words() -> None:
+    assert translated("Ich sehe {name} und <0>dich</0>", backwards) == (
+        "<0>DICH</0> UND {name} SEHE ICH"
+    )
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "", "Nothing of it", "Tom", "Tom Tom Boston, Tom Boston Boston!", "Boston's Toms",
+        "Tom. Boston", "(Tom)", "Paris and London",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("seed", range(3))
+def test_each_placeholder_occurs_once_whatever_the_model_says(answer: str, seed: int) -> None:
+    chance = random.Random(seed)
+
+    def translator(sentence: str) -> Translated:
+        return Translated(answer, rubbish(chance, sentence, answer))
+
+    text = "Frag {name} und {count} oder <0>lies {x}</0> morgen."
+    result = translated(text, translator)
+    for placeholder in ("{name}", "{count}", "<0>", "{x}", "</0>"):
+        assert result.count(placeholder) == 1, result
+    assert "Boston" not in result
+    assert result.index("<0>") < result.index("{x}") < result.index("</0>")
+
+
+def rubbish(chance: random.Random, source: str, target: str) -> tuple[Link, ...]:
+    """Links that say nothing."""
+    sources, targets = word_spans(source), word_spans(target)
+    if not (sources and targets):
+        return ()
+    count = chance.randrange(len(targets) + 3)
+    return tuple(
+        Link(chance.choice(sources), chance.choice(targets), chance.random()) for _ in range(count)
+    )
+
+
+def test_tags_follow_their_words() -> None:
+    source = '<p>Ich <b>mag</b> das <a href="/x">rote <i>kleine</i> Haus</a>.</p>'
+    assert html(source) == ('<p>ICH <b>MAG</b> DAS <a href="/x">ROTE <i>KLEINE</i> HAUS</a>.</p>')
+    assert html(source, unlinked) == html(source)
+    assert html(source, backwards) == (
+        '<p>. <a href="/x">HAUS <i>KLEINE</i> ROTE</a> DAS <b>MAG</b> ICH</p>'
+    )
+
+
+def test_an_element_may_hold_several_sentences() -> None:
+    source = "<div>Eins <b>hier. Zwei.</b> Drei.</div>"
+    assert html(source) == source.upper().replace("DIV", "div").replace("B>", "b>")
+    assert html("<b>Eins. Zwei.</b>", backwards) == "<b>. EINS . ZWEI</b>"
+
+
+def test_words_apart_do_not_drag_others_into_an_element() -> None:
+    def translator(_: str) -> Translated:
+        pairs = (((0, 3), (0, 2)), ((4, 7), (3, 6)), ((8, 11), (7, 10)), ((0, 3), (11, 13)))
+        return Translated("AA xxx yyy aa", tuple(Link(s, t, 1.0) for s, t in pairs))
+
+    assert html("<b>abc</b> def ghi", translator) == "<b>AA</b> xxx yyy aa"
+
+
+@pytest.mark.parametrize(
+    "kept",
+    [
+        "<script>if (a<b) x = 'Satz. Zwei.'</script>",
+        "<style>p > a { color: red }</style>",
+        "<!-- ein Kommentar. -->",
+        "<pre>  ein\n  Text. </pre>",
+        "<code>x < 1</code>",
+        '<span translate="no">Macaron <b>GmbH</b></span>',
+        '<span class="a notranslate b">Macaron</span>',
+        '<div translate="no"><p>Ein Satz.</p></div>',
+        '<img alt="ein Bild" src=a.png>',
+        "<textarea>ein Text</textarea>",
+    ],
+)
+@pytest.mark.parametrize("translator", [upper, backwards, unlinked])
+def test_what_is_not_translated_stays(kept: str, translator: Translator) -> None:
+    result = html(f"<p>Davor steht {kept} etwas.</p>", translator)
+    assert result.count(kept) == 1
+    rest = result.replace(kept, "")
+    assert rest == rest.upper().replace("P>", "p>")
+
+
+def test_references_are_read_and_text_is_escaped() -> None:
+    document = Document("<p>a &lt; b &amp;&nbsp;c &eacute;t&#233; &xyzzy;</p>", "html")
+    document.divide("fr", lambda _: True)
+    assert document.sentences == ["a < b &\xa0c été &xyzzy;"]
+    assert document.render([Translated("<x> & y")]).text == "<p>&lt;x&gt; &amp; y</p>"
+
+
+def test_blocks_and_line_breaks_divide_and_white_space_stays() -> None:
+    source = "<ul>\n <li>eins\n  zwei<br>drei<li> vier </ul>&nbsp;\n<h1>fünf</h1>"
+    document = Document(source, "html")
+    document.divide("de", lambda _: True)
+    assert document.sentences == ["eins   zwei", "drei", "vier", "fünf"]
+    assert document.render([Translated("X")] * 4).text == (
+        "<ul>\n <li>X<br>X<li> X </ul>&nbsp;\n<h1>X</h1>"
+    )
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "<b><i>eins</b> zwei</i> drei",
+        "<p>eins <b>zwei</p><p>drei</b> vier",
+        "eins</i> zwei <b>drei",
+        "<a href=x><div>eins</div></a> zwei",
+        "<b>" * 100 + "eins" + "</b>" * 100,
+        "eins <",
+        "eins <b",
+        "eins <b class='",
+        "<p>eins<!-- zwei",
+        "&#xD800; &#0; eins",
+    ],
+)
+def test_broken_markup_keeps_its_order(source: str) -> None:
+    tags = [source[slice(*p.span)] for p in html_pieces(source) if p.kind != "data"]
+    result = html(source, backwards)
+    assert [result[slice(*p.span)] for p in html_pieces(result) if p.kind != "data"] == tags
+
+
+ELEMENTS = st.sampled_from(["b", "i", "a href='x>y'", 'span class="k"', "p", "div", "x-y", "li"])
+LEAVES = st.sampled_from(
+    ["Wort ", "zwei Worte ", ". ", "Ende. Anfang ", "{name}", "&amp;", "<br>", "<img src=a>",
+     "<code>x</code>", "<!-- c -->", "%d ", "a< b ", " ", "\n"]
+)  # fmt: skip
+
+
+def element(name: str, children: list[str]) -> str:
+    return f"<{name}>{''.join(children)}</{name.split()[0]}>"
+
+
+TREES = st.recursive(
+    LEAVES, lambda inner: st.builds(element, ELEMENTS, st.lists(inner, max_size=4)), max_leaves=25
+)
+
+
+PIECES = st.one_of(
+    LEAVES,
+    st.sampled_from(
+        ["<b>", "</b>", "</p>", " <0>", "</0> ", " <1/> ", "<pre>", "</pre>", "<script>",
+         "<a b='", "<!",
+         "{{", "}}", "%s", "a@b.de", "http://x.y/(z)", "x", "1.", "- ", "\u2028", "\ufeff", "Tom "]
+    ),
+    st.text(max_size=5),
+)  # fmt: skip
+ANYTHING = st.lists(PIECES, max_size=12).map("".join)
+
+
+def same(sentence: str) -> Translated:
+    return Translated(sentence, tuple(Link(span, span, 1.0) for span in word_spans(sentence)))
+
+
+@given(ANYTHING)
+def test_any_text_whose_sentences_stay_stays(source: str) -> None:
+    def bare(text: str) -> str:  # around tags a space more or less may be seen
+        return re.sub(r"\s*(</?\d/?>)\s*", r"\1", text)
+
+    assert bare(translated(source, same)) == bare(source)
+
+
+def test_a_thing_between_spaces_stays_between_spaces() -> None:
+    def one_space(sentence: str) -> Translated:
+        return upper(" ".join(sentence.split()))
+
+    assert html("<p>neu <img src=a> Bild</p>", one_space) == "<p>NEU <img src=a> BILD</p>"
+    assert html("<p>neu <img src=a>Bild</p>", one_space) == "<p>NEU <img src=a>BILD</p>"
+
+
+@given(ANYTHING, st.randoms(use_true_random=False))
+def test_any_html_can_be_translated_and_keeps_its_markup(
+    source: str, chance: random.Random
+) -> None:
+    def translator(sentence: str) -> Translated:
+        target = " ".join(chance.choices(["a", "Tom", "<b>", ",", sentence], k=3))
+        return Translated(target, rubbish(chance, sentence, target))
+
+    assert markup(html(source, translator)) == markup(source)
+
+
+def markup(source: str) -> Counter[str]:
+    return Counter(source[slice(*p.span)] for p in html_pieces(source) if p.kind != "data")
+
+
+def properly_nested(source: str) -> bool:
+    stack: list[str] = []
+    for piece in html_pieces(source):
+        if piece.kind == "start" and piece.name not in ("br", "img"):
+            stack.append(piece.name)
+        elif piece.kind == "end" and (not stack or stack.pop() != piece.name):
+            return False
+    return not stack
+
+
+@given(st.lists(TREES, max_size=5).map("".join), st.randoms(use_true_random=False))
+def test_markup_is_kept_and_nested_whatever_model_and_links_say(
+    source: str, chance: random.Random
+) -> None:
+    def translator(sentence: str) -> Translated:
+        words = ["a", "b", "Tom", "Boston", "Paris", "&", "<b>", "</p>", ",", ".", sentence]
+        target = " ".join(chance.choices(words, k=chance.randrange(8)))
+        return Translated(target, rubbish(chance, sentence, target))
+
+    assert properly_nested(source)
+    result = html(source, translator)
+    assert markup(result) == markup(source)
+    assert properly_nested(result)
+    for placeholder in ("{name}", "%d"):
+        assert result.count(placeholder) == source.count(placeholder)
+
+
+@given(st.lists(TREES, max_size=5).map("".join))
+def test_the_same_words_make_the_same_text(source: str) -> None:
+    def bare(text: str) -> str:
+        return re.sub(r"\s+", "", text.replace("a< b", "a&lt; b"))
+
+    assert bare(html(source, same)) == bare(source)
+
+
+@pytest.mark.parametrize("translator", [upper, backwards])
+def test_links_lie_in_the_texts_as_they_are_written(translator: Translator) -> None:
+    source = "<p>Eins &amp; <b>zwei</b>.</p> <p>Drei {x}!</p>"
+    document = Document(source, "html")
+    document.divide("de", lambda _: True)
+    result = document.render([translator(sentence) for sentence in document.sentences])
+    pairs = [(source[slice(*x.source)], result.text[slice(*x.target)]) for x in result.links]
+    wanted = {"Eins": "EINS", "&amp;": "&amp;", "zwei": "ZWEI", "Drei": "DREI", "{x}": "{x}"}
+    assert {(a, b) for a, b in pairs if a not in ".!"} == set(wanted.items())

@@ -1,0 +1,113 @@
+"""Where sentences are divided."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.text.sentences import divided, has_words, sentence_spans
+
+
+def sentences(text: str, language: str = "de") -> list[str]:
+    return [text[slice(*span)] for span in sentence_spans(text, language)]
+
+
+@pytest.mark.parametrize(
+    ("language", "text", "wanted"),
+    [
+        (
+            "de",
+            "Am 3. Mai kam Dr. Müller, d. h. um 8 Uhr. Er ging.",
+            ["Am 3. Mai kam Dr. Müller, d. h. um 8 Uhr.", "Er ging."],
+        ),
+        (
+            "en",
+            "Mr. Smith met Dr. Jones at 5 p.m. on Jan. 3. It cost $3.50, i.e. a lot.",
+            ["Mr. Smith met Dr. Jones at 5 p.m. on Jan. 3.", "It cost $3.50, i.e. a lot."],
+        ),
+        ("fr", "Elle vient, p. ex. demain. Et toi ?", ["Elle vient, p. ex. demain.", "Et toi ?"]),
+        ("de", "Ja! Nein? Doch …", ["Ja!", "Nein?", "Doch …"]),
+        ("tlh", "nuqneH. Qapla'!", ["nuqneH.", "Qapla'!"]),
+    ],
+)
+def test_punctuation(language: str, text: str, wanted: list[str]) -> None:
+    assert sentences(text, language) == wanted
+
+
+def test_a_line_break_or_a_tab_ends_a_sentence() -> None:
+    assert sentences(" eins\r\n\r\n  zwei \tdrei\u2028vier\n") == ["eins", "zwei", "drei", "vier"]
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("- eins\n* zwei\n  • drei\n– vier", ["eins", "zwei", "drei", "vier"]),
+        ("1. Eins.\n2. Zwei.", ["Eins.", "Zwei."]),
+        ("(1) Eins. (2) Zwei.", ["Eins.", "Zwei."]),
+        ("> > Zitat. Mehr.", ["Zitat.", "Mehr."]),
+        ("# Titel", ["Titel"]),
+        ("3. Mai 2020", ["3. Mai 2020"]),
+        ("-5 Grad", ["-5 Grad"]),
+        ("1)", []),
+    ],
+)
+def test_markers_of_lists_are_no_part_of_a_sentence(text: str, wanted: list[str]) -> None:
+    assert sentences(text) == wanted
+
+
+LEFT_OUT = re.compile(r"(?:\s|\(?[aB]\))*")
+
+
+@given(st.text(alphabet=st.sampled_from("aB. !?\n\t\r\u2028\xa0ü„“…)(")))
+def test_nothing_but_white_space_and_markers_is_left_out(text: str) -> None:
+    done = 0
+    for begin, end in sentence_spans(text, "de"):
+        assert done <= begin < end
+        assert text[begin:end] == text[begin:end].strip()
+        assert LEFT_OUT.fullmatch(text, done, begin)
+        done = end
+    assert LEFT_OUT.fullmatch(text, done)
+
+
+def parts(text: str, longest: int) -> list[str]:
+    spans = divided(text, (0, len(text)), lambda part: len(part) <= longest)
+    return [text[slice(*span)] for span in spans]
+
+
+def test_a_long_sentence_is_divided_after_a_clause() -> None:
+    text = "Er ging weg, weil es spät war; sie blieb noch da, weil sie Zeit hatte."
+    assert parts(text, 100) == [text]
+    assert parts(text, 45) == [
+        "Er ging weg, weil es spät war;",
+        "sie blieb noch da, weil sie Zeit hatte.",
+    ]
+    assert parts(text, 25)[:2] == ["Er ging weg,", "weil es spät war;"]
+
+
+def test_without_clauses_it_is_divided_at_a_space() -> None:
+    assert parts("eins zwei drei vier", 10) == ["eins zwei", "drei vier"]
+
+
+def test_a_word_is_never_cut() -> None:
+    assert parts("kurz " + "x" * 40, 10) == ["kurz", "x" * 40]
+
+
+@given(st.text(alphabet="ab ,;.", min_size=1, max_size=200), st.integers(1, 50))
+def test_parts_fit_or_are_words(text: str, longest: int) -> None:
+    text = text.strip() or "a"
+    found = parts(text, longest)
+    assert "".join(found).replace(" ", "") == text.replace(" ", "")
+    assert all(len(part) <= longest or " " not in part for part in found)
+
+
+@pytest.mark.parametrize("text", ["---", "* * *", " | + => ", "…", "«»", ""])
+def test_signs_are_no_words(text: str) -> None:
+    assert not has_words(text)
+
+
+@pytest.mark.parametrize("text", ["a.", "5", "東京", "👍", "Ω!"])
+def test_letters_digits_and_pictures_are(text: str) -> None:
+    assert has_words(text)
