@@ -74,6 +74,8 @@ def _joined(
 
 
 def _mean_probability(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> float | None:
+    if len(sentences) == 1:
+        return sentences[0].probability
     pairs = list(zip(weights, [sentence.probability for sentence in sentences], strict=True))
     known = [(weight, value) for weight, value in pairs if value is not None]
     return sum(w * p for w, p in known) / max(1, sum(w for w, _ in known)) if known else None
