@@ -10,9 +10,6 @@ from serving.text.placement import Translated
 from serving.translator import TextHypothesis
 from serving.work import Completed, Timing
 
-_NOTHING = TextHypothesis("", 0.0, 0.0, (), (), finished=True)
-"""Of a sentence that has no pieces for the model."""
-
 
 def join_hypotheses(
     document: Document, results: Sequence[Completed], *, alignments: bool
@@ -23,7 +20,12 @@ def join_hypotheses(
     the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
     sentence's scores with that of its end.
     """
-    lists = [result.translation.hypotheses or (_NOTHING,) for result in results]
+    # A sentence without pieces for the model has none.
+    lists = [
+        result.translation.hypotheses
+        or (TextHypothesis(result.translation.text, 0.0, 0.0, (), (), finished=True),)
+        for result in results
+    ]
     return [
         _joined(
             document,
