@@ -84,7 +84,7 @@ class PeerScheduler:
                 continue
             for (_, ticket), output in zip(batch, outputs, strict=True):
                 text = output.text if self._texts else " ".join(output.tokens)
-                ticket.translated(Translation(text), started, len(batch))
+                ticket.translated(Translation(text), started, 0.0, len(batch))
 
 
 class Served:

@@ -1,4 +1,4 @@
-"""`python -m export bundle | verify`; `--help` imports no torch."""
+"""`python -m export bundle | calibrate | verify`; `--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -80,6 +80,14 @@ def _parser() -> argparse.ArgumentParser:
         help="where several models serve a language pair the highest is used (default 0)",
     )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
+
+    calibrate = verbs.add_parser(
+        "calibrate", help="fit the probability that a translation is good, by its score"
+    )
+    calibrate.add_argument("bundle", type=Path, help="whose manifest gets the curve")
+    calibrate.add_argument("--source", type=Path, required=True, help="text, plain or .gz")
+    calibrate.add_argument("--reference", type=Path, required=True, help="its translation")
+    calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
 
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
     verify.add_argument("bundle", type=Path)

@@ -9,6 +9,7 @@ from pathlib import Path
 from export.bundle import TextPair, export_bundle
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
+from export.probability import calibrate_probability
 from serving.bundle import Manifest, read_manifest
 from serving.generation_options import GenerationOptions
 from serving.generator import Generator
@@ -59,6 +60,15 @@ def _language_bundle(options: argparse.Namespace) -> int:
         force=options.force,
     )
     _print(options.out, manifest)
+    return 0
+
+
+def calibrate(options: argparse.Namespace) -> int:
+    """Fit a bundle's probabilities."""
+    data = options.data or options.source.name
+    manifest = calibrate_probability(options.bundle, options.source, options.reference, data)
+    assert manifest.calibration is not None
+    print(manifest.calibration.model_dump_json(indent=1))
     return 0
 
 

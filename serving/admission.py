@@ -10,6 +10,7 @@ from serving.errors import InvalidOptionError, TooLongError
 from serving.generation_options import GenerationOptions
 from serving.options import SearchOptions, check_names
 from serving.settings import Settings, variable
+from serving.wanted_terms import Terms
 
 
 def check_texts(texts: Sequence[str], settings: Settings) -> None:
@@ -27,6 +28,26 @@ def check_texts(texts: Sequence[str], settings: Settings) -> None:
             )
             error.index = index
             raise error
+
+
+def check_terms(terms: Terms, settings: Settings) -> None:
+    """Raise TooLongError for too many terms or one that is too long, and InvalidOptionError for a
+    blank one."""
+    texts = [*terms.required, *terms.forbidden, *(text for pair in terms.glossary for text in pair)]
+    count = len(terms.required) + len(terms.forbidden) + len(terms.glossary)
+    if count > settings.max_terms:
+        raise TooLongError(
+            f"a request must have at most {settings.max_terms} terms ({variable('max_terms')}), "
+            f"got {count}"
+        )
+    if not all(map(str.strip, texts)):
+        raise InvalidOptionError("terms must not be blank; leave them out")
+    longest = max(map(len, texts), default=0)
+    if longest > settings.max_term_chars:
+        raise TooLongError(
+            f"a term must have at most {settings.max_term_chars} characters "
+            f"({variable('max_term_chars')}), got {longest}"
+        )
 
 
 def choose_options(

@@ -49,7 +49,7 @@ def demand(sentence: Sentence, stepper: Stepper) -> Demand:
     slots = most_slots(
         len(sentence.target_prefix),
         options.beam_size,
-        options.max_steps(length),
+        sentence.max_steps,
         stepper.repack_every,
     )
     return Demand(options.beam_size, length, slots, sentence.shortlisted)

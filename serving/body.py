@@ -16,6 +16,8 @@ from serving.settings import variable
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 JSON = "application/json"
+STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
+"""Of server-sent events: nothing on the way may hold them back."""
 
 _MAX_DISCARD = 16 * 1024 * 1024
 

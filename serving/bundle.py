@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import reprlib
 from pathlib import Path
 from typing import Any, Literal
@@ -146,6 +147,32 @@ class Quality(_Strict):
     note: str = ""
 
 
+class Calibration(_Strict):
+    """How likely a translation is good, by its score under the bundle's own search options."""
+
+    method: Literal["logistic"] = "logistic"
+    """1 / (1 + exp(-(slope * score + intercept)))"""
+    event: str
+    """What is meant by good."""
+    slope: float
+    intercept: float
+    data: str
+    pairs: PositiveInt
+    """On which it was fitted."""
+    held_out_pairs: PositiveInt
+    """On which it was measured."""
+    held_out_rate: float
+    """Share of good ones among these."""
+    brier: float
+    """Mean square of probability less outcome."""
+    expected_error: float
+    """Expected calibration error, over ten bins."""
+
+    def probability(self, score: float) -> float:
+        """Between 0 and 1."""
+        return 0.5 * (1.0 + math.tanh((self.slope * score + self.intercept) / 2.0))
+
+
 class Manifest(_Strict):
     """All that is known of a bundle."""
 
@@ -174,6 +201,7 @@ class Manifest(_Strict):
     """Default search options."""
     parity: dict[str, Any] = Field(default_factory=dict)
     quality: tuple[Quality, ...] = ()
+    calibration: Calibration | None = None
     attribution: str = ""
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)

@@ -12,7 +12,7 @@ import time
 from collections.abc import Sequence
 
 from serving.answers import AnswerCache
-from serving.batches import BatchLimits, BatchRoom, Group, demand
+from serving.batches import BatchLimits, BatchRoom, Group
 from serving.observer import Observer
 from serving.request_queue import RequestQueue
 from serving.search import BeamSearch, Finished, Sentence
@@ -31,12 +31,14 @@ class _Batch:
     def __init__(self, translator: Translator, works: Sequence[Work], observer: Observer) -> None:
         self.works: dict[int, Work] = {}
         """By number in the search."""
+        self._streamed: set[int] = set()
         self._translator, self._observer = translator, observer
         self._steps_since_join = 0
         sentences = [work.sentence for work in works]
         stepper = translator.stepper_for(shortlisted=sentences[0].shortlisted)
+        began = time.monotonic()
         self._search = BeamSearch(stepper, sentences)
-        self._note(range(len(works)), works)
+        self._note(range(len(works)), works, began)
 
     @property
     def may_be_joined(self) -> bool:
@@ -45,26 +47,32 @@ class _Batch:
 
     def join(self, works: Sequence[Work]) -> None:
         """Let sentences join."""
-        self._note(self._search.add([work.sentence for work in works]), works)
+        began = time.monotonic()
+        self._note(self._search.add([work.sentence for work in works]), works, began)
 
     def step(self) -> list[tuple[Work, Finished]]:
         """One token of every sentence; returns those that are done. Those that nobody waits for any
         more have left before the next step."""
         found = [(self.works.pop(done.index), done) for done in self._search.step()]
         self._steps_since_join += 1
+        self._streamed &= self.works.keys()
+        for number in self._streamed:
+            self.works[number].tell(self._search.agreed(number))
         for number in [number for number, work in self.works.items() if work.expire()]:
             self._search.cancel(number)
             del self.works[number]
         return found
 
-    def _note(self, numbers: Sequence[int], works: Sequence[Work]) -> None:
+    def _note(self, numbers: Sequence[int], works: Sequence[Work], began: float) -> None:
         self.works.update(zip(numbers, works, strict=True))
-        new = [work for work in works if not work.started]
-        for work in works:
-            work.start(len(self.works))
+        waited_s = [began - work.submitted for work in works if not work.began]
+        for number, work in zip(numbers, works, strict=True):
+            work.start(began, self._search.encode_s, len(self.works))
+            if work.sentence.streamed:
+                self._streamed.add(number)
         self._steps_since_join = 0
         lengths = [len(work.sentence.source) for work in self.works.values()]
-        self._observer.joined([work.waited_s for work in new], lengths)
+        self._observer.joined(waited_s, lengths)
 
 
 class Decoder:
@@ -171,8 +179,11 @@ class Decoder:
             work.fail(error)
             return
         if isinstance(outcome, Sentence):  # the loop guard wants it decoded again
-            work.sentence, work.demand = outcome, demand(outcome, self._translator.sizes)
+            work.again(outcome, self._translator.sizes)
             self._queue.put_back(work)
+        elif isinstance(outcome, list):  # alternatives to go on with
+            for part in reversed(work.split(outcome, self._translator.sizes)):
+                self._queue.put_back(part)
         else:
             self._answers.put(work.key, outcome)
             self._observer.decoded(len(outcome.hypotheses[0].token_scores))

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import threading
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
@@ -69,21 +66,13 @@ class GenerationTicket(Ticket[GenerationDone]):
         self.builders: dict[int, ChoiceBuilder] = {}
         """By key of the output's row."""
         self.num_generated = 0
-        self._lock = threading.Lock()
         self._told: list[PromptRead | Delta] = []
-        self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
-        self._future.add_done_callback(lambda _: self._wake())
 
     async def events(self) -> AsyncIterator[Event]:
         """What happens to the request, from its beginning, ending with GenerationDone; raises the
         ServingError that ends it. Leaving the loop early does not cancel, `cancel` does."""
-        changed = asyncio.Event()
-        with self._lock:
-            self._listeners.append((asyncio.get_running_loop(), changed))
         seen = 0
-        while True:
-            changed.clear()
-            done = self.done  # asked first: no event follows
+        async for done in self._changes():
             with self._lock:
                 new = self._told[seen:]
             for event in new:
@@ -91,19 +80,9 @@ class GenerationTicket(Ticket[GenerationDone]):
             seen += len(new)
             if done:
                 yield self.result()
-                return
-            if not new:
-                await changed.wait()
 
     def tell(self, event: PromptRead | Delta) -> None:
         """Add an event."""
         with self._lock:
             self._told.append(event)
         self._wake()
-
-    def _wake(self) -> None:
-        with self._lock:
-            listeners = list(self._listeners)
-        for loop, changed in listeners:
-            with contextlib.suppress(RuntimeError):  # its loop has been closed
-                loop.call_soon_threadsafe(changed.set)

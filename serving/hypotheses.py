@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from serving.constraints import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.errors import InvalidOptionError, ServingError
 from serving.options import SearchOptions
+from serving.terms import NO_CONSTRAINTS, Constraints
 from serving.tokenizer import BOS_ID, EOS_ID
 
 Ints = NDArray[np.int64]
@@ -34,13 +35,34 @@ class Sentence:
     text: str | None = None
     """The text of the source, where the hypotheses' attention to it is wanted; what is found does
     not depend on it."""
+    constraints: Constraints = NO_CONSTRAINTS
+    counted: int = 0
+    """Ids at the end of the prefix that count as generated: in scores and in all lengths."""
+    streamed: bool = False
+    """Whether it is told what its hypotheses agree on."""
     guarded: bool = False
     """Whether it is decoded again because its output looped."""
+    first_of: Sentence | None = None
+    """The sentence with `return_alternatives` whose likeliest first tokens this one finds."""
 
     @property
     def key(self) -> tuple[object, ...]:
         """Sentences of one key have one result."""
-        return tuple(self.source), self.options, tuple(self.target_prefix), self.text
+        whole = self.first_of or self
+        return (
+            tuple(whole.source),
+            whole.options,
+            tuple(whole.target_prefix),
+            whole.text,
+            whole.constraints,
+            whole.streamed,
+            whole.counted,
+        )
+
+    @property
+    def max_steps(self) -> int:
+        """Tokens that may be generated, eos included."""
+        return self.options.max_steps(len(self.source)) - self.counted
 
     @property
     def aligned(self) -> bool:
@@ -56,7 +78,9 @@ class Sentence:
     def shortlisted(self) -> bool:
         """Whether it is decoded with a shortlist: if that is asked for, and neither a prefix nor a
         constraint calls for the whole vocabulary."""
-        return self.options.shortlist and not (self.target_prefix or self.options.constrains)
+        return self.options.shortlist and not (
+            self.target_prefix or self.options.constrains or self.constraints or self.first_of
+        )
 
 
 @dataclass(frozen=True)
@@ -67,7 +91,8 @@ class Hypothesis:
     score: float
     """Normalised score, see `SearchOptions.score`."""
     cumulative: float
-    """Sum of log-probabilities of the generated tokens, eos included, the prefix not."""
+    """Sum of log-probabilities of the generated tokens, eos included; of the prefix only what is
+    `Sentence.counted`."""
     token_scores: tuple[float, ...]
     """Log-probability of each prefix and generated token, and of eos where it was reached."""
     finished: bool
@@ -75,6 +100,8 @@ class Hypothesis:
     attention_TS: Floats | None = field(default=None, compare=False, repr=False)
     """Source attention of the query that gave each prefix and generated token, and eos where it was
     reached; there where `Sentence.aligned`."""
+    missing: int = 0
+    """Required terms that it does not hold."""
 
 
 @dataclass(frozen=True)
@@ -99,6 +126,13 @@ class _Ended(NamedTuple):
     cumulative: float
     steps: int
     """Before the last token."""
+    missing: int = 0
+    """Required terms that it does not hold."""
+
+    @property
+    def rank(self) -> tuple[int, float]:
+        """The lowest is the best."""
+        return self.missing, -self.score
 
 
 class SentenceSearch:
@@ -119,18 +153,24 @@ class SentenceSearch:
     @property
     def constrained(self) -> bool:
         """Whether the next step needs this sentence's whole distribution."""
-        options = self.options
-        return options.constrains_always or len(self.steps) < options.min_length
+        return (
+            self.options.constrains_always
+            or self._generated < self.options.min_length
+            or bool(self.sentence.constraints)
+        )
 
-    def edit(self, logits_V: Floats, beam: int) -> None:
-        """Apply the constraints to the logits of one beam."""
+    def history(self, beam: int) -> list[int]:
+        """What one beam holds, prefix included."""
+        return [*self.sentence.target_prefix, *self._tokens(self._path(beam))]
+
+    def edit(self, logits_V: Floats, history: Sequence[int]) -> None:
+        """Apply the options to the logits of one beam."""
         options = self.options
-        history = [*self.sentence.target_prefix, *self._tokens(self._path(beam))]
         if options.repetition_penalty != 1.0 and history:
             penalise_repetition(logits_V, history, options.repetition_penalty)
         if options.no_repeat_ngram_size:
             forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
-        if len(self.steps) < options.min_length:
+        if self._generated < options.min_length:
             forbid_end(logits_V)
 
     def finish(
@@ -168,15 +208,42 @@ class SentenceSearch:
         return len(self._finished) >= options.max_finished
 
     def result(self, peak_slots: int) -> Finished:
-        """Finished hypotheses, best first; equal scores keep their order of finishing."""
+        """Finished hypotheses, best first, of those with most required terms; equal scores keep
+        their order of finishing."""
         if not self._finished:
             error = InvalidOptionError(
                 "the options leave this sentence no token to go on with; loosen them"
             )
             return Finished(self.index, error=error)
-        ranked = sorted(self._finished, key=lambda ended: -ended.score)
+        ranked = sorted(self._finished, key=lambda ended: ended.rank)
+        ranked = [ended for ended in ranked if ended.missing == ranked[0].missing]
         best = tuple(map(self._hypothesis, ranked[: self.options.num_hypotheses]))
         return Finished(self.index, best, peak_slots=peak_slots)
+
+    def agreed(self, live: Sequence[int]) -> list[int]:
+        """Ids, prefix included, with which all hypotheses begin that may still be the best: those
+        in live beams, and the best of the finished ones."""
+        best = min(self._finished, key=lambda ended: ended.rank) if self._finished else None
+        beams, length = set(live), len(self.steps)
+        while length and (len(beams) != 1 or (best and best.steps <= length)):
+            if best and best.steps == length:
+                beams.add(best.parent)
+                best = None
+                continue
+            length -= 1
+            beams = {self.steps[length][1][beam] for beam in beams}
+        path = self._path(beams.pop(), length) if length else []
+        return [*self.sentence.target_prefix, *self._tokens(path)]
+
+    @property
+    def _generated(self) -> int:
+        """Tokens so far, those of the prefix that count included."""
+        return len(self.steps) + self.sentence.counted
+
+    @property
+    def _counted_score(self) -> float:
+        """Log-probability of the tokens of the prefix that count as generated."""
+        return sum(self.prefix_scores[len(self.prefix_scores) - self.sentence.counted :])
 
     def _path(self, beam: int, steps: int | None = None) -> list[int]:
         """The beam at each step of the hypothesis that stood in `beam` after so many; now, if not
@@ -193,9 +260,13 @@ class SentenceSearch:
     def _end(self, token: int, parent: int, cumulative: float) -> _Ended:
         ended = token == EOS_ID
         coverage = self._coverage(parent, ended=ended) if self.options.coverage_penalty else 0.0
-        length = len(self.steps) + (not ended)
-        score = self.options.score(cumulative, length, ended=ended, coverage=coverage)
-        return _Ended(score, token, parent, cumulative, len(self.steps))
+        length = self._generated + (not ended)
+        total = cumulative + self._counted_score
+        score = self.options.score(total, length, ended=ended, coverage=coverage)
+        missing = 0
+        if self.sentence.constraints.required:
+            missing = self.sentence.constraints.missing([*self.history(parent), token])
+        return _Ended(score, token, parent, cumulative, len(self.steps), missing)
 
     def _hypothesis(self, found: _Ended) -> Hypothesis:
         """Tokens and their scores, by the way back through the steps."""
@@ -213,10 +284,11 @@ class SentenceSearch:
         return Hypothesis(
             tokens=(*self.sentence.target_prefix, *tokens),
             score=found.score,
-            cumulative=found.cumulative,
+            cumulative=found.cumulative + self._counted_score,
             token_scores=(*self.prefix_scores, *token_scores),
             finished=ended,
             attention_TS=attention_TS,
+            missing=found.missing,
         )
 
     def _attention(self, path: list[int], parent: int) -> list[Floats]:

@@ -5,15 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
-from collections.abc import Callable, Sequence
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Protocol, TypeVar
 
 from starlette.types import Receive
 
-from serving.errors import CancelledError, DeadlineExceededError
+from serving.errors import CancelledError, DeadlineExceededError, ServingError
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
+
+logger = logging.getLogger(__name__)
 
 
 class Pending(Protocol[T_co]):
@@ -78,3 +81,41 @@ async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: 
         departure.cancel()
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
+
+
+class Eventful(Protocol[T_co]):
+    """A ticket of a scheduler that tells what happens to it."""
+
+    def events(self) -> AsyncIterator[T_co]: ...
+
+
+async def followed(tickets: Sequence[Eventful[T]]) -> AsyncIterator[tuple[int, T]]:
+    """Events of all tickets, each with the ticket's number, until the last has ended; raises the
+    first error among them."""
+    queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
+
+    async def follow(number: int, ticket: Eventful[T]) -> None:
+        try:
+            async for event in ticket.events():
+                queue.put_nowait((number, event))
+            queue.put_nowait(None)
+        except Exception as error:
+            if not isinstance(error, ServingError):
+                logger.exception("unforeseen error in a stream")
+                error = ServingError("the server failed; its log says why")
+            queue.put_nowait(error)
+
+    tasks = [asyncio.create_task(follow(n, ticket)) for n, ticket in enumerate(tickets)]
+    left = len(tasks)
+    try:
+        while left:
+            event = await queue.get()
+            if isinstance(event, ServingError):
+                raise event
+            if event is None:
+                left -= 1
+            else:
+                yield event
+    finally:
+        for task in tasks:
+            task.cancel()

@@ -5,25 +5,27 @@ A dialect reads its own wire format into a `Job`, and renders the `JobResult` in
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from serving.admission import check_cost, check_texts, choose_options
-from serving.errors import RequestError
+from serving.admission import check_cost, check_terms, check_texts, choose_options
+from serving.errors import InvalidOptionError, RequestError
 from serving.gate import charge
-from serving.in_flight import completed
+from serving.in_flight import completed, followed
 from serving.options import SearchOptions
 from serving.record import note_model, note_timings
 from serving.registry import AUTO, Model, Registry
 from serving.settings import Settings, variable
 from serving.text.detection import detect_among
 from serving.text.document import Document, Format
+from serving.text.growing import GrowingTexts
 from serving.text.joining import join_hypotheses, join_timing, join_warnings
 from serving.translator import TextHypothesis, check_text
+from serving.wanted_terms import NO_TERMS, Terms
 from serving.work import Completed, Request, Timing, TranslationTicket
 
 P = ParamSpec("P")
@@ -53,7 +55,19 @@ class Job:
     """Further hypotheses of each text, besides the best."""
     target_prefixes: Sequence[str] = ()
     """One for each text, or none at all."""
+    alignments: bool = False
+    """Whether hypotheses get word links."""
+    terms: Terms = NO_TERMS
+    """Of every text."""
     timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TextPartial:
+    """With what the translation of a text begins, whatever still comes."""
+
+    index: int
+    text: str
 
 
 @dataclass(frozen=True)
@@ -95,7 +109,37 @@ class Jobs:
         plans, tickets = await self._apart(job, self._submit, job, timeout_s)
         results = await completed(tickets, receive, timeout_s)
         note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
-        return await self._apart(job, _job_result, plans, results)
+        return await self._apart(job, _job_result, job, plans, results)
+
+    async def stream(self, job: Job) -> AsyncGenerator[TextPartial | JobResult]:
+        """Translate; gives what becomes certain, and at last the result, to be read to its end or
+        closed: what is left is then given up.
+
+        Raises what `translate` does before there is anything to read, and while it is read.
+        """
+        plans, tickets = await self._apart(job, self._submit, job, self._timeout(job), stream=True)
+        return self._followed(job, plans, tickets)
+
+    async def _followed(
+        self, job: Job, plans: Sequence[_Plan], tickets: Sequence[TranslationTicket]
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        growing = GrowingTexts([plan.document for plan in plans])
+        results: dict[int, Completed] = {}
+        try:
+            async for number, event in followed(tickets):
+                if isinstance(event, Completed):
+                    results[number] = event
+                    grown = growing.ended(number, event.translation.text)
+                else:
+                    grown = growing.told(number, event.text)
+                if grown is not None:
+                    yield TextPartial(*grown)
+            done = [results[number] for number in range(len(tickets))]
+            note_timings([result.timing for result in done], sum(map(_num_tokens, done)))
+            yield await self._apart(job, _job_result, job, plans, done)
+        finally:
+            for ticket in tickets:
+                ticket.cancel()  # changes nothing where it has ended
 
     async def _apart(self, job: Job, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
         """Do what takes long enough to hold up other requests on another thread."""
@@ -113,10 +157,12 @@ class Jobs:
             )
         return timeout_s
 
-    def _submit(self, job: Job, timeout_s: float) -> tuple[list[_Plan], list[TranslationTicket]]:
+    def _submit(
+        self, job: Job, timeout_s: float, *, stream: bool = False
+    ) -> tuple[list[_Plan], list[TranslationTicket]]:
         """Read the texts and queue their sentences, all or none."""
         plans = self._plans(job)
-        beams = {plan.options.beam_size for plan in plans}
+        beams = {plan.options.total_beams for plan in plans}
         check_cost(
             sum(len(plan.document.sentences) for plan in plans),
             max(beams, default=1),
@@ -128,7 +174,7 @@ class Jobs:
         asked = [
             (index, plan, request)
             for index, (plan, prefix) in enumerate(zip(plans, prefixes, strict=True))
-            for request in _requests(plan, prefix, timeout_s)
+            for request in _requests(job, plan, prefix, timeout_s, stream=stream)
         ]
         tickets: dict[int, TranslationTicket] = {}
         try:
@@ -153,6 +199,7 @@ class Jobs:
         if job.format == "text":
             check_texts(job.texts, settings)
         check_texts(job.target_prefixes, settings)
+        check_terms(job.terms, settings)
         documents = [Document(text, job.format, job.ignored) for text in job.texts]
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
@@ -171,6 +218,7 @@ class Jobs:
             try:
                 check_text(text)
                 document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                _check_single(job, options[model.name], len(document.sentences))
             except RequestError as error:
                 error.index = index
                 raise
@@ -195,14 +243,31 @@ def _common_name(plans: Sequence[_Plan]) -> str:
     return names.pop() if len(names) == 1 else "several"
 
 
-def _requests(plan: _Plan, prefix: str, timeout_s: float) -> Iterator[Request]:
+def _check_single(job: Job, options: SearchOptions, sentences: int) -> None:
+    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
+    for name, asked in (
+        ("options.return_alternatives", options.return_alternatives),
+        ("required", bool(job.terms.required)),
+    ):
+        if asked and sentences > 1:
+            raise InvalidOptionError(
+                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
+                "false, or send the sentences as texts"
+            )
+
+
+def _requests(
+    job: Job, plan: _Plan, prefix: str, timeout_s: float, *, stream: bool
+) -> Iterator[Request]:
     """One request of the scheduler for each sentence; the prefix belongs to the first."""
     for sentence in plan.document.sentences:
         yield Request(
             text=sentence,
             options=plan.options,
             target_prefix=prefix,
-            alignments=plan.document.needs_links,
+            alignments=job.alignments or plan.document.needs_links,
+            terms=job.terms,
+            stream=stream,
             timeout_s=timeout_s,
         )
         prefix = ""
@@ -213,15 +278,15 @@ def _num_tokens(result: Completed) -> int:
     return sum(len(hypothesis.token_scores) for hypothesis in best)
 
 
-def _job_result(plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:
+def _job_result(job: Job, plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:
     rest = iter(results)
     return JobResult(
-        [_text_result(plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
+        [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
     )
 
 
-def _text_result(plan: _Plan, results: Sequence[Completed]) -> TextResult:
-    hypotheses = join_hypotheses(plan.document, results, alignments=False)
+def _text_result(job: Job, plan: _Plan, results: Sequence[Completed]) -> TextResult:
+    hypotheses = join_hypotheses(plan.document, results, alignments=job.alignments)
     text = hypotheses[0].text if hypotheses else plan.document.untranslated
     return TextResult(
         text=text,

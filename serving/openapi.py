@@ -77,14 +77,6 @@ def document() -> str:
 
 def _tree() -> dict[str, Any]:
     languages = {"type": "array", "items": _reference(schemas.Language)}
-    translate = _post(
-        "translate",
-        "Translate one text or several; requests that arrive together are decoded together",
-        schemas.TranslateRequest,
-        schemas.TranslateResponse,
-        (*_WORK, 403),
-    )
-    _add_forms(translate, schemas.TranslateRequest, _TRANSLATE_FORM)
     return {
         "openapi": "3.1.0",
         "info": {
@@ -93,7 +85,7 @@ def _tree() -> dict[str, Any]:
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
         "paths": {
-            "/translate": translate,
+            "/translate": _translate_path(),
             "/languages": _get("languages", "Languages and the models that read them", languages),
             "/models": _get("models", "What is known of each model", _reference(schemas.Models)),
             "/limits": _get("limits", "Every limit of this server", _reference(schemas.Limits), ()),
@@ -107,6 +99,23 @@ def _tree() -> dict[str, Any]:
         },
         "components": {"schemas": _schemas()},
     }
+
+
+def _translate_path() -> dict[str, Any]:
+    """Both forms of the answer."""
+    translate = _post(
+        "translate",
+        "Translate one text or several; requests that arrive together are decoded together",
+        schemas.TranslateRequest,
+        schemas.TranslateResponse,
+        (*_WORK, 403),
+    )
+    _add_forms(translate, schemas.TranslateRequest, _TRANSLATE_FORM)
+    translate["post"]["responses"]["200"]["content"]["text/event-stream"] = _events(
+        "With `stream`: events `partial` (`{index, text}`), at last `done` (a TranslateResponse) "
+        "or `error` (an Error)"
+    )
+    return translate
 
 
 def _libretranslate_paths() -> dict[str, Any]:

@@ -61,11 +61,14 @@ class SearchOptions:
     """A sentence stops at round(beam_size * patience) finished hypotheses."""
     loop_guard: bool = True
     """Decode again without repeated trigrams where the output ends in a loop."""
+    return_alternatives: bool = False
+    """Return the num_hypotheses likeliest different tokens after the target prefix, each gone on
+    with by a search of its own."""
     shortlist: bool = False
     """Choose from likely translations of the source's pieces only, if the model has such a list."""
 
     def __post_init__(self) -> None:
-        for name in ("eos_in_length", "loop_guard", "shortlist"):
+        for name in ("eos_in_length", "loop_guard", "return_alternatives", "shortlist"):
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
@@ -81,10 +84,24 @@ class SearchOptions:
                 f"length_penalty_form must be one of {LENGTH_PENALTY_FORMS}, "
                 f"got {self.length_penalty_form!r}"
             )
-        if self.num_hypotheses > self.max_finished:
+        if self.return_alternatives:
+            self._check_alternatives()
+        elif self.num_hypotheses > self.max_finished:
             raise InvalidOptionError(
                 "num_hypotheses must be <= round(beam_size * patience) = "
                 f"{self.max_finished}, got {self.num_hypotheses}; raise beam_size"
+            )
+
+    def _check_alternatives(self) -> None:
+        most = int(RANGES["beam_size"][1]) - 1  # one beam more looks for them: it may find the end
+        if self.num_hypotheses > most:
+            raise InvalidOptionError(
+                f"num_hypotheses must be at most {most} with return_alternatives, got "
+                f"{self.num_hypotheses}"
+            )
+        if self.max_length == 1:
+            raise InvalidOptionError(
+                "max_length must be at least 2 with return_alternatives, got 1"
             )
 
     def _check_number(self, name: str, low: float, high: float) -> None:
@@ -100,6 +117,11 @@ class SearchOptions:
         """Finished hypotheses at which a sentence stops."""
         # CTranslate2 rounds halves away from zero.
         return max(1, math.floor(self.beam_size * self.patience + 0.5))
+
+    @property
+    def total_beams(self) -> int:
+        """Beams of all the searches that one sentence takes."""
+        return self.beam_size * (self.num_hypotheses if self.return_alternatives else 1)
 
     @property
     def constrains_always(self) -> bool:

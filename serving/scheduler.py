@@ -19,9 +19,9 @@ from serving.observer import Observer, Unobserved
 from serving.request_queue import RequestQueue
 from serving.search import Sentence
 from serving.translator import Translation, Translator
-from serving.work import Completed, Request, Timing, TranslationTicket, Work
+from serving.work import Completed, Partial, Request, Timing, TranslationTicket, Work
 
-__all__ = ["Completed", "Request", "Scheduler", "Timing", "TranslationTicket"]
+__all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
 
 
 class Scheduler:
@@ -71,6 +71,8 @@ class Scheduler:
                     request.options,
                     request.target_prefix,
                     alignments=request.alignments,
+                    terms=request.terms,
+                    stream=request.stream,
                 )
             except RequestError as error:
                 error.index = index
@@ -86,7 +88,7 @@ class Scheduler:
             raise
         for sentence, ticket in prepared:
             if sentence is None:  # a blank text
-                ticket.translated(Translation(""), ticket.submitted, 0)
+                ticket.translated(Translation(""), ticket.submitted, 0.0, 0)
         return tickets
 
     def fits(self, text: str) -> bool:
@@ -136,8 +138,9 @@ class Scheduler:
             if same is not None and same.share(ticket):
                 self._observer.coalesced()
             else:
-                work = Work(sentence, ticket, demand(sentence, self._translator.sizes))
-                new[work.key] = work
+                size = demand(sentence, self._translator.sizes)
+                stream = self._translator.text_stream() if sentence.streamed else None
+                new[sentence.key] = Work(sentence, ticket, size, stream)
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
 
@@ -148,5 +151,5 @@ class Scheduler:
         found = self._answers.get(key)
         self._observer.looked_up(found=found is not None)
         if found is not None:
-            ticket.translated(found, ticket.submitted, 0)
+            ticket.translated(found, ticket.submitted, 0.0, 0)
         return found is not None

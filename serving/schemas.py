@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
-from serving.bundle import Quality
+from serving.bundle import Calibration, Quality
 from serving.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
 
 
@@ -30,6 +30,15 @@ class Wire(BaseModel):
     """What all bodies have in common: no value is taken for one of another type."""
 
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class GlossaryEntry(Wire):
+    """A term and its translation."""
+
+    source: str
+    """As whole words, in upper or lower case."""
+    target: str
+    """As it is written."""
 
 
 class TranslateRequest(Wire):
@@ -58,8 +67,29 @@ class TranslateRequest(Wire):
     """Seconds after which the request fails."""
     api_key: str | None = None
     """API key, where the server wants one and the head does not carry it."""
+    alignments: bool = False
+    """Whether each hypothesis tells which words of the text its words come from."""
+    glossary: list[GlossaryEntry] = []
+    """Terms and their translations: where a sentence holds the one, its translation holds the
+    other."""
+    required: list[str] = []
+    """Terms that every translation must hold; of a text of one sentence only."""
+    forbidden: list[str] = []
+    """Terms that no translation may hold, nor words that begin with their pieces."""
+    stream: bool = False
+    """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
+    the whole TranslateResponse, or `error`."""
     options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
     """Decoding options; what is left out is as the bundle sets it."""
+
+
+class Partial(Wire):
+    """The data of an event `partial`."""
+
+    index: int
+    """Which text of `q`."""
+    text: str
+    """With what its translation begins, whatever still comes; each begins with the one before."""
 
 
 class Timing(Wire):
@@ -67,9 +97,22 @@ class Timing(Wire):
 
     queue_ms: float
     """Waiting for the running batch to end."""
+    encode_ms: float
+    """Reading the source, together with those that joined the batch at the same time."""
     decode_ms: float
     batch_size: int
     """Texts that were decoded together, those of other requests included; 0 for a blank text."""
+
+
+class WordLink(Wire):
+    """A word of the translation and the word of the source that it comes from."""
+
+    source: tuple[int, int]
+    """Begin and end in the text of `q`, in code points."""
+    target: tuple[int, int]
+    """Begin and end in the hypothesis' text."""
+    probability: float
+    """Share of the word's attention."""
 
 
 class Hypothesis(Wire):
@@ -85,6 +128,11 @@ class Hypothesis(Wire):
     """Log-probability of each token, and of the end of sentence where it was reached."""
     finished: bool
     """False where it reached max_length before its end."""
+    probability: float | None = None
+    """That it is good, as measured when the bundle was calibrated; the mean over sentences. Left
+    out where the bundle is not."""
+    alignment: list[WordLink] | None = None
+    """Word links, where `alignments` was set; a word may have none."""
 
 
 class Detected(Wire):
@@ -111,9 +159,9 @@ class TranslatedText(Wire):
     hypotheses: list[Hypothesis]
     """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
     of each of its sentences."""
-    warnings: list[Literal["repetition", "max_length"]]
+    warnings: list[Literal["repetition", "max_length", "constraints"]]
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
-    `max_length`: it was ended before its end."""
+    `max_length`: it was ended before its end; `constraints`: a required term is missing."""
     timing: Timing
     model: str
     source: str
@@ -175,6 +223,8 @@ class ModelCard(Wire):
     defaults: Annotated[dict[str, Any], WithJsonSchema(_options_schema())]
     """Decoding options where a request names none."""
     quality: list[Quality]
+    calibration: Calibration | None
+    """How `probability` follows from the score, and how well that held."""
     attribution: str
 
 

@@ -11,6 +11,7 @@ when its best beam is finished.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
@@ -22,6 +23,7 @@ from serving.cache import PrefixTree, Repack, fill_rows
 from serving.constraints import best_continuations, log_softmax
 from serving.errors import DecodingError
 from serving.hypotheses import Finished, Floats, Hypothesis, Ints, Sentence, SentenceSearch
+from serving.terms import allocate
 from serving.tokenizer import EOS_ID
 
 __all__ = [
@@ -125,6 +127,8 @@ class BeamSearch:
     Sentences join between steps (`add`) and are numbered in the order in which they have joined.
     """
 
+    encode_s: float
+    """Seconds in the encoder for the sentences that joined last."""
     _rows: list[SentenceSearch]
     _running: NDArray[np.bool_]
     _steps_left: Ints
@@ -161,13 +165,15 @@ class BeamSearch:
         numbers = list(range(self._joined, self._joined + len(sentences)))
         self._joined += len(sentences)
         rows = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
+        began = time.perf_counter()
         state = stepper.encode([sentence.source for sentence in sentences])
+        self.encode_s = time.perf_counter() - began
         used_B = self._prefill(state, rows)
         tree = PrefixTree(used_B, beam_size, stepper.repack_every, reach=stepper.reach)
         last = [[s.start, *s.target_prefix][-1] for s in sentences]
         scores_BK = np.full((len(rows), beam_size), -np.inf, dtype=np.float32)
         scores_BK[:, 0] = 0.0
-        steps = [s.options.max_steps(len(s.source)) for s in sentences]
+        steps = [s.max_steps for s in sentences]
         idle = np.flatnonzero(~self._running)[: len(rows)]
         if self._state is None:
             self._state, self._tree = state, tree
@@ -205,6 +211,12 @@ class BeamSearch:
         if self._state is None:
             return {}
         return {row.index: int(peak) for row, peak in zip(self._rows, self._tree.peak, strict=True)}
+
+    def agreed(self, index: int) -> list[int]:
+        """Ids, prefix included, with which every hypothesis of a sentence begins that may still be
+        its best."""
+        number = next(n for n, row in enumerate(self._rows) if row.index == index)
+        return self._rows[number].agreed(np.flatnonzero(self._scores[number] > -np.inf).tolist())
 
     def cancel(self, index: int) -> None:
         """Drop a sentence without a result."""
@@ -305,10 +317,17 @@ class BeamSearch:
             return
         logits_KV = logits_KV.copy()
         logits_KV[~live] = 0.0
+        histories = [row.history(beam) if live[beam] else [] for beam in range(len(live))]
         for beam in np.flatnonzero(live).tolist():
-            row.edit(logits_KV[beam], beam)
-        count = candidates.scores_BN.shape[1]
-        best = best_continuations(log_softmax(logits_KV), self._scores[number], count)
+            row.edit(logits_KV[beam], histories[beam])
+        log_probs_KV, constraints = log_softmax(logits_KV), row.sentence.constraints
+        for beam in np.flatnonzero(live).tolist():
+            constraints.restrict(log_probs_KV[beam], histories[beam])
+        count, scores_K = candidates.scores_BN.shape[1], self._scores[number]
+        if constraints.required:
+            best = allocate(log_probs_KV, scores_K, histories, constraints, count)
+        else:
+            best = best_continuations(log_probs_KV, scores_K, count)
         for target, values, filler in zip(candidates, best, (-np.inf, 0, 0), strict=True):
             target[number, : len(values)] = values
             target[number, len(values) :] = filler

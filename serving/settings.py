@@ -69,6 +69,10 @@ class Settings(BaseModel):
     """Sentences that may wait for a model, and that a request may have."""
     max_batch_rows: int = Field(_BATCH.max_rows, ge=1)
     """Texts decoded together."""
+    max_terms: int = Field(100, ge=1)
+    """Glossary entries, required and forbidden terms in one request."""
+    max_term_chars: int = Field(100, ge=1)
+    """Characters of a term."""
     max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
     """Texts x longest source, in tokens, decoded together."""
     max_cache_bytes: int = Field(_BATCH.max_cache_bytes, ge=2**20)

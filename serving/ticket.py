@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import threading
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from concurrent.futures import Future, InvalidStateError
 from typing import Generic, TypeVar
 
@@ -22,6 +23,9 @@ class Ticket(Generic[Outcome]):
         self.submitted = time.monotonic()
         self.deadline = self.submitted + (float("inf") if timeout_s is None else timeout_s)
         self._future: Future[Outcome] = Future()
+        self._lock = threading.Lock()
+        self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+        self._future.add_done_callback(lambda _: self._wake())
 
     def result(self, timeout: float | None = None) -> Outcome:
         """Wait for the outcome; raises the ServingError that ended the request."""
@@ -37,6 +41,27 @@ class Ticket(Generic[Outcome]):
     def when_done(self, act: Callable[[], None]) -> None:
         """Call `act` once the request has ended, on the thread that ends it; at once if it has."""
         self._future.add_done_callback(lambda _: act())
+
+    async def _changes(self) -> AsyncIterator[bool]:
+        """Whether it has ended, asked before each look at what was told: at first, whenever
+        something was told, and for the last time at the end."""
+        changed = asyncio.Event()
+        with self._lock:
+            self._listeners.append((asyncio.get_running_loop(), changed))
+        done = False
+        while not done:
+            changed.clear()
+            done = self.done
+            yield done
+            if not done:
+                await changed.wait()
+
+    def _wake(self) -> None:
+        with self._lock:
+            listeners = list(self._listeners)
+        for loop, changed in listeners:
+            with contextlib.suppress(RuntimeError):  # its loop has been closed
+                loop.call_soon_threadsafe(changed.set)
 
     def cancel(self) -> None:
         """Give the request up; its rows are freed before the next step."""

@@ -9,6 +9,7 @@ import sentencepiece
 
 PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3
 _VANISHING = (PAD_ID, BOS_ID, EOS_ID)
+_SEGMENTATIONS = 64
 
 
 class TextTokenizer(Protocol):
@@ -41,6 +42,10 @@ class TextTokenizer(Protocol):
 
     def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
         """Where in the text of `decode` each id begins and ends, in characters."""
+        ...
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """Ways to write a text as ids, the likeliest first, not all of them."""
         ...
 
     def is_byte(self, token_id: int) -> bool:
@@ -106,6 +111,11 @@ class Tokenizer:
         for token_id in ids:
             spans.append((spans[-1][1],) * 2 if token_id in _VANISHING else next(found))
         return spans[1:]
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """Ways to write a text as pieces, the likeliest first, not all of them."""
+        found = self._model.nbest_encode_as_ids(text, nbest_size=_SEGMENTATIONS)
+        return [list(ids) for ids in found]
 
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""

@@ -12,6 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from serving.alignment import Link, word_links, word_spans
+from serving.alternatives import continuations, first_tokens
 from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
 from serving.bundle import Manifest, check_shortlist, read_manifest
 from serving.bundle_tokenizer import load_tokenizer
@@ -27,8 +28,11 @@ from serving.options import SearchOptions, parse_options
 from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
 from serving.shortlist_session import ShortlistStepper
+from serving.terms import NO_CONSTRAINTS
+from serving.text_stream import TextStream
 from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID
+from serving.wanted_terms import NO_TERMS, TermReader, Terms
 
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
@@ -48,6 +52,9 @@ class TextHypothesis:
     """Natural log-probability of each token, and of eos where it was reached."""
     finished: bool
     """False where max_length ended it."""
+    probability: float | None = None
+    """That it is good, as the bundle's calibration has it (`Manifest.calibration`); None where the
+    bundle has none."""
     alignment: tuple[Link, ...] | None = None
     """Word links, where they were asked for; they lie in the text that was given, and in `text`."""
 
@@ -59,7 +66,8 @@ class Translation:
     text: str
     hypotheses: tuple[TextHypothesis, ...] = ()
     warnings: tuple[str, ...] = ()
-    """`repetition`: the output looped and was decoded again; `max_length`: it did not end."""
+    """`repetition`: the output looped and was decoded again; `max_length`: it did not end;
+    `constraints`: a hypothesis lacks a required term."""
 
 
 @dataclass(frozen=True)
@@ -131,6 +139,10 @@ class Translator:
         """A loaded model, to ask for sizes: they are the same for both."""
         return vars(self).get("shortlist_stepper") or self.stepper
 
+    @functools.cached_property
+    def _terms(self) -> TermReader:
+        return TermReader(self._target)
+
     @property
     def workers(self) -> int:
         """Batches that may be decoded at once."""
@@ -142,7 +154,7 @@ class Translator:
         assert limit is not None  # as the manifest's reader has checked
         return limit
 
-    @property
+    @functools.cached_property
     def default_options(self) -> SearchOptions:
         """The bundle's own search options."""
         return parse_options(self.manifest.search)
@@ -154,13 +166,14 @@ class Translator:
         *,
         target_prefix: str | Sequence[str] = "",
         alignments: bool = False,
+        terms: Terms = NO_TERMS,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate texts, batched by length; results in input order.
 
         `target_prefix` is one text for all, or one a text; with `alignments` each hypothesis has
-        word links. `progress` is called with the number of texts just finished. Raises RequestError
-        for a text that cannot be read or is too long.
+        word links; `terms` are those of every text. `progress` is called with the number of texts
+        just finished. Raises RequestError for a text that cannot be read or is too long.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
@@ -168,25 +181,33 @@ class Translator:
         results: list[Translation | None] = [None] * len(texts)
         waiting: dict[int, Sentence] = {}
         for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-            sentence = self.prepare(text, options, prefix, alignments=alignments)
+            sentence = self.prepare(text, options, prefix, alignments=alignments, terms=terms)
             if sentence is None:
                 results[index] = Translation("")
                 if progress:
                     progress(1)
             else:
                 waiting[index] = sentence
+        for index, result in self._translate(waiting):
+            results[index] = result
+            if progress:
+                progress(1)
+        return [result for result in results if result is not None]
+
+    def _translate(self, waiting: dict[int, Sentence]) -> Iterator[tuple[int, Translation]]:
+        """Each sentence's key and translation."""
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[int, Sentence] = {}
             for index, finished in self._decode(waiting):
                 outcome = self.complete(waiting[index], finished)
                 if isinstance(outcome, Sentence):
                     again[index] = outcome
+                elif isinstance(outcome, list):
+                    parts = dict(self._translate(dict(enumerate(outcome))))
+                    yield index, gathered([parts[number] for number in range(len(parts))])
                 else:
-                    results[index] = outcome
-                    if progress:
-                        progress(1)
+                    yield index, outcome
             waiting = again
-        return [result for result in results if result is not None]
 
     def _decode(self, sentences: dict[int, Sentence]) -> Iterator[tuple[int, Finished]]:
         for shortlisted in (False, True):
@@ -221,32 +242,57 @@ class Translator:
         target_prefix: str = "",
         *,
         alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        stream: bool = False,
     ) -> Sentence | None:
         """The sentence to decode, or None for a blank text, which stays blank.
 
         Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
-        does not have.
+        does not have and for a term that the model cannot write.
         """
         check_shortlist(options, self.manifest)
         prefix = self._encode_target(target_prefix, "target_prefix")
         source = self._encode_source(text)
         if len(source) == 1:
             return None
-        sentence = Sentence(source, options, prefix, text=text if alignments else None)
+        constraints = NO_CONSTRAINTS if terms == NO_TERMS else self._terms.constraints(text, terms)
+        sentence = Sentence(
+            source,
+            options,
+            prefix,
+            text=text if alignments else None,
+            constraints=constraints,
+            streamed=stream and not options.return_alternatives,
+        )
         self._check_memory(demand(sentence, self.sizes))
-        return sentence
+        if not options.return_alternatives:
+            return sentence
+        first = first_tokens(sentence)
+        self._check_memory(demand(first, self.sizes))
+        return first
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
         return len(self._source.encode(text)) < self._max_source
 
-    def complete(self, sentence: Sentence, finished: Finished) -> Translation | Sentence:
-        """The translation, or the sentence to decode again where the loop guard found a loop.
+    def text_stream(self) -> TextStream:
+        """Makes text of a translation's pieces as they come."""
+        return TextStream(self._target, ())
+
+    def complete(
+        self, sentence: Sentence, finished: Finished
+    ) -> Translation | Sentence | list[Sentence]:
+        """The translation, or the sentence to decode again where the loop guard found a loop, or
+        the sentences whose translations, `gathered`, are this one's.
 
         Raises DecodingError where the model failed on this sentence.
         """
         if finished.error is not None:
             raise finished.error
+        if sentence.first_of is not None:
+            parts = continuations(sentence, finished)
+            if parts:
+                return parts
         options = sentence.options
         guarded = options.loop_guard and options.no_repeat_ngram_size == 0
         if guarded and ends_in_loop(finished.hypotheses[0].tokens):
@@ -258,6 +304,8 @@ class Translator:
         warnings = ["repetition"] if sentence.guarded else []
         if not hypotheses[0].finished:
             warnings.append("max_length")
+        if any(hypothesis.missing for hypothesis in finished.hypotheses):
+            warnings.append("constraints")
         return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
 
     def _encode_source(self, text: str) -> list[int]:
@@ -302,8 +350,18 @@ class Translator:
             tokens=tuple(self._target.pieces(tokens)),
             token_scores=hypothesis.token_scores,
             finished=hypothesis.finished,
+            probability=self._probability(hypothesis, sentence),
             alignment=self._links(hypothesis, sentence.text, text),
         )
+
+    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
+        calibration = self.manifest.calibration
+        if calibration is None:
+            return None
+        forced = len(sentence.target_prefix) - sentence.counted
+        length = len(hypothesis.tokens) - forced
+        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
+        return calibration.probability(score)
 
     def _links(
         self, hypothesis: Hypothesis, source: str | None, target: str
@@ -339,6 +397,13 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
+
+
+def gathered(parts: Sequence[Translation]) -> Translation:
+    """One translation with the hypotheses of several."""
+    warnings = dict.fromkeys(warning for part in parts for warning in part.warnings)
+    hypotheses = tuple(hypothesis for part in parts for hypothesis in part.hypotheses)
+    return Translation(parts[0].text, hypotheses, tuple(warnings))
 
 
 def check_text(text: str) -> None:

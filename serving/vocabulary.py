@@ -68,6 +68,10 @@ class WordVocabulary:
             spans.append((begin, end))
         return spans
 
+    def segmentations(self, text: str) -> list[list[int]]:
+        """The one way to write a text as words."""
+        return [self.encode(text)]
+
     def is_byte(self, token_id: int) -> bool:
         """No word is a byte."""
         del token_id

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Literal, cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from serving.body import JSON, read_fields
+from serving.alignment import Link
+from serving.body import JSON, STREAM_HEADERS, read_fields
 from serving.dialects.libretranslate import check_body_key, clean_lines, detected_language
-from serving.errors import NotReadyError, RequestError
-from serving.jobs import Job, JobResult, Jobs, TextResult
+from serving.errors import NotReadyError, RequestError, ServingError
+from serving.jobs import Job, JobResult, Jobs, TextPartial, TextResult
 from serving.languages import language_name
 from serving.openapi import document
 from serving.registry import Model, Registry
 from serving.schemas import (
     Detected,
+    Error,
     Hypothesis,
     Language,
     LanguageModel,
@@ -28,13 +31,18 @@ from serving.schemas import (
     Limits,
     ModelCard,
     Models,
+    Partial,
     Status,
     Timing,
     TranslatedText,
     TranslateRequest,
     TranslateResponse,
+    WordLink,
 )
 from serving.settings import Settings, variable
+from serving.wanted_terms import Terms
+
+_Warning = Literal["repetition", "max_length", "constraints"]
 
 
 class NativeDialect:
@@ -64,6 +72,11 @@ class NativeDialect:
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         check_body_key(body.api_key)
         try:
+            if body.stream:
+                events = _server_sent(body, await self._jobs.stream(_job(body)))
+                return StreamingResponse(
+                    events, media_type="text/event-stream", headers=STREAM_HEADERS
+                )
             result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
             raise (error if isinstance(body.q, str) else error.within("q")) from error
@@ -156,6 +169,12 @@ def _job(body: TranslateRequest) -> Job:
         options=body.options,
         alternatives=body.alternatives,
         target_prefixes=prefixes,
+        alignments=body.alignments,
+        terms=Terms(
+            tuple(body.required),
+            tuple(body.forbidden),
+            tuple((entry.source, entry.target) for entry in body.glossary),
+        ),
         timeout_s=body.timeout_s,
     )
 
@@ -206,12 +225,15 @@ def _translated(result: TextResult) -> TranslatedText:
                 tokens=list(hypothesis.tokens),
                 token_scores=list(hypothesis.token_scores),
                 finished=hypothesis.finished,
+                probability=hypothesis.probability,
+                alignment=None if hypothesis.alignment is None else _links(hypothesis.alignment),
             )
             for hypothesis in result.hypotheses
         ],
-        warnings=cast(list[Literal["repetition", "max_length"]], list(result.warnings)),
+        warnings=cast(list[_Warning], list(result.warnings)),
         timing=Timing(
             queue_ms=round(timing.queue_s * 1000, 3),
+            encode_ms=round(timing.encode_s * 1000, 3),
             decode_ms=round(timing.decode_s * 1000, 3),
             batch_size=timing.batch_size,
         ),
@@ -221,6 +243,33 @@ def _translated(result: TextResult) -> TranslatedText:
         if confidence is None
         else Detected(language=result.source, confidence=round(confidence, 4)),
     )
+
+
+def _links(links: Sequence[Link]) -> list[WordLink]:
+    return [
+        WordLink(source=link.source, target=link.target, probability=round(link.probability, 4))
+        for link in links
+    ]
+
+
+async def _server_sent(
+    body: TranslateRequest, events: AsyncGenerator[TextPartial | JobResult]
+) -> AsyncIterator[bytes]:
+    """The events as they go over the wire. When the client leaves, nothing is decoded further."""
+    try:
+        async with contextlib.aclosing(events):
+            async for event in events:
+                if isinstance(event, TextPartial):
+                    yield _event("partial", Partial(index=event.index, text=event.text))
+                else:
+                    yield _event("done", _answer(body, event))
+    except ServingError as error:
+        yield _event("error", Error(error=str(error), code=error.code))
+
+
+def _event(name: str, data: BaseModel) -> bytes:
+    text = data.model_dump_json(exclude_none=True)
+    return f"event: {name}\ndata: {text}\n\n".encode()
 
 
 def _card(model: Model) -> ModelCard:
@@ -237,6 +286,7 @@ def _card(model: Model) -> ModelCard:
         priority=manifest.priority,
         defaults=dataclasses.asdict(model.defaults),
         quality=list(manifest.quality),
+        calibration=manifest.calibration,
         attribution=manifest.attribution,
     )
 

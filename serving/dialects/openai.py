@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import logging
 import re
 from collections.abc import AsyncIterator, Sequence
 
@@ -14,20 +12,19 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from serving.admission import check_generation
-from serving.body import JSON, read_json
+from serving.body import JSON, STREAM_HEADERS, read_json
 from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.gate import charge
 from serving.generation_options import parse_generation_options
 from serving.generation_ticket import (
     Delta,
-    Event,
     GenerationDone,
     GenerationRequest,
     GenerationTicket,
     PromptRead,
 )
 from serving.generator import written_form
-from serving.in_flight import completed
+from serving.in_flight import completed, followed
 from serving.openai_answers import CompletionAnswer, prompts_of
 from serving.openai_schemas import (
     WIRE_NAMES,
@@ -48,9 +45,6 @@ from serving.registry import LanguageModel, Registry
 from serving.settings import Settings, variable
 from serving.tokenizer import EOS_ID, PAD_ID, UNK_ID
 
-logger = logging.getLogger(__name__)
-
-_STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
 
@@ -99,9 +93,7 @@ class OpenAIDialect:
         if body.stream:
             wants_usage = bool(body.stream_options and body.stream_options.include_usage)
             stream = _stream(answer, tickets, wants_usage=wants_usage)
-            return StreamingResponse(
-                stream, media_type="text/event-stream", headers=_STREAM_HEADERS
-            )
+            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
         results = await completed(tickets, request.receive, timeout_s)
         note_tokens(sum(result.num_generated_tokens for result in results))
         return _json(answer.whole(results))
@@ -200,7 +192,7 @@ async def _stream(
     request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
     results: dict[int, GenerationDone] = {}
     try:
-        async for number, event in _merged(tickets):
+        async for number, event in followed(tickets):
             if isinstance(event, Delta):
                 yield _event(answer.chunk(number, event))
             elif isinstance(event, PromptRead):
@@ -218,34 +210,6 @@ async def _stream(
     finally:
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
-
-
-async def _merged(tickets: Sequence[GenerationTicket]) -> AsyncIterator[tuple[int, Event]]:
-    """Events of all tickets, each with the ticket's number; raises the first error among them."""
-    queue: asyncio.Queue[tuple[int, Event | ServingError]] = asyncio.Queue()
-
-    async def follow(number: int, ticket: GenerationTicket) -> None:
-        try:
-            async for event in ticket.events():
-                queue.put_nowait((number, event))
-        except Exception as error:
-            if not isinstance(error, ServingError):
-                logger.exception("unforeseen error in a stream")
-                error = ServingError("the server failed; its log says why")
-            queue.put_nowait((number, error))
-
-    tasks = [asyncio.create_task(follow(n, ticket)) for n, ticket in enumerate(tickets)]
-    left = len(tickets)
-    try:
-        while left:
-            number, event = await queue.get()
-            if isinstance(event, ServingError):
-                raise event
-            left -= isinstance(event, GenerationDone)
-            yield number, event
-    finally:
-        for task in tasks:
-            task.cancel()
 
 
 def _tokenize(model: LanguageModel, text: str) -> list[int]:

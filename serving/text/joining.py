@@ -16,9 +16,9 @@ def join_hypotheses(
 ) -> list[TextHypothesis]:
     """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one.
 
-    `cumulative` is the sum; `score` is the mean of the sentences' scores, weighted by the tokens of
-    their best hypotheses, so that order is kept; tokens follow each other, each sentence's scores
-    with that of its end.
+    `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
+    the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
+    sentence's scores with that of its end.
     """
     # A sentence without pieces for the model has none.
     lists = [
@@ -43,12 +43,14 @@ def join_warnings(results: Sequence[Completed]) -> list[str]:
 
 
 def join_timing(results: Sequence[Completed]) -> Timing:
-    """From the first start to the last end; the largest batch."""
+    """From the first start to the last end; the longest encoding; the largest batch."""
     timings = [result.timing for result in results]
     queue_s = min((timing.queue_s for timing in timings), default=0.0)
-    end_s = max((timing.queue_s + timing.decode_s for timing in timings), default=0.0)
+    encode_s = max((timing.encode_s for timing in timings), default=0.0)
+    ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)
+    end_s = max(ends, default=0.0)
     batch_size = max((timing.batch_size for timing in timings), default=0)
-    return Timing(queue_s, end_s - queue_s, batch_size)
+    return Timing(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
 
 
 def _joined(
@@ -68,5 +70,14 @@ def _joined(
         tokens=tuple(token for s in sentences for token in s.tokens),
         token_scores=tuple(score for s in sentences for score in s.token_scores),
         finished=all(s.finished for s in sentences),
+        probability=_mean_probability(sentences, weights),
         alignment=tuple(written.links) if alignments else None,
     )
+
+
+def _mean_probability(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> float | None:
+    if len(sentences) == 1:
+        return sentences[0].probability
+    pairs = list(zip(weights, [sentence.probability for sentence in sentences], strict=True))
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    return sum(w * p for w, p in known) / max(1, sum(w for w, _ in known)) if known else None

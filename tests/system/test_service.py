@@ -106,6 +106,34 @@ def test_clients_that_leave_free_their_rows(server: Server) -> None:
     assert server.ask("kurz", timeout_s=60).status_code == 200
 
 
+def test_a_stream_ends_with_the_answer(server: Server) -> None:
+    body = {"q": "Das ist ein Test. Und noch einer.", **PAIR, "stream": True, "alignments": True}
+    with httpx.stream("POST", f"{server.url}/translate", json=body, timeout=60) as response:
+        blocks = "".join(response.iter_text()).removesuffix("\n\n").split("\n\n")
+    events = [dict(line.split(": ", 1) for line in block.split("\n")) for block in blocks]
+    assert [event["event"] for event in events[-1:]] == ["done"]
+    whole = json.loads(events[-1]["data"])
+    assert whole["translatedText"] == server.ask(body["q"]).json()["translatedText"]
+    assert whole["translations"][0]["hypotheses"][0]["alignment"]
+    for event in events[:-1]:
+        assert event["event"] == "partial"
+        assert whole["translatedText"].startswith(json.loads(event["data"])["text"])
+    assert len(events) > 1
+
+
+def test_clients_that_leave_their_streams_free_their_rows(server: Server) -> None:
+    texts = [f"Ein Text, der lange dauert: {number}." for number in range(100)]
+    body = json.dumps({"q": texts, **PAIR, "options": LONG, "stream": True})
+    for _ in range(10):  # 1000 texts, twice what the queue holds
+        server.send((request_head(body) + body).encode(), read=False)
+    with httpx.stream(
+        "POST", f"{server.url}/translate", json=json.loads(body), timeout=60
+    ) as response:
+        assert response.status_code == 200
+        next(response.iter_text())
+    assert server.ask("kurz", timeout_s=60).status_code == 200
+
+
 def test_termination_finishes_what_was_accepted(bundles: Path, tmp_path: Path) -> None:
     body = json.dumps({"q": ["Langer Text"] * 4, **PAIR, "options": LONG, "timeout_s": 100})
     with (

@@ -52,6 +52,12 @@ class ByteTokenizer:
         """One character each: of plain ASCII only."""
         return [(i, i + 1) for i in range(len(ids))]
 
+    vocab_size = _FIRST_BYTE + 256
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """The only one."""
+        return [self.encode(text)]
+
     def is_byte(self, token_id: int) -> bool:
         """All are."""
         return token_id >= _FIRST_BYTE

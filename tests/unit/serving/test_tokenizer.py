@@ -56,6 +56,37 @@ def test_any_text_is_encoded_without_loss_but_for_normalisation(
         assert decoded.replace(" ", "") == text.replace(" ", "")
 
 
+@pytest.mark.parametrize(
+    "text", ["the tree", "  ein Haus\u00a0 \uff21\ufb01 x", "\U0001f600 漢字, ä\u0308", "a\tb"]
+)
+def test_spans_cover_the_text_in_order(tokenizer: Tokenizer, text: str) -> None:
+    ids, spans = tokenizer.encode(text), tokenizer.spans(text)
+    decoded, found = tokenizer.decode(ids), tokenizer.decoded_spans(ids)
+    for places, whole in ((spans, text.strip()), (found, decoded)):
+        assert len(places) == len(ids)
+        assert [begin for begin, _ in places[1:]] == [end for _, end in places[:-1]]
+        assert places[-1][1] - places[0][0] == len(whole)
+    for token_id, (begin, end) in zip(ids, found, strict=True):
+        if not tokenizer.is_byte(token_id):
+            (piece,) = tokenizer.pieces([token_id])
+            assert decoded[begin:end].strip() == piece.replace("\u2581", " ").strip()
+
+
+def test_ids_that_vanish_have_no_width(tokenizer: Tokenizer) -> None:
+    first, second = tokenizer.encode("the tree")[:2]
+    plain = tokenizer.decoded_spans([first, second])
+    spans = tokenizer.decoded_spans([BOS_ID, first, PAD_ID, second, EOS_ID])
+    assert [spans[1], spans[3]] == plain
+    assert [spans[0], spans[2], spans[4]] == [(0, 0), (plain[0][1],) * 2, (plain[1][1],) * 2]
+
+
+def test_segmentations_are_of_the_same_text(tokenizer: Tokenizer) -> None:
+    found = tokenizer.segmentations("the tree")
+    assert tokenizer.encode("the tree") in found
+    assert len(found) > 1
+    assert {tokenizer.decode(ids) for ids in found} == {"the tree"}
+
+
 @pytest.mark.parametrize("text", ["<s>", "</s>", "<pad>", "<unk>", "a </s> b", "<0x0A>"])
 def test_names_of_special_pieces_are_only_text(tokenizer: Tokenizer, text: str) -> None:
     ids = tokenizer.encode(text)

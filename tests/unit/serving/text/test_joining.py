@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from serving.text.document import Document
@@ -24,7 +26,7 @@ def completed(
         scores = (each,) * (len(tokens) + 1)
         hypotheses.append(TextHypothesis(text, each, cumulative, tokens, scores, finished))
     best = hypotheses[0].text if hypotheses else ""
-    timing = timing or Timing(0.0, 0.0, 0)
+    timing = timing or Timing(0.0, 0.0, 0.0, 0)
     return Completed(Translation(best, tuple(hypotheses), warnings), timing)
 
 
@@ -44,6 +46,23 @@ def test_hypotheses_are_joined_rank_by_rank() -> None:
     assert best.score == pytest.approx((3 * -1.0 + 2 * -0.5) / 5)
     assert second.score == pytest.approx((3 * -2.0 + 2 * -1.0) / 5)
     assert best.alignment is None
+
+
+def test_probabilities_are_weighted_by_tokens() -> None:
+    results = [completed({"a b": -3.0}), completed({"e": -1.0}), completed({"f": -1.0})]
+    first, second = (result.translation.hypotheses[0] for result in results[:2])
+    calibrated = [
+        replace(results[0], translation=Translation("", (replace(first, probability=0.9),))),
+        replace(results[1], translation=Translation("", (replace(second, probability=0.0),))),
+        results[2],
+    ]
+    sentences = document("Eins. Zwei. Drei.")
+    (hypothesis,) = join_hypotheses(sentences, calibrated, alignments=False)
+    assert hypothesis.probability == pytest.approx((3 * 0.9 + 2 * 0.0) / 5)
+    (hypothesis,) = join_hypotheses(sentences, [results[2]] * 3, alignments=False)
+    assert hypothesis.probability is None
+    (hypothesis,) = join_hypotheses(document("Eins."), calibrated[:1], alignments=False)
+    assert hypothesis.probability == 0.9
 
 
 def test_a_sentence_alone_keeps_its_scores() -> None:
@@ -74,10 +93,11 @@ def test_every_warning_once() -> None:
 
 def test_time_runs_from_the_first_start_to_the_last_end() -> None:
     results = [
-        completed({"a": -1.0}, timing=Timing(0.2, 0.5, 3)),
-        completed({"b": -1.0}, timing=Timing(0.1, 0.2, 7)),
+        completed({"a": -1.0}, timing=Timing(0.2, 0.1, 0.4, 3)),
+        completed({"b": -1.0}, timing=Timing(0.1, 0.15, 0.05, 7)),
     ]
     timing = join_timing(results)
     assert (timing.queue_s, timing.batch_size) == (0.1, 7)
-    assert timing.decode_s == pytest.approx(0.6)
-    assert join_timing([]) == Timing(0.0, 0.0, 0)
+    assert timing.encode_s == 0.15
+    assert timing.decode_s == pytest.approx(0.45)
+    assert join_timing([]) == Timing(0.0, 0.0, 0.0, 0)

@@ -1,0 +1,68 @@
+"""Sentences with terms, links, streams and alternatives beside plain ones, on demo bundles."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from serving.scheduler import Request, Scheduler
+from serving.translator import Translator
+from serving.wanted_terms import Terms
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+TEXTS = [
+    "Das Haus ist sehr alt.",
+    "Ich habe heute keine Zeit.",
+    "Tom hat seinen Schlüssel verloren.",
+    "Wo ist der Bahnhof?",
+    "Die Kinder spielen im Garten, und der Hund schläft unter dem Tisch.",
+]
+
+
+@pytest.mark.parametrize("name", ["macaron-de-en", "joint-fast-de-en"])
+def test_nobody_notices_what_others_ask_for(name: str) -> None:
+    translator = Translator(MODELS / name, threads=1)
+    options = dataclasses.replace(translator.default_options, beam_size=4, num_hypotheses=2)
+    plain = [Request(text=text, options=options) for text in TEXTS]
+    alternatives = dataclasses.replace(options, return_alternatives=True)
+    terms = Terms(required=("building",), forbidden=("old",), glossary=(("Zeit", "hour"),))
+    others = [
+        Request(text=TEXTS[0], options=options, terms=terms),
+        Request(text=TEXTS[1], options=options, terms=terms),
+        Request(text=TEXTS[2], options=options, alignments=True, stream=True),
+        Request(text=TEXTS[3], options=alternatives, target_prefix="Where", alignments=True),
+        Request(text=TEXTS[4], options=options, target_prefix="The", alignments=True),
+    ]
+    alone = [
+        translator.translate(
+            r.text,
+            r.options,
+            target_prefix=r.target_prefix,
+            alignments=r.alignments,
+            terms=r.terms,
+        )[0]
+        for r in (*plain, *others)
+    ]
+    scheduler = Scheduler(translator)
+    tickets = scheduler.submit_all([*others, *plain])
+    found = [ticket.result(120).translation for ticket in tickets]
+    scheduler.close(60)
+    assert found == [*alone[len(plain) :], *alone[: len(plain)]]
+    with_terms, with_entry, linked, where, forced = found[: len(others)]
+    assert all("building" in h.text and "old" not in h.text for h in with_terms.hypotheses)
+    assert all("hour" in h.text for h in with_entry.hypotheses)
+    for translation, request in ((linked, plain[2]), (forced, others[4])):
+        (same,) = translator.translate(
+            request.text, request.options, target_prefix=request.target_prefix
+        )
+        without = [dataclasses.replace(h, alignment=None) for h in translation.hypotheses]
+        assert without == list(same.hypotheses)
+        assert all(h.alignment for h in translation.hypotheses)
+    assert len({h.tokens[1] for h in where.hypotheses}) == 2
+    assert all(h.text.startswith("Where") and h.alignment for h in where.hypotheses)
+    for translation in found:
+        for hypothesis in translation.hypotheses:
+            assert hypothesis.probability is not None
+            assert 0 <= hypothesis.probability <= 1
