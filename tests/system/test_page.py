@@ -400,7 +400,12 @@ def test_a_language_model_streams_and_stops(page: Page) -> None:
     code = page.locator("#completion-snippet-code").inner_text()
     assert text.inner_text() == f"The film was {run([sys.executable, '-c', code])}"
 
-    page.get_by_label("Max tokens").fill("4000")
+    # A text of hundreds of tokens, which would be here in a fraction of a second.
+    for label, value in (("Max tokens", "4000"), ("Temperature", "2"), ("Top p", "1")):
+        page.get_by_label(label).fill(value)
+    page.get_by_label("Seed").fill("6")
+    slow = {"offline": False, "latency": 0, "downloadThroughput": 10_000, "uploadThroughput": -1}
+    page.context.new_cdp_session(page).send("Network.emulateNetworkConditions", slow)
     page.get_by_label("Prompt").press("Control+Enter")
     expect(text).to_have_text(re.compile(".{40}", re.DOTALL))
     page.get_by_role("button", name="Stop").click()

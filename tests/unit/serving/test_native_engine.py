@@ -128,7 +128,7 @@ def test_a_stream_ends_with_the_whole_answer(q: str | list[str]) -> None:
         for before, after in itertools.pairwise(texts):
             assert after.startswith(before)
             assert after != before
-    assert len(partials) > 3
+    assert partials  # how many depends on how fast they are taken
 
 
 def test_markup_comes_at_the_end() -> None:
