@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
+import random
 import re
 import time
-import uuid
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
@@ -130,7 +130,7 @@ class LastResort:
 def _request_id(scope: Scope) -> str:
     """The client's own, if it is one that can be logged, or a new one."""
     given = Headers(scope=scope).get(REQUEST_ID, "")
-    return given if _SANE_ID.fullmatch(given) else uuid.uuid4().hex
+    return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:

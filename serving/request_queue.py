@@ -60,7 +60,8 @@ class RequestQueue(Generic[Item]):
         with self._changed:
             if self._closing:
                 raise NotReadyError("the server is shutting down; try again later")
-            self._drop_ended()
+            if len(self._waiting) + len(items) > self._max_size:
+                self._drop_ended()
             if len(self._waiting) + len(items) > self._max_size:
                 self._refuse(
                     f"the queue holds at most {self._max_size} {self._unit} and has "

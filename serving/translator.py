@@ -34,6 +34,8 @@ from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID
 from serving.wanted_terms import NO_TERMS, TermReader, Terms
 
+_REMEMBERED = 256
+"""Texts whose pieces are kept."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
@@ -119,6 +121,11 @@ class Translator:
             self._target = load_tokenizer(folder / files.target_file, files.kind, size)
         self._folder, self._threads = folder, max(1, (threads or default_threads()) // workers)
         self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
+
+    @functools.cached_property
+    def _source_pieces(self) -> Callable[[str], list[int]]:
+        """Pieces of a text; asked for twice, whether it fits and when it is submitted."""
+        return functools.lru_cache(_REMEMBERED)(self._source.encode)
 
     @functools.cached_property
     def stepper(self) -> Stepper:
@@ -273,7 +280,7 @@ class Translator:
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
-        return len(self._source.encode(text)) < self._max_source
+        return len(self._source_pieces(text)) < self._max_source
 
     def text_stream(self) -> TextStream:
         """Makes text of a translation's pieces as they come."""
@@ -311,7 +318,7 @@ class Translator:
     def _encode_source(self, text: str) -> list[int]:
         """Piece ids and eos."""
         check_text(text)
-        source = [*self._source.encode(text), EOS_ID]
+        source = [*self._source_pieces(text), EOS_ID]
         limit = self._max_source
         if len(source) > limit:
             raise TooLongError(
@@ -334,6 +341,8 @@ class Translator:
 
     def _encode_target(self, text: str, name: str) -> list[int]:
         """Piece ids."""
+        if not text:
+            return []
         check_text(text)
         target, limit = self._target.encode(text), self._max_source
         if len(target) > limit:
