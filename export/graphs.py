@@ -189,4 +189,17 @@ def _manifest(
 
 
 def _save(model: onnx.ModelProto, path: Path) -> None:
+    forget_origin(model)
     path.write_bytes(model.SerializeToString())
+
+
+def forget_origin(model: onnx.ModelProto) -> None:
+    """Drop PyTorch's notes on where each node comes from, which hold paths of this machine."""
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info):
+        part.ClearField("metadata_props")
+    for tensor in graph.initializer:
+        tensor.ClearField("metadata_props")
+    for function in model.functions:
+        for node in function.node:
+            node.ClearField("metadata_props")

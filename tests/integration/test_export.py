@@ -379,6 +379,8 @@ def test_command(tiny_model: TinyModel, tmp_path: Path, capsys: pytest.CaptureFi
     assert "--force" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
     assert main(["verify", str(out)]) == 0
+    here = str(Path(__file__).resolve().parents[2]).encode()
+    assert not [path.name for path in out.iterdir() if here in path.read_bytes()]
     (out / "step.onnx").write_bytes(b"damaged")
     assert main(["verify", str(out)]) == 1
     assert "sha256" in capsys.readouterr().err
