@@ -32,7 +32,10 @@ def direct_load(
         "seconds": seconds,
     }
     done = subprocess.run(
-        [sys.executable, "-m", "bench.direct"], input=json.dumps(asked), text=True, stdout=-1
+        [sys.executable, "-m", "bench.direct"],
+        input=json.dumps(asked),
+        text=True,
+        stdout=subprocess.PIPE,
     )
     if done.returncode:
         raise BenchError("the scheduler without HTTP failed; see the messages above")

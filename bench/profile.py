@@ -28,10 +28,12 @@ from bench.scenarios import (
 from bench.systems import read_id_manifest
 from serving.bundle import Manifest, read_manifest
 from serving.cache import Repack
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, StepInputs, StepOutputs, decode
+from serving.search import decode
 from serving.session import OnnxState, OnnxStepper
 from serving.shortlist_session import ShortlistStepper
+from serving.stepper import StepInputs, StepOutputs
 
 _PARTS = {
     "matrix products": ("MatMulIntegerToFloat", "MatMul", "Gemm", "FusedMatMul", "MatMulNBits"),

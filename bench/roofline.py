@@ -24,8 +24,8 @@ from onnx import TensorProto, helper
 from serving.batches import decode_in_batches
 from serving.bundle import Graph, Manifest
 from serving.cache import ALIGNMENT
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence
 from serving.session import OnnxState, OnnxStepper
 
 PRODUCT = "MatMulIntegerToFloat"

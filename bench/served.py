@@ -28,7 +28,8 @@ from serving.registry import Model, Registry
 from serving.scheduler import Request, Scheduler, TranslationTicket
 from serving.settings import Settings
 from serving.tokenizer import EOS_ID
-from serving.translator import Translation, Translator
+from serving.translation import Translation
+from serving.translator import Translator
 
 _MAX_BATCH = 32
 _START_SECONDS = 120.0

@@ -166,15 +166,15 @@ def server_markdown(
 
 def _layer_lines(result: ServerResult) -> list[str]:
     """What HTTP adds to this engine."""
-    direct, http = result.direct, result.over_http
     columns = ["this engine, int8", "one at a time, p50 ms", f"{_CLIENTS} at once, requests/s"]
     lines = [table_line(columns), table_line(["---", "---:", "---:"])]
-    for name, layer in (("scheduler alone", direct), ("over HTTP", http)):
-        single, rate = statistics.median(layer.single_ms), statistics.median(layer.rates)
+    direct, http = (
+        (statistics.median(layer.single_ms), statistics.median(layer.rates))
+        for layer in (result.direct, result.over_http)
+    )
+    for name, (single, rate) in (("scheduler alone", direct), ("over HTTP", http)):
         lines.append(table_line([name, f"{single:.2f}", f"{rate:.1f}"]))
-    added = statistics.median(http.single_ms) - statistics.median(direct.single_ms)
-    share = statistics.median(http.rates) / statistics.median(direct.rates)
-    lines.append(table_line(["HTTP", f"+{added:.2f}", f"{share:.0%}"]))
+    lines.append(table_line(["HTTP", f"+{http[0] - direct[0]:.2f}", f"{http[1] / direct[1]:.0%}"]))
     lines += ["", "Over HTTP the cores also run the clients."]
     return lines
 

@@ -111,7 +111,7 @@ class _IdEngine:
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
         from serving.batches import decode_in_batches
-        from serving.search import Sentence
+        from serving.hypotheses import Sentence
 
         options = search.options(shortlist=self.job.shortlist)
         sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from export.quantize import QuantizedLinear, StaticRange
 from serving.batches import decode_in_batches
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence
 from training.models import Model
 from training.stepper import TorchStepper
 

@@ -18,15 +18,9 @@ from export.quality import BleuChange, bleu_change
 from serving.batches import decode_in_batches
 from serving.bundle import DecoderKind
 from serving.cache import Repack
+from serving.hypotheses import Ints, Sentence
 from serving.options import SearchOptions
-from serving.search import (
-    Ints,
-    PrefillOutputs,
-    Sentence,
-    StepInputs,
-    StepOutputs,
-    Stepper,
-)
+from serving.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
 from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
 from training.quality import measure_quality
 

@@ -7,7 +7,7 @@ import sys
 import threading
 from collections import OrderedDict
 
-from serving.translator import Translation
+from serving.translation import Translation
 
 _OVERHEAD = 400
 """Bytes of an entry besides its key's numbers and its answer, about."""

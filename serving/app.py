@@ -15,7 +15,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.access import REQUEST_ID, Access, LastResort
-from serving.body import JSON
 from serving.connections import TimedBody
 from serving.deepl_schemas import DEEPL_STATUSES
 from serving.dialects.deepl import DeepLDialect, deepl_error
@@ -30,6 +29,7 @@ from serving.record import note_error
 from serving.registry import Registry
 from serving.schemas import Error
 from serving.settings import Settings
+from serving.wire import JSON
 
 _MAX_MESSAGE = 500  # an error message may quote the request
 _DEEPL_PATHS = ("/v2/",)

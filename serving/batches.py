@@ -7,7 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from serving.cache import most_slots
-from serving.search import Finished, Sentence, Stepper, decode
+from serving.hypotheses import Finished, Sentence
+from serving.search import decode
+from serving.stepper import Stepper
 
 
 @dataclass(frozen=True, kw_only=True)

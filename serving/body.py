@@ -12,12 +12,9 @@ from starlette.requests import Request
 from serving.errors import CancelledError, MediaTypeError, RequestError, TooLongError
 from serving.form import MULTIPART, URLENCODED, Fields, form_fields
 from serving.settings import variable
+from serving.wire import JSON
 
 BodyT = TypeVar("BodyT", bound=BaseModel)
-
-JSON = "application/json"
-STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
-"""Of server-sent events: nothing on the way may hold them back."""
 
 _MAX_DISCARD = 16 * 1024 * 1024
 

@@ -14,7 +14,8 @@ from serving.errors import InvalidOptionError, InvalidTextError, RequestError
 from serving.lines import LineEncodingError, decode_lines
 from serving.options import parse_options
 from serving.threads import default_threads
-from serving.translator import Score, Translation, Translator
+from serving.translation import Score, Translation
+from serving.translator import Translator
 
 
 def translate(options: argparse.Namespace) -> int:

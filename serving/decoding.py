@@ -13,9 +13,10 @@ from collections.abc import Sequence
 
 from serving.answers import AnswerCache
 from serving.batches import BatchLimits, BatchRoom, Group
+from serving.hypotheses import Finished, Sentence
 from serving.observer import Observer
 from serving.request_queue import RequestQueue
-from serving.search import BeamSearch, Finished, Sentence
+from serving.search import BeamSearch
 from serving.translator import Translator
 from serving.work import Work
 

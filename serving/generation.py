@@ -32,7 +32,7 @@ from serving.sampling import (
     needs_logits,
     never_needs_logits,
 )
-from serving.search import StepInputs, Stepper
+from serving.stepper import StepInputs, Stepper
 
 Ints = NDArray[np.int64]
 

@@ -14,11 +14,10 @@ import time
 from collections import deque
 from collections.abc import Callable, Sequence
 from functools import partial
-from weakref import WeakSet
 
 from serving.batches import BatchLimits
 from serving.cache import most_slots
-from serving.errors import ContextLengthError, NotReadyError, TooLongError
+from serving.errors import ContextLengthError, TooLongError
 from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions
 from serving.generation_ticket import (
@@ -35,9 +34,10 @@ from serving.generator import (
     best_choices,
 )
 from serving.language_session import CHUNK, LanguageStepper, Prompted, PromptScores, chunks
-from serving.observer import Observer, Unobserved
+from serving.observer import Observer
 from serving.request_queue import RequestQueue
 from serving.search import BeamSearch
+from serving.ticket import OpenTickets
 
 _READ_TOGETHER = 8
 
@@ -71,9 +71,8 @@ class GenerationScheduler:
         observer: Observer | None = None,
     ) -> None:
         """`max_context_tokens` bounds prompt and output together."""
-        self._generator, self._observer = generator, observer or Unobserved()
-        self._tickets: WeakSet[GenerationTicket] = WeakSet()
-        self._submitting = threading.Lock()
+        self._generator, self._observer = generator, observer or Observer()
+        self._tickets = OpenTickets()
         self._max_context, self._limits = max_context_tokens, limits or BatchLimits()
         self._queue: RequestQueue[GenerationTicket] = RequestQueue(max_queue, "prompts")
         self._running: dict[int, GenerationTicket] = {}
@@ -97,8 +96,7 @@ class GenerationScheduler:
             self._generator.check_options(request.options)
             self._check_size(prompt, request.options)
             tickets.append(GenerationTicket(request, prompt))
-        with self._submitting:
-            self._tickets.update(tickets)
+        self._tickets.add(tickets)
         self._queue.put(tickets)
         return tickets
 
@@ -129,10 +127,7 @@ class GenerationScheduler:
 
     def abandon(self) -> None:
         """Fail whatever has not ended, with NotReadyError."""
-        with self._submitting:
-            tickets = list(self._tickets)
-        for ticket in tickets:
-            ticket.fail(NotReadyError("the server is shutting down; try again"))
+        self._tickets.abandon()
 
     def retire(self) -> None:
         """Accept nothing more; what was accepted is finished, then the thread ends."""

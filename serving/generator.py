@@ -19,9 +19,10 @@ from serving.errors import (
 )
 from serving.generation import Generated, GenerationBatch, Output
 from serving.generation_options import GenerationOptions, parse_generation_options
+from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.language_session import LanguageStepper, PromptScores, chunks
 from serving.sampling import Uniforms
-from serving.search import BeamSearch, Finished, Hypothesis, Sentence
+from serving.search import BeamSearch
 from serving.text_stream import TextStream
 from serving.threads import default_threads
 from serving.tokenizer import EOS_ID, TextTokenizer

@@ -5,6 +5,7 @@ Shape letters: K beams, S source ids, V vocabulary.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
@@ -45,7 +46,7 @@ class Sentence:
     first_of: Sentence | None = None
     """The sentence with `return_alternatives` whose likeliest first tokens this one finds."""
 
-    @property
+    @functools.cached_property
     def key(self) -> tuple[object, ...]:
         """Sentences of one key have one result."""
         whole = self.first_of or self

@@ -24,7 +24,8 @@ from serving.text.detection import detect_among
 from serving.text.document import Document, Format
 from serving.text.growing import GrowingTexts
 from serving.text.joining import join_hypotheses, join_timing, join_warnings
-from serving.translator import TextHypothesis, check_text
+from serving.translation import TextHypothesis
+from serving.translator import check_text
 from serving.wanted_terms import NO_TERMS, Terms
 from serving.work import Completed, Request, Timing, TranslationTicket
 
@@ -203,12 +204,13 @@ class Jobs:
         documents = [Document(text, job.format, job.ignored) for text in job.texts]
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
+        # Asked first: a target that nothing writes is at fault before any text is.
+        readable = self._registry.sources(job.target, job.model) if job.source == AUTO else []
         plans: list[_Plan] = []
         options: dict[str, SearchOptions] = {}
         for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
             source, confidence = job.source, None
             if source == AUTO:
-                readable = self._registry.sources(job.target, job.model)
                 source, confidence = detect_among(document.visible, readable)
             model = self._registry.choose(source, job.target, job.model)
             if model.name not in options:

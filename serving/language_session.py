@@ -21,7 +21,7 @@ from serving.errors import BundleError
 from serving.memory import BlockPool
 from serving.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
 from serving.sampling import TOP
-from serving.search import PrefillOutputs, StepInputs, StepOutputs
+from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
 CHUNK = 64

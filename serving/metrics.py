@@ -15,6 +15,8 @@ from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
 
+from serving.observer import Observer
+
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
@@ -128,7 +130,7 @@ class _ModelMetrics:
         self.cache_misses = counter("macaron_cache_misses", "Texts the cache did not hold")
 
 
-class ModelObserver:
+class ModelObserver(Observer):
     """An `Observer` that counts."""
 
     def __init__(self, metrics: _ModelMetrics, model: str) -> None:

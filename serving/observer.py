@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
 
 
-class Observer(Protocol):
-    """Called by the threads that decode, a few times for each text and never for each step."""
+class Observer:
+    """Called by the threads that decode, a few times for each text and never for each step. This
+    one takes no notice; `serving.metrics` has one that counts."""
 
     def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
         """Rows have joined a batch: how long each had waited, and the lengths in tokens of all
@@ -24,22 +24,3 @@ class Observer(Protocol):
 
     def looked_up(self, *, found: bool) -> None:
         """A text was looked for in the cache of answers."""
-
-
-class Unobserved:
-    """Takes no notice."""
-
-    def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
-        """Nothing."""
-
-    def first_token(self, seconds: float) -> None:
-        """Nothing."""
-
-    def decoded(self, tokens: int) -> None:
-        """Nothing."""
-
-    def coalesced(self) -> None:
-        """Nothing."""
-
-    def looked_up(self, *, found: bool) -> None:
-        """Nothing."""

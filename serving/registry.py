@@ -148,14 +148,14 @@ class Registry:
     def models(self) -> list[Model]:
         """Every translation model, the preferred ones first; raises NotReadyError while they are
         loaded."""
-        self._check_ready()
+        self._check_loaded()
         return list(self._models.values())
 
     @property
     def language_models(self) -> list[LanguageModel]:
         """Every language model, the preferred ones first; raises NotReadyError while they are
         loaded."""
-        self._check_ready()
+        self._check_loaded()
         return list(self._language_models.values())
 
     def start(self, bundles: Iterable[Translator | Generator]) -> None:
@@ -274,10 +274,10 @@ class Registry:
 
         Raises UnknownModelError or UnknownLanguageError, which name what there is.
         """
-        sources = self.sources(target, name)
         for model in self._candidates(name):
             if model.serves(source, target):
                 return model
+        sources = self.sources(target, name)  # says so where it is the target that is not known
         raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
@@ -301,6 +301,16 @@ class Registry:
         if not named:
             raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
         return named
+
+    @property
+    def source_languages(self) -> list[str]:
+        """Codes that some model reads."""
+        return _languages(model.manifest.languages.source for model in self.models)
+
+    @property
+    def target_languages(self) -> list[str]:
+        """Codes that some model writes."""
+        return _languages(model.manifest.languages.target for model in self.models)
 
     def drain(self) -> None:
         """Turn not ready, so that no new request is sent here; requests are still served."""
@@ -345,7 +355,12 @@ class Registry:
             ],
         )
 
-    def _check_ready(self) -> None:
+    def check_ready(self) -> None:
+        """Raise NotReadyError where requests should not be sent here."""
+        if not self.ready:
+            raise NotReadyError("starting or shutting down; try again later")
+
+    def _check_loaded(self) -> None:
         if not self._ready:
             raise NotReadyError("the models are being loaded; try again later")
 

@@ -9,16 +9,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from weakref import WeakSet, WeakValueDictionary
+from weakref import WeakValueDictionary
 
 from serving.answers import AnswerCache
 from serving.batches import BatchLimits, demand
 from serving.decoding import Decoder
-from serving.errors import NotReadyError, RequestError
-from serving.observer import Observer, Unobserved
+from serving.errors import RequestError
+from serving.hypotheses import Sentence
+from serving.observer import Observer
 from serving.request_queue import RequestQueue
-from serving.search import Sentence
-from serving.translator import Translation, Translator
+from serving.ticket import OpenTickets
+from serving.translation import Translation
+from serving.translator import Translator
 from serving.work import Completed, Partial, Request, Timing, TranslationTicket, Work
 
 __all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
@@ -39,12 +41,12 @@ class Scheduler:
     ) -> None:
         """Start `workers` threads, each of which has running batches; they share the memory of
         `limits`, the other limits are each one's own."""
-        observer = observer or Unobserved()
+        observer = observer or Observer()
         limits = limits or BatchLimits()
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
         self._translator, self._observer = translator, observer
         self._answers = AnswerCache(answer_cache_bytes)
-        self._tickets: WeakSet[TranslationTicket] = WeakSet()
+        self._tickets = OpenTickets()
         self._queue: RequestQueue[Work] = RequestQueue(max_queue, "sentences")
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, Work] = WeakValueDictionary()
@@ -112,10 +114,7 @@ class Scheduler:
 
     def abandon(self) -> None:
         """Fail whatever has not ended, with NotReadyError."""
-        with self._submitting:
-            tickets = list(self._tickets)
-        for ticket in tickets:
-            ticket.fail(NotReadyError("the server is shutting down; try again"))
+        self._tickets.abandon()
 
     def retire(self) -> None:
         """Accept nothing more; what was accepted is finished, then the threads end."""
@@ -130,8 +129,8 @@ class Scheduler:
     def _enqueue(self, prepared: Sequence[tuple[Sentence, TranslationTicket]]) -> None:
         """Queue what is not in flight already."""
         new: dict[object, Work] = {}
+        self._tickets.add(ticket for _, ticket in prepared)
         for sentence, ticket in prepared:
-            self._tickets.add(ticket)
             if self._answered(sentence.key, ticket):
                 continue
             same = new.get(sentence.key) or self._in_flight.get(sentence.key)

@@ -28,7 +28,7 @@ from serving.ort import (
     load_graph,
     names_by_role,
 )
-from serving.search import PrefillOutputs, StepInputs, StepOutputs
+from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}

@@ -18,9 +18,9 @@ from onnxruntime import InferenceSession
 from serving.bundle import Manifest
 from serving.cache import Repack
 from serving.ort import Floats, load_graph
-from serving.search import PrefillOutputs, StepInputs, StepOutputs
 from serving.session import Ints, OnnxState, OnnxStepper
 from serving.shortlist import load_shortlist
+from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
 
 _COLUMN_UNIT = 16
 """Columns are padded to a multiple, for full vectors and the same bits in any batch."""

@@ -6,11 +6,12 @@ import asyncio
 import contextlib
 import threading
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
-from typing import Generic, TypeVar
+from typing import Any, Generic, TypeVar
+from weakref import WeakSet
 
-from serving.errors import CancelledError, DeadlineExceededError
+from serving.errors import CancelledError, DeadlineExceededError, NotReadyError
 
 Outcome = TypeVar("Outcome")
 
@@ -87,3 +88,23 @@ class Ticket(Generic[Outcome]):
         if not self.done and time.monotonic() > self.deadline:
             self.fail(DeadlineExceededError("not finished before the deadline"))
         return self.done
+
+
+class OpenTickets:
+    """Tickets of a scheduler that someone still holds."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._tickets: WeakSet[Ticket[Any]] = WeakSet()
+
+    def add(self, tickets: Iterable[Ticket[Any]]) -> None:
+        """Note further ones."""
+        with self._lock:
+            self._tickets.update(tickets)
+
+    def abandon(self) -> None:
+        """Fail those that have not ended, with NotReadyError."""
+        with self._lock:
+            tickets = list(self._tickets)
+        for ticket in tickets:
+            ticket.fail(NotReadyError("the server is shutting down; try again"))

@@ -6,7 +6,6 @@ import dataclasses
 import functools
 import re
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -24,66 +23,22 @@ from serving.errors import (
     InvalidTextError,
     TooLongError,
 )
+from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.options import SearchOptions, parse_options
-from serving.search import Finished, Hypothesis, Sentence, Stepper
 from serving.session import OnnxStepper
 from serving.shortlist_session import ShortlistStepper
+from serving.stepper import Stepper
 from serving.terms import NO_CONSTRAINTS
 from serving.text_stream import TextStream
 from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID
+from serving.translation import Score, TextHypothesis, Translation, gathered
 from serving.wanted_terms import NO_TERMS, TermReader, Terms
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
-
-
-@dataclass(frozen=True)
-class TextHypothesis:
-    """One translation of a text."""
-
-    text: str
-    score: float
-    """Length-normalised log-probability, see `SearchOptions.score`."""
-    cumulative: float
-    """Log-probability of the generated tokens, eos included."""
-    tokens: tuple[str, ...]
-    token_scores: tuple[float, ...]
-    """Natural log-probability of each token, and of eos where it was reached."""
-    finished: bool
-    """False where max_length ended it."""
-    probability: float | None = None
-    """That it is good, as the bundle's calibration has it (`Manifest.calibration`); None where the
-    bundle has none."""
-    alignment: tuple[Link, ...] | None = None
-    """Word links, where they were asked for; they lie in the text that was given, and in `text`."""
-
-
-@dataclass(frozen=True)
-class Translation:
-    """What one text became; `hypotheses` is empty for a blank text."""
-
-    text: str
-    hypotheses: tuple[TextHypothesis, ...] = ()
-    warnings: tuple[str, ...] = ()
-    """`repetition`: the output looped and was decoded again; `max_length`: it did not end;
-    `constraints`: a hypothesis lacks a required term."""
-
-
-@dataclass(frozen=True)
-class Score:
-    """Log-probability of a given translation."""
-
-    tokens: tuple[str, ...]
-    token_scores: tuple[float, ...]
-    """Natural log-probability of each token and of eos."""
-
-    @property
-    def cumulative(self) -> float:
-        """Sum over the tokens and eos."""
-        return sum(self.token_scores)
 
 
 class Translator:
@@ -406,13 +361,6 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
-
-
-def gathered(parts: Sequence[Translation]) -> Translation:
-    """One translation with the hypotheses of several."""
-    warnings = dict.fromkeys(warning for part in parts for warning in part.warnings)
-    hypotheses = tuple(hypothesis for part in parts for hypothesis in part.hypotheses)
-    return Translation(parts[0].text, hypotheses, tuple(warnings))
 
 
 def check_text(text: str) -> None:

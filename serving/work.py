@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass, field, replace
 
 from serving.batches import Demand, demand
-from serving.errors import ServingError
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, Stepper
+from serving.stepper import Stepper
 from serving.text_stream import TextStream
 from serving.ticket import Ticket
-from serving.translator import Translation, gathered
+from serving.translation import Translation, gathered
 from serving.wanted_terms import Terms
 
 
@@ -222,5 +222,5 @@ class _Gathering:
             if last:
                 results = [other.result() for other in self._parts]
                 self._whole.complete(gathered([result.translation for result in results]))
-        except ServingError as error:
+        except Exception as error:
             self._whole.fail(error)

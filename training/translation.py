@@ -6,8 +6,9 @@ import sys
 
 from tqdm import tqdm
 
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.tokenizer import EOS_ID, Tokenizer
 from training.batching import cut_by_budget
 from training.errors import DivergedError

@@ -6,12 +6,11 @@ import re
 from collections.abc import Iterable
 from typing import TypeVar
 
-from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from serving.body import JSON, read_fields
+from serving.body import read_fields
 from serving.deepl_schemas import (
     DeepLError,
     DeepLGlossaryPairs,
@@ -31,6 +30,7 @@ from serving.record import CURRENT
 from serving.registry import AUTO, Registry
 from serving.settings import Settings
 from serving.usage import CharacterUsage
+from serving.wire import json_response
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
 
@@ -76,7 +76,7 @@ class DeepLDialect:
             _translation(body, text, count)
             for text, count in zip(result.translations, characters, strict=True)
         ]
-        return _json(DeepLTranslations(translations=translations))
+        return json_response(DeepLTranslations(translations=translations), exclude_none=True)
 
     async def languages(self, request: Request) -> Response:
         """Languages that are read, or written, where `type` says `target` in query or body."""
@@ -84,7 +84,7 @@ class DeepLDialect:
         if body.type == "target":
             found = [
                 DeepLLanguage(language=code, name=name, supports_formality=False)
-                for target in self._targets()
+                for target in self._registry.target_languages
                 for code, name in _REGIONS.get(
                     target, {target.upper(): language_name(target)}
                 ).items()
@@ -92,34 +92,25 @@ class DeepLDialect:
         else:
             found = [
                 DeepLLanguage(language=code.upper(), name=language_name(code))
-                for code in self._sources()
+                for code in self._registry.source_languages
             ]
-        items = ",".join(language.model_dump_json(exclude_none=True) for language in found)
-        return Response(f"[{items}]", media_type=JSON)
+        return json_response(found, exclude_none=True)
 
     async def usage(self, request: Request) -> Response:
         """Characters translated in this dialect for the key of the request, and their limit."""
         await self._read(request, DeepLRequest)
         count = self._usage.count(_key_name())
-        return _json(DeepLUsage(character_count=count, character_limit=self._usage.limit))
+        return json_response(DeepLUsage(character_count=count, character_limit=self._usage.limit))
 
     async def glossary_pairs(self, _: Request) -> Response:
         """None: glossaries are not stored here."""
-        return _json(DeepLGlossaryPairs(supported_languages=[]))
+        return json_response(DeepLGlossaryPairs(supported_languages=[]))
 
     async def _read(self, request: Request, schema: type[RequestT]) -> RequestT:
         """The body, or the query, once the key is known."""
         body = await read_fields(request, schema, self._settings.max_body_bytes)
         check_key(body.auth_key or None)
         return body
-
-    def _sources(self) -> list[str]:
-        models = self._registry.models
-        return sorted({code for model in models for code in model.manifest.languages.source})
-
-    def _targets(self) -> list[str]:
-        models = self._registry.models
-        return sorted({code for model in models for code in model.manifest.languages.target})
 
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> Job:
         """What a body asks for; raises RequestError for what is not to be had here."""
@@ -133,13 +124,13 @@ class DeepLDialect:
             )
         source = AUTO
         if body.source_lang:
-            source = _language("source_lang", body.source_lang, self._sources())
+            source = _language("source_lang", body.source_lang, self._registry.source_languages)
         if body.split_sentences == "nonewlines" and body.tag_handling is None:
             texts = [_LINE_ENDS.sub(" ", text) for text in texts]
         return Job(
             texts=texts,
             source=source,
-            target=_language("target_lang", body.target_lang, self._targets()),
+            target=_language("target_lang", body.target_lang, self._registry.target_languages),
             format="text" if body.tag_handling is None else "html",
             ignored=_tags(body.ignore_tags),
             split_sentences=body.split_sentences != "0",
@@ -187,7 +178,3 @@ def _translation(
         billed_characters=characters,
         model_type_used=model_type,
     )
-
-
-def _json(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(exclude_none=True), media_type=JSON)

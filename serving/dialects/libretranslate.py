@@ -6,15 +6,14 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 
-from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from serving.admission import check_texts
-from serving.body import JSON, read_fields
-from serving.errors import NotReadyError, UnauthorizedError
+from serving.body import read_fields
+from serving.errors import UnauthorizedError
 from serving.gate import check_key
 from serving.keys import Keys
 from serving.languages import language_name
@@ -30,6 +29,7 @@ from serving.registry import AUTO, Registry
 from serving.schemas import DetectedLanguage
 from serving.settings import Settings
 from serving.text.detection import detect
+from serving.wire import JSON, json_response
 
 _TYPING_PAUSE_MS = 500
 
@@ -67,12 +67,8 @@ class LibreTranslateDialect:
         found = await run_in_threadpool(detect, "\n".join(texts))
         # Clients take the first without asking whether there is one.
         first, *others = found or [_UNKNOWN]
-        answers = (
-            detected_language(language, confidence).model_dump_json()
-            for language, confidence in (first, *others)
-            if confidence >= _LEAST_CONFIDENCE or language == first[0]
-        )
-        return Response(f"[{','.join(answers)}]", media_type=JSON)
+        worth_telling = [pair for pair in others if pair[1] >= _LEAST_CONFIDENCE]
+        return json_response([detected_language(*pair) for pair in (first, *worth_telling)])
 
     async def frontend_settings(self, _: Request) -> Response:
         """What a page in front of the server has to know."""
@@ -90,13 +86,12 @@ class LibreTranslateDialect:
                 target=NamedLanguage(code=targets[0], name=language_name(targets[0])),
             ),
         )
-        return _json(settings)
+        return json_response(settings)
 
     async def health(self, _: Request) -> Response:
         """Whether requests should be sent here, as at `/readyz`."""
-        if not self._registry.ready:
-            raise NotReadyError("starting or shutting down; try again later")
-        return _json(Health(status="ok"))
+        self._registry.check_ready()
+        return json_response(Health(status="ok"))
 
     async def spec(self, _: Request) -> Response:
         """The OpenAPI document under LibreTranslate's name for it."""
@@ -121,7 +116,3 @@ def clean_lines(text: str) -> str:
 def detected_language(language: str, confidence: float) -> DetectedLanguage:
     """A language and its confidence of 0 to 1, as LibreTranslate tells it."""
     return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
-
-
-def _json(answer: BaseModel) -> Response:
-    return Response(answer.model_dump_json(), media_type=JSON)

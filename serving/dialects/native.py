@@ -14,9 +14,9 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from serving.alignment import Link
-from serving.body import JSON, STREAM_HEADERS, read_fields
+from serving.body import read_fields
 from serving.dialects.libretranslate import check_body_key, clean_lines, detected_language
-from serving.errors import NotReadyError, RequestError, ServingError
+from serving.errors import RequestError, ServingError
 from serving.jobs import Job, JobResult, Jobs, TextPartial, TextResult
 from serving.languages import language_name
 from serving.openapi import document
@@ -41,6 +41,7 @@ from serving.schemas import (
 )
 from serving.settings import Settings, variable
 from serving.wanted_terms import Terms
+from serving.wire import JSON, STREAM_HEADERS, json_response
 
 _Warning = Literal["repetition", "max_length", "constraints"]
 
@@ -80,7 +81,8 @@ class NativeDialect:
             result = await self._jobs.translate(_job(body), request.receive)
         except RequestError as error:
             raise (error if isinstance(body.q, str) else error.within("q")) from error
-        return _json(_answer(body, result))
+        # An optional field that is not there is left out, as LibreTranslate does.
+        return json_response(_answer(body, result), exclude_none=True)
 
     async def languages(self, _: Request) -> Response:
         """Every language, with the models that read it."""
@@ -104,16 +106,15 @@ class NativeDialect:
                     ],
                 )
             )
-        items = ",".join(language.model_dump_json() for language in found)
-        return Response(f"[{items}]", media_type=JSON)
+        return json_response(found)
 
     async def models(self, _: Request) -> Response:
         """What is known of each model."""
-        return _json(Models(models=[_card(model) for model in self._registry.models]))
+        return json_response(Models(models=[_card(model) for model in self._registry.models]))
 
     async def limits(self, _: Request) -> Response:
         """Every limit of this server."""
-        return _json(
+        return json_response(
             Limits(
                 limits=[
                     Limit(
@@ -130,13 +131,12 @@ class NativeDialect:
 
     async def alive(self, _: Request) -> Response:
         """Whether the process answers."""
-        return _json(Status(status="alive"))
+        return json_response(Status(status="alive"))
 
     async def ready(self, _: Request) -> Response:
         """Whether requests should be sent here."""
-        if not self._registry.ready:
-            raise NotReadyError("starting or shutting down; try again later")
-        return _json(Status(status="ready"))
+        self._registry.check_ready()
+        return json_response(Status(status="ready"))
 
     async def metrics(self, _: Request) -> Response:
         """What the server measures of itself."""
@@ -289,9 +289,3 @@ def _card(model: Model) -> ModelCard:
         calibration=manifest.calibration,
         attribution=manifest.attribution,
     )
-
-
-def _json(answer: BaseModel) -> Response:
-    # An optional field that is not there is left out, as LibreTranslate does.
-    without_none = isinstance(answer, TranslateResponse)
-    return Response(answer.model_dump_json(exclude_none=without_none), media_type=JSON)

@@ -12,7 +12,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from serving.admission import check_generation
-from serving.body import JSON, STREAM_HEADERS, read_json
+from serving.body import read_json
 from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.gate import charge
 from serving.generation_options import parse_generation_options
@@ -44,6 +44,7 @@ from serving.record import note_error, note_model, note_tokens
 from serving.registry import LanguageModel, Registry
 from serving.settings import Settings, variable
 from serving.tokenizer import EOS_ID, PAD_ID, UNK_ID
+from serving.wire import STREAM_HEADERS, json_response
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
@@ -69,12 +70,14 @@ class OpenAIDialect:
 
     async def models(self, _: Request) -> Response:
         """Every language model."""
-        return _json(OpenAIModels(data=[self._card(m) for m in self._registry.language_models]))
+        return json_response(
+            OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
+        )
 
     async def model(self, request: Request) -> Response:
         """One language model."""
         name = request.path_params["model"]
-        return _json(self._card(self._registry.choose_language_model(name)))
+        return json_response(self._card(self._registry.choose_language_model(name)))
 
     async def completions(self, request: Request) -> Response:
         """Go on from prompts."""
@@ -96,7 +99,7 @@ class OpenAIDialect:
             return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
         results = await completed(tickets, request.receive, timeout_s)
         note_tokens(sum(result.num_generated_tokens for result in results))
-        return _json(answer.whole(results))
+        return json_response(answer.whole(results))
 
     async def chat(self, _: Request) -> Response:
         """Refused: a plain language model has no chat template, and one is not made up."""
@@ -111,7 +114,7 @@ class OpenAIDialect:
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
         end = written_form(tokenizer, EOS_ID)
-        return _json(
+        return json_response(
             TokenizerInfo(
                 bos_token=end,
                 eos_token=end,
@@ -130,7 +133,7 @@ class OpenAIDialect:
         if body.add_special_tokens is not False:
             ids = [EOS_ID, *ids]
         limit = self._settings.max_context_tokens
-        return _json(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
+        return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
 
     async def detokenize(self, request: Request) -> Response:
         """Ids to text."""
@@ -138,7 +141,7 @@ class OpenAIDialect:
         model = self._registry.choose_language_model(body.model)
         ids = model.generator.encode(body.tokens) if body.tokens else []
         text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
-        return _json(Detokenized(prompt=text))
+        return json_response(Detokenized(prompt=text))
 
     def _card(self, model: LanguageModel) -> OpenAIModel:
         return OpenAIModel(
@@ -238,10 +241,6 @@ def _in_wire_names(error: RequestError) -> RequestError:
 
 def _event(body: BaseModel) -> bytes:
     return b"data: " + body.model_dump_json(exclude=_unused(body)).encode() + b"\n\n"
-
-
-def _json(body: BaseModel) -> Response:
-    return Response(body.model_dump_json(), media_type=JSON)
 
 
 def _unused(body: BaseModel) -> set[str]:

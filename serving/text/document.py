@@ -12,7 +12,7 @@ from serving.text.markup import html_tokens
 from serving.text.passage import Passage
 from serving.text.placement import Placed, Translated, masked_things, place
 from serving.text.reading import plain_tokens, read_parts
-from serving.text.rendering import Rendered, render
+from serving.text.rendering import Rendered, escaped, render
 from serving.text.sentences import divided, has_words, sentence_spans, stripped
 
 Format = Literal["text", "html"]
@@ -23,7 +23,7 @@ class Document:
 
     def __init__(self, source: str, format: Format, ignored: Collection[str] = ()) -> None:
         """The contents of `ignored` HTML elements, named in small letters, stay as they are."""
-        html = format == "html"
+        self._html = html = format == "html"
         tokens = list(html_tokens(source, ignored) if html else plain_tokens(source))
         self._parts = list(read_parts(source, tokens, html=html))
         self.sentences: list[str] = []
@@ -62,6 +62,25 @@ class Document:
     def untranslated(self) -> str:
         """A text without sentences, as it is."""
         return self.render([]).text
+
+    def gaps(self) -> list[str]:
+        """What is written before, between and behind the translations of the sentences, where no
+        markup goes into these."""
+        gaps = [""]
+        for part in self._parts:
+            if isinstance(part, str):
+                gaps[-1] += part
+                continue
+            for piece in place(part, [Translated("")] * len(part.sentences)).pieces:
+                if piece.translated is None:
+                    gaps[-1] += "".join(map(part.written, range(*piece.source)))
+                else:
+                    gaps.append("")
+        return gaps
+
+    def escape(self, translation: str) -> str:
+        """A sentence's translation as it is written, where no markup goes into it."""
+        return escaped(translation) if self._html else translation
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as they are written."""

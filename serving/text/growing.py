@@ -5,10 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from serving.text.document import Document
-from serving.text.placement import Translated
-
-_END = "\0"
-"""No text holds it."""
 
 
 class GrowingTexts:
@@ -18,42 +14,50 @@ class GrowingTexts:
     """
 
     def __init__(self, documents: Sequence[Document]) -> None:
-        self._documents = documents
+        self._texts = [_GrowingText(document) for document in documents]
         self._places = [
             (index, place)
             for index, document in enumerate(documents)
             for place in range(len(document.sentences))
         ]
-        self._texts = [[""] * len(document.sentences) for document in documents]
-        self._ended = [0] * len(documents)
-        """Sentences at the beginning that are done."""
-        self._done: set[tuple[int, int]] = set()
-        self._given = [""] * len(documents)
 
     def told(self, number: int, text: str) -> tuple[int, str] | None:
         """Note with what a sentence begins; returns its document's number and what is certain of
         it, if that has grown."""
-        index, place = self._places[number]
-        self._texts[index][place] = text
-        return self._grown(index)
+        return self._noted(number, text, ended=False)
 
     def ended(self, number: int, text: str) -> tuple[int, str] | None:
         """Note a whole sentence, as `told` does."""
-        index, place = self._places[number]
-        self._done.add((index, place))
-        while (index, self._ended[index]) in self._done:
-            self._ended[index] += 1
-        return self.told(number, text)
+        return self._noted(number, text, ended=True)
 
-    def _grown(self, index: int) -> tuple[int, str] | None:
-        document, texts, ended = self._documents[index], self._texts[index], self._ended[index]
-        if document.needs_links:
+    def _noted(self, number: int, text: str, *, ended: bool) -> tuple[int, str] | None:
+        index, place = self._places[number]
+        grown = self._texts[index].note(place, text, ended=ended)
+        return None if grown is None else (index, grown)
+
+
+class _GrowingText:
+    """One of them: every sentence up to `_current` is written, then what that one begins with."""
+
+    def __init__(self, document: Document) -> None:
+        self._document = document
+        self._gaps = [] if document.needs_links else document.gaps()
+        self._texts = [""] * len(document.sentences)
+        self._ended = [False] * len(document.sentences)
+        self._current = 0
+        self._written = self._gaps[0] if self._gaps else ""
+        self._given = 0
+
+    def note(self, place: int, text: str, *, ended: bool) -> str | None:
+        """Note with what a sentence begins; returns the text, if more of it is certain now."""
+        self._texts[place], self._ended[place] = self._document.escape(text), ended
+        if not self._gaps or place != self._current:
+            return None  # with what stands before it
+        while self._current < len(self._texts) and self._ended[self._current]:
+            self._written += self._texts[self._current] + self._gaps[self._current + 1]
+            self._current += 1
+        rest = self._texts[self._current] if self._current < len(self._texts) else ""
+        if len(self._written) + len(rest) <= self._given:
             return None
-        current = texts[ended] + _END if ended < len(texts) else ""
-        parts = [*texts[:ended], current, *[""] * (len(texts) - ended - 1)][: len(texts)]
-        text = document.render([Translated(part, ()) for part in parts]).text
-        text = text.partition(_END)[0]
-        if len(text) <= len(self._given[index]):
-            return None
-        self._given[index] = text
-        return index, text
+        self._given = len(self._written) + len(rest)
+        return self._written + rest

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from serving.text.document import Document
 from serving.text.placement import Translated
-from serving.translator import TextHypothesis
+from serving.translation import TextHypothesis
 from serving.work import Completed, Timing
 
 

@@ -9,6 +9,7 @@ from serving.text.passage import Passage
 from serving.text.placement import Placed
 
 _ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
+_TABLE = str.maketrans(_ESCAPED)
 
 
 @dataclass
@@ -30,6 +31,11 @@ class Rendered:
         """Append."""
         self.parts.append(text)
         self.length += len(text)
+
+
+def escaped(text: str) -> str:
+    """As text of HTML, outside of attributes."""
+    return text.translate(_TABLE)
 
 
 def render(passage: Passage, placed: Placed) -> Rendered:

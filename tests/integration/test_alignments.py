@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 from serving.alignment import word_spans
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.translator import Translator
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

@@ -29,8 +29,9 @@ from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
 from serving.bundle import read_manifest, write_manifest
 from serving.errors import BundleError
+from serving.hypotheses import Hypothesis, Sentence
 from serving.options import SearchOptions
-from serving.search import BeamSearch, Hypothesis, Sentence, decode
+from serving.search import BeamSearch, decode
 from serving.session import OnnxStepper
 from serving.tokenizer import EOS_ID
 from tests.conftest import TinyModel

@@ -25,8 +25,9 @@ from export.domains import MACARON
 from export.graphs import write_graphs, write_language_graphs
 from export.quantize import quantized_twin
 from serving import kernels, ort
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.session import OnnxStepper
 from serving.shortlist import Shortlist
 from training.models import (

@@ -18,10 +18,11 @@ from serving.bundle import Manifest
 from serving.errors import BundleError
 from serving.generation import GenerationBatch, Output
 from serving.generation_options import GenerationOptions
+from serving.hypotheses import Sentence
 from serving.language_session import CHUNK, LanguageStepper
 from serving.options import SearchOptions
 from serving.sampling import Uniforms, draw_from_logits
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.tokenizer import EOS_ID
 from training.models import LanguageModel, LanguageModelConfig
 

@@ -18,9 +18,10 @@ from export.parity import search_all
 from export.quantize import quantized_twin
 from serving.bundle import Manifest, read_manifest
 from serving.errors import BundleError, InvalidOptionError
+from serving.hypotheses import Hypothesis, Sentence
 from serving.options import SearchOptions
 from serving.scheduler import Completed, Request, Scheduler
-from serving.search import BeamSearch, Hypothesis, Sentence, decode
+from serving.search import BeamSearch, decode
 from serving.session import OnnxStepper
 from serving.shortlist import Shortlist, load_shortlist
 from serving.shortlist_session import ShortlistStepper

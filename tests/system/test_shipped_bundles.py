@@ -12,7 +12,8 @@ import pytest
 from serving import Generator, Translator
 from serving.bundle import find_bundles, read_manifest
 from serving.generation_options import GenerationOptions
-from serving.search import Hypothesis, decode
+from serving.hypotheses import Hypothesis
+from serving.search import decode
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 BUNDLES = [

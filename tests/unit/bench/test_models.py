@@ -17,8 +17,9 @@ from bench.models import (
     slot_bytes,
 )
 from bench.scenarios import COMPARISONS, SLOT_BEAM
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import BeamSearch, Sentence
+from serving.search import BeamSearch
 from serving.tokenizer import EOS_ID
 from training.models import JointConfig, Model, TransformerConfig, build_model
 from training.stepper import TorchStepper

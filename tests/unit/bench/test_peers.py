@@ -15,8 +15,9 @@ from bench.errors import BenchError
 from bench.peers import convert_to_ctranslate2
 from bench.systems import id_token
 from export.graphs import write_graphs
+from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
-from serving.search import Finished, Sentence, decode
+from serving.search import decode
 from serving.session import OnnxStepper
 from serving.shortlist import Shortlist
 from serving.shortlist_session import ShortlistStepper

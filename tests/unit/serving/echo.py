@@ -15,8 +15,8 @@ from serving.app import create_app
 from serving.batches import BatchLimits
 from serving.bundle import Graph, Languages, Manifest, Sizes, TokenizerFiles
 from serving.registry import Registry
-from serving.search import StepInputs, StepOutputs
 from serving.settings import Settings
+from serving.stepper import StepInputs, StepOutputs
 from serving.tokenizer import EOS_ID
 from serving.translator import Translator
 from tests.unit.serving.fake_stepper import FakeModel, FakeState, FakeStepper, Slots

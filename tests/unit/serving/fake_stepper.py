@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.cache import Repack
-from serving.search import PrefillOutputs, StepInputs, StepOutputs
+from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import EOS_ID
 
 Slots = tuple[tuple[int, int], ...]

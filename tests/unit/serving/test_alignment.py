@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.alignment import MIN_PROBABILITY, word_links, word_spans
+from serving.hypotheses import Hypothesis, Sentence
 from serving.options import SearchOptions
 from serving.scheduler import Request, Scheduler
-from serving.search import BeamSearch, Hypothesis, Sentence, decode
+from serving.search import BeamSearch, decode
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper

@@ -12,10 +12,12 @@ from hypothesis import strategies as st
 
 from serving.alternatives import continuations, first_tokens
 from serving.errors import CancelledError, DecodingError, InvalidOptionError
+from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
 from serving.scheduler import Request, Scheduler
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.tokenizer import BOS_ID, EOS_ID
+from serving.translation import Translation
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.reference_search import FakeScores, plain_search
@@ -102,6 +104,24 @@ def test_texts_through_the_translator_and_through_the_scheduler() -> None:
     assert same == again == result
     assert blank.hypotheses == ()
     assert all(hypothesis.alignment is not None for hypothesis in other.hypotheses)
+    scheduler.close(30)
+
+
+class FaultyTranslator(EchoTranslator):
+    """Fails on what is gone on with, by an error that no rule foresees."""
+
+    def complete(
+        self, sentence: Sentence, finished: Finished
+    ) -> Translation | Sentence | list[Sentence]:
+        if sentence.first_of is None:
+            raise RuntimeError("a fault in the code")
+        return super().complete(sentence, finished)
+
+
+def test_whatever_ends_a_part_ends_the_whole() -> None:
+    scheduler = Scheduler(FaultyTranslator())
+    with pytest.raises(RuntimeError, match="a fault in the code"):
+        scheduler.submit(Request(text="abcdef", options=ALTERNATIVES)).result(30)
     scheduler.close(30)
 
 

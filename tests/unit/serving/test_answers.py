@@ -8,7 +8,7 @@ from serving.answers import AnswerCache
 from serving.options import SearchOptions
 from serving.scheduler import Request, Scheduler
 from serving.settings import Settings
-from serving.translator import TextHypothesis, Translation
+from serving.translation import TextHypothesis, Translation
 from tests.unit.serving.echo import EchoTranslator, served
 
 PATIENT = 60.0

@@ -8,8 +8,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.batches import BatchLimits, decode_in_batches, demand, fill_batches
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import BeamSearch, Sentence
+from serving.search import BeamSearch
 from serving.tokenizer import EOS_ID
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 

@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from export.graphs import write_graphs
+from serving.hypotheses import Sentence
 from serving.memory import BlockPool
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.session import OnnxStepper
 from serving.tokenizer import EOS_ID
 from tests.unit.training.tiny import tiny_joint_model, tiny_model

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.batches import BatchLimits
+from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
 from serving.scheduler import Completed, Partial, Request, Scheduler, TranslationTicket
-from serving.search import BeamSearch, Finished, Sentence
+from serving.search import BeamSearch
 from serving.tokenizer import EOS_ID
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper

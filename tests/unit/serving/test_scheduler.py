@@ -20,11 +20,11 @@ from serving.errors import (
     InvalidTextError,
     OverloadedError,
 )
+from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
 from serving.scheduler import Request, Scheduler, TranslationTicket
-from serving.search import Finished, Sentence
-from serving.translator import Translation
+from serving.translation import Translation
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.fake_stepper import FakeModel, FakeState, FakeStepper
 

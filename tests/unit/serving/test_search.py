@@ -12,8 +12,9 @@ from hypothesis import Phase, example, given, settings
 from hypothesis import strategies as st
 
 from serving.errors import DecodingError
+from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.options import SearchOptions
-from serving.search import BeamSearch, Finished, Hypothesis, Sentence, decode
+from serving.search import BeamSearch, decode
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.reference_search import FakeScores, Result, enumerate_all, plain_search

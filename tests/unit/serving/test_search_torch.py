@@ -11,8 +11,9 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.reference_search import NextScores, Result, plain_search
 from training.models import Transformer, TransformerConfig, build_model

@@ -11,8 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.errors import InvalidOptionError
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, decode
+from serving.search import decode
 from serving.terms import Constraints
 from serving.tokenizer import EOS_ID, Tokenizer
 from serving.wanted_terms import TermReader, Terms

@@ -12,8 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from serving.cache import Repack
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, StepInputs, decode
+from serving.search import decode
+from serving.stepper import StepInputs
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.reference_search import plain_search
 from tests.unit.training import reference_joint as reference

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 import torch
 
+from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
-from serving.search import Finished, Sentence, decode
+from serving.search import decode
 from serving.tokenizer import EOS_ID, Tokenizer
 from tests.toy.corpus import toy_pairs
 from training.errors import DivergedError

@@ -7,8 +7,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.search import Sentence, StepInputs, decode
+from serving.search import decode
+from serving.stepper import StepInputs
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.training.tiny import tiny_model
 from training.models import Transformer

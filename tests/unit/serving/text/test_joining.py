@@ -8,7 +8,7 @@ import pytest
 
 from serving.text.document import Document
 from serving.text.joining import join_hypotheses, join_timing, join_warnings
-from serving.translator import TextHypothesis, Translation
+from serving.translation import TextHypothesis, Translation
 from serving.work import Completed, Timing
 
 
