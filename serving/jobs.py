@@ -211,15 +211,19 @@ class Jobs:
         for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
             source, confidence = job.source, None
             if source == AUTO:
-                source, confidence = detect_among(document.visible, readable)
-            model = self._registry.choose(source, job.target, job.model)
+                source, confidence = detect_among(document.visible, readable, job.target)
+            translated = job.source != AUTO or source in readable  # else it is in the target
+            model = self._registry.choose(
+                source if translated else readable[0], job.target, job.model
+            )
             if model.name not in options:
                 options[model.name] = choose_options(
                     job.options, model.defaults, settings, alternatives=job.alternatives
                 )
             try:
                 check_text(text)
-                document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                if translated:  # else it has no sentences and stays as it is
+                    document.divide(source, model.scheduler.fits, split=job.split_sentences)
                 _check_single(job, options[model.name], len(document.sentences))
             except RequestError as error:
                 error.index = index

@@ -25,13 +25,16 @@ def detect(text: str) -> list[tuple[str, float]]:
     return [(str(code), float(probability)) for code, probability in _identifier().rank(part)]
 
 
-def detect_among(text: str, languages: Sequence[str]) -> tuple[str, float]:
-    """The likeliest of some languages, and its probability among all that `detect` knows.
+def detect_among(text: str, sources: Sequence[str], target: str) -> tuple[str, float]:
+    """The likeliest of `sources`, or `target` where a text is rather in that than in all others
+    together; and its probability among all that `detect` knows.
 
-    A text that is in none of them has the likeliest all the same, with a probability near 0.
+    A text that is in none of them has the likeliest source all the same, with a probability near 0.
     """
     probabilities = dict(detect(text))
-    best = max(languages, key=lambda code: probabilities.get(code, 0.0))
+    if probabilities.get(target, 0.0) > 0.5:
+        return target, probabilities[target]
+    best = max(sources, key=lambda code: probabilities.get(code, 0.0))
     return best, probabilities.get(best, 0.0)
 
 

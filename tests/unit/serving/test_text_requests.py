@@ -109,6 +109,23 @@ def test_each_text_has_its_own_language_and_model() -> None:
     assert named["translations"][0]["detected"]["confidence"] < 0.05
 
 
+def test_a_text_that_is_in_the_target_already_stays_as_it_is() -> None:
+    # A model that would change it: the loop guard finds loops in what is echoed.
+    english = "We spent all of yesterday waiting for the train. " + "a" * 100
+    with served(EchoTranslator("de-en"), EchoTranslator("fr-en", "fr")) as (client, _):
+        answer = ask(client, [english, GERMAN], source="auto", options={})
+        html = ask(client, f"<p>{english} &amp; <b>on</b></p>", source="auto", format="html")
+        asked = ask(client, english, options={})
+    kept, german = answer["translations"]
+    assert answer["translatedText"] == [english, GERMAN]
+    assert (kept["source"], kept["hypotheses"]) == ("en", [])
+    assert kept["detected"]["language"] == "en"
+    assert kept["detected"]["confidence"] > 0.5
+    assert german["source"] == "de"
+    assert html["translatedText"] == f"<p>{english} &amp; <b>on</b></p>"
+    assert asked["translatedText"] != english
+
+
 def test_language_is_detected_in_what_a_reader_sees() -> None:
     with served(EchoTranslator("de-en"), EchoTranslator("fr-en", "fr")) as (client, _):
         html = f'<p class="the class of the paragraph" title="this is English">{FRENCH}</p>'

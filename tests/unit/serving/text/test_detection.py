@@ -26,21 +26,28 @@ def test_sentences(language: str) -> None:
 
 
 def test_only_languages_that_could_be_meant_are_chosen() -> None:
-    assert detect_among(SENTENCES["fr"], ["de", "fr"])[0] == "fr"
-    language, confidence = detect_among(SENTENCES["fr"], ["de", "en"])
+    assert detect_among(SENTENCES["fr"], ["de", "fr"], "en")[0] == "fr"
+    language, confidence = detect_among(SENTENCES["fr"], ["de", "en"], "es")
     assert language in ("de", "en")
     assert confidence < 0.05
 
 
+def test_what_is_in_the_target_already_is_seen() -> None:
+    language, confidence = detect_among(SENTENCES["en"], ["de", "fr"], "en")
+    assert (language, confidence > 0.9) == ("en", True)
+    assert detect_among(SENTENCES["en"], ["de", "en"], "en")[0] == "en"
+    assert detect_among(SENTENCES["es"], ["de", "fr"], "en")[0] in ("de", "fr")
+
+
 def test_a_word_is_less_sure_than_a_sentence() -> None:
-    words = [detect_among(word, ["de", "en"])[1] for word in ("Hand", "Name", "Restaurant")]
-    assert max(words) < 0.9 < detect_among(SENTENCES["de"], ["de", "en"])[1]
+    words = [detect_among(word, ["de", "en"], "fr")[1] for word in ("Hand", "Name", "Restaurant")]
+    assert max(words) < 0.9 < detect_among(SENTENCES["de"], ["de", "en"], "fr")[1]
 
 
 @pytest.mark.parametrize("text", ["", " \n", "12,5 %", "---"])
 def test_without_letters_nothing_is_known(text: str) -> None:
     assert detect(text) == []
-    assert detect_among(text, ["de", "en"]) == ("de", 0.0)
+    assert detect_among(text, ["de", "en"], "fr") == ("de", 0.0)
 
 
 def test_capitals_and_long_texts() -> None:
@@ -49,4 +56,4 @@ def test_capitals_and_long_texts() -> None:
 
 
 def test_a_language_that_the_detector_does_not_know_is_possible_still() -> None:
-    assert detect_among(SENTENCES["de"], ["xx"]) == ("xx", 0.0)
+    assert detect_among(SENTENCES["de"], ["xx"], "en") == ("xx", 0.0)
