@@ -1,16 +1,17 @@
-"""This engine's scheduler without HTTP, in a process of its own, to tell what HTTP adds."""
+"""This engine's scheduler without HTTP, in processes of its own, to tell what HTTP adds."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
+from bench.child import start_child
 from bench.errors import BenchError
 from bench.load import Load
 from bench.systems import Job, Search
@@ -20,26 +21,33 @@ from serving.translator import Translator
 
 
 def direct_load(
-    job: Job, bundle: Path, search: Search, texts: Sequence[str], clients: int, seconds: float
+    job: Job,
+    bundle: Path,
+    search: Search,
+    texts: Sequence[str],
+    clients: int,
+    seconds: float,
+    processes: int = 1,
 ) -> Load:
-    """`clients` that each submit the next text as soon as their last is translated."""
-    asked = {
+    """`clients` that each submit the next text as soon as their last is translated; they are spread
+    over `processes`, each of which does the whole job."""
+    asked: dict[str, Any] = {
         "job": asdict(job),
         "bundle": str(bundle),
         "search": asdict(search),
         "texts": list(texts),
-        "clients": clients,
         "seconds": seconds,
     }
-    done = subprocess.run(
-        [sys.executable, "-m", "bench.direct"],
-        input=json.dumps(asked),
-        text=True,
-        stdout=subprocess.PIPE,
-    )
-    if done.returncode:
+    shares = [clients // processes + (n < clients % processes) for n in range(processes)]
+    children = [
+        start_child("bench.direct", {**asked, "clients": share}) for share in shares if share
+    ]
+    outputs = [child.communicate()[0] for child in children]
+    if any(child.returncode for child in children):
         raise BenchError("the scheduler without HTTP failed; see the messages above")
-    return Load(**json.loads(done.stdout))
+    loads = [Load(**json.loads(output)) for output in outputs]
+    latencies = [latency for load in loads for latency in load.latencies_ms]
+    return Load(latencies, 0, max(load.seconds for load in loads), 0.0)
 
 
 async def _full(

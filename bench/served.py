@@ -1,4 +1,4 @@
-"""One system behind this project's HTTP layer, in a process of its own.
+"""One system behind this project's HTTP layer, in processes of its own that share a socket.
 
 CTranslate2 has no server; here it gets the same app, with batches made of what waits whenever one
 of its workers is free.
@@ -8,11 +8,9 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
 import sys
 import threading
 import time
-import urllib.request
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
@@ -20,6 +18,7 @@ from typing import Any
 
 import uvicorn
 
+from bench.child import start_child
 from bench.errors import BenchError
 from bench.systems import Job, LoadedSystem, Search, load
 from serving.app import create_app
@@ -32,7 +31,8 @@ from serving.translation import Translation
 from serving.translator import Translator
 
 _MAX_BATCH = 32
-_START_SECONDS = 120.0
+_BACKLOG = 2048
+_READY = "ready\n"
 
 
 class PeerScheduler:
@@ -89,46 +89,41 @@ class PeerScheduler:
 
 
 class Served:
-    """The parent's end: a server that is ready. Ends with `with`."""
+    """The parent's end: servers that are ready. Ends with `with`."""
 
-    def __init__(self, name: str, job: Job, bundle: Path, search: Search) -> None:
-        """`bundle` is this engine's, whose manifest names the languages for every system."""
-        with socket.socket() as probe:
-            probe.bind(("127.0.0.1", 0))
-            port = int(probe.getsockname()[1])
-        self._base = f"http://127.0.0.1:{port}"
-        self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.served"], stdin=subprocess.PIPE, text=True
-        )
-        assert self._process.stdin is not None
-        first = {"job": asdict(job), "bundle": str(bundle), "search": asdict(search), "port": port}
-        with self._process.stdin as stdin:
-            stdin.write(json.dumps(first))
-        end = time.monotonic() + _START_SECONDS
-        while not self._ready():
-            if self._process.poll() is not None or time.monotonic() > end:
-                self._process.kill()
+    def __init__(
+        self, name: str, job: Job, bundle: Path, search: Search, processes: int = 1
+    ) -> None:
+        """`bundle` is this engine's, whose manifest names the languages for every system. Each of
+        the processes does the whole job, on the same socket, as BentoML's workers do."""
+        with socket.create_server(("127.0.0.1", 0), backlog=_BACKLOG) as listener:
+            self.url = f"http://127.0.0.1:{listener.getsockname()[1]}/translate"
+            first = {
+                "job": asdict(job),
+                "bundle": str(bundle),
+                "search": asdict(search),
+                "fd": listener.fileno(),
+            }
+            self._processes = [
+                start_child("bench.served", first, [listener.fileno()]) for _ in range(processes)
+            ]
+        for process in self._processes:
+            assert process.stdout is not None
+            if process.stdout.readline() != _READY:
+                self._end()
                 raise BenchError(f"the server of {name} did not start; see the messages above")
-            time.sleep(0.1)
 
     def __enter__(self) -> Served:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        self._process.wait()
+        self._end()
 
-    @property
-    def url(self) -> str:
-        """Where texts are translated."""
-        return f"{self._base}/translate"
-
-    def _ready(self) -> bool:
-        try:
-            with urllib.request.urlopen(f"{self._base}/readyz", timeout=5) as answer:
-                return bool(answer.status == 200)
-        except OSError:
-            return False
+    def _end(self) -> None:
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.communicate()
 
 
 def _ids(text: str) -> list[int]:
@@ -152,7 +147,9 @@ def main() -> None:
     registry = Registry(settings)
     registry.add(Model(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)
-    uvicorn.run(app, host="127.0.0.1", port=first["port"], log_level="warning", access_log=False)
+    server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
+    print(_READY, end="", flush=True)  # the socket listens: who comes now waits a moment
+    server.run(sockets=[socket.socket(fileno=first["fd"])])
 
 
 if __name__ == "__main__":

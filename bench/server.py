@@ -45,11 +45,22 @@ class Plan:
 
 
 @dataclass(frozen=True)
+class Layout:
+    """How a server uses the cores: processes, and in each of them threads that decode."""
+
+    processes: int
+    each: Setting
+
+    def __str__(self) -> str:
+        return f"{self.processes} x {self.each}"
+
+
+@dataclass(frozen=True)
 class Answered:
-    """One system at its best setting."""
+    """One system at its best layout."""
 
     system: System
-    setting: Setting
+    layout: Layout
     saturation: float
     """Requests a second that it answers at most."""
     loads: list[Load]
@@ -92,18 +103,18 @@ def run_server(
         folder = Path(name)
         progress("exporting and converting the model")
         bundle = _write(subject, folder)
-        chosen: dict[System, tuple[Setting, float, Served]] = {}
+        chosen: dict[System, tuple[Layout, float, Served]] = {}
         for system in SYSTEMS:
-            for setting in settings(system.kind, _CLIENTS, plan.cores):
-                label = f"{system.name}, {setting} threads"
+            for layout in layouts(system.kind, plan.cores):
+                label = f"{system.name}, {layout} threads"
                 progress(f"saturation of {label}")
-                job = job_for(system, setting, subject, folder)
-                served = stack.enter_context(Served(label, job, bundle, search))
+                job = job_for(system, layout.each, subject, folder)
+                served = stack.enter_context(Served(label, job, bundle, search, layout.processes))
                 seconds = min(_SATURATION_SECONDS, plan.seconds)
                 full_load(served.url, bodies, _CLIENTS, seconds / 5)  # warm-up
                 rate = full_load(served.url, bodies, _CLIENTS, seconds).rate
                 if system not in chosen or rate > chosen[system][1]:
-                    chosen[system] = (setting, rate, served)
+                    chosen[system] = (layout, rate, served)
         rate = SHARE * chosen[PEER_INT8][1]
         answered = [Answered(s, chosen[s][0], chosen[s][1], []) for s in SYSTEMS]
         for repetition in range(plan.repetitions):
@@ -113,14 +124,15 @@ def run_server(
                 shift = repetition * len(bodies) // plan.repetitions
                 turned = [*bodies[shift:], *bodies[:shift]]
                 each.loads.append(poisson_load(url, turned, rate, plan.seconds, repetition))
-        setting, _, served = chosen[OUR_INT8]
-        job = job_for(OUR_INT8, setting, subject, folder)
+        layout, _, served = chosen[OUR_INT8]
+        job = job_for(OUR_INT8, layout.each, subject, folder)
         direct, over_http = Layer([], []), Layer([], [])
         seconds = min(_SATURATION_SECONDS, plan.seconds)
         for repetition in range(plan.repetitions):
             progress(f"HTTP and the scheduler alone, repetition {repetition + 1}")
             for clients in (1, _CLIENTS):
-                alone = direct_load(job, bundle, search, texts, clients, seconds)
+                processes = layout.processes
+                alone = direct_load(job, bundle, search, texts, clients, seconds, processes)
                 served_load = full_load(served.url, bodies, clients, seconds)
                 for layer, load in ((direct, alone), (over_http, served_load)):
                     if clients == 1:
@@ -141,14 +153,21 @@ def server_markdown(
         f"{plan.repetitions} interleaved repetitions.",
         "",
     ]
-    columns = ["system", "workers x threads", "at most, requests/s", "p50", "p95 (min-max)", "p99"]
+    columns = [
+        "system",
+        "processes x workers x threads",
+        "at most, requests/s",
+        "p50",
+        "p95 (min-max)",
+        "p99",
+    ]
     columns += [f"within {plan.target_ms:g} ms, requests/s", "failed", "generator CPU", "p95 ratio"]
     lines += [table_line(columns), table_line(["---", *["---:"] * (len(columns) - 1)])]
     rival = next(each for each in result.answered if each.system == PEER_INT8).median(95)
     for each in result.answered:
         p95 = [load.percentile(95) for load in each.loads]
         goodput = statistics.median(load.goodput(plan.target_ms) for load in each.loads)
-        cells = [each.system.name, str(each.setting), f"{each.saturation:.1f}"]
+        cells = [each.system.name, str(each.layout), f"{each.saturation:.1f}"]
         cells += [
             f"{each.median(50):.0f}",
             f"{each.median(95):.0f} ({min(p95):.0f}-{max(p95):.0f})",
@@ -177,6 +196,13 @@ def _layer_lines(result: ServerResult) -> list[str]:
     lines.append(table_line(["HTTP", f"+{http[0] - direct[0]:.2f}", f"{http[1] / direct[1]:.0%}"]))
     lines += ["", "Over HTTP the cores also run the clients."]
     return lines
+
+
+def layouts(kind: str, cores: int) -> list[Layout]:
+    """Layouts worth trying: one process with every thread setting, and one process for each core,
+    where no Python waits for another's."""
+    tried = [Layout(1, setting) for setting in settings(kind, _CLIENTS, cores)]
+    return [*tried, Layout(cores, Setting(1, 1))] if cores > 1 else tried
 
 
 def texts_of(subject: Subject) -> list[str]:

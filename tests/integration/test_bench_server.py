@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
+from bench.errors import BenchError
 from bench.materials import folder_name, job_for, random_subject
 from bench.scenarios import OUR_INT8, Setting
 from bench.served import Served
@@ -25,7 +26,7 @@ def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     answers = []
     for system in SYSTEMS:
         job = job_for(system, Setting(1, 1), subject, tmp_path)
-        with Served(system.name, job, bundle, Search(2, subject.max_length)) as served:
+        with Served(system.name, job, bundle, Search(2, subject.max_length), 2) as served:
             body = json.dumps({"q": texts, "source": "xx", "target": "yy"}).encode()
             headers = {"Content-Type": "application/json"}
             request = urllib.request.Request(served.url, body, headers)
@@ -35,6 +36,12 @@ def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     assert [len(words) for words in ours] == [len(words) for words in theirs] == [25] * 4
     # int8 is rounded in two ways, and a random model is flat: the first words agree.
     assert sum(a[0] == b[0] for a, b in zip(ours, theirs, strict=True)) >= 3
+
+
+def test_a_server_that_does_not_start_is_an_error(tmp_path: Path) -> None:
+    job = job_for(OUR_INT8, Setting(1, 1), random_subject("tiny", 3, 4), tmp_path)
+    with pytest.raises(BenchError, match="the server of ours did not start"):
+        Served("ours", job, tmp_path / "nothing", Search(2, 25), 2)
 
 
 @pytest.mark.slow
