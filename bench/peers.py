@@ -50,6 +50,7 @@ def convert_to_ctranslate2(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
+        alignment_layer=model.alignment_layer,
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
     embedding = array_of(model.embedding.weight)

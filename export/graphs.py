@@ -98,7 +98,7 @@ def write_graphs(
         block=config.block if isinstance(config, TransformerConfig) else config.family,
         encoder=encoder_graph,
         step=step_graph,
-        sizes={"max_source": max_source},
+        sizes={"max_source": max_source, "alignment_layer": model.alignment_layer},
     )
     return manifest.model_copy(update={"shortlist": files})
 

@@ -110,6 +110,9 @@ class Sizes(_Strict):
     """Longest target; null where positions are computed and length is open."""
     reach: tuple[PositiveInt, ...] | None = None
     """Slots that each layer can see; null where it is all of them."""
+    alignment_layer: NonNegativeInt | None = None
+    """Decoder layer of the alignment queries; null is the last, as bundles had it once, and is
+    without meaning where the graph gives the alignment itself."""
     num_parameters: PositiveInt
 
 

@@ -259,13 +259,15 @@ class OnnxStepper:
     ) -> Floats:
         """Weights of the source positions of some sentences, [R,Q,S].
 
-        A joint model gives them itself: Reduction's, mean over features. Else they are those of the
-        last source attention, mean over heads.
+        A joint model gives them itself: Reduction's, mean over features. Else they are those of one
+        layer's source attention, mean over heads.
         """
         if "alignment" in outputs:
             alignment_RQS: Floats = outputs["alignment"][list(rows)]
             return alignment_RQS
-        heads, tensors = self._sizes.num_heads, (outputs["alignment_query"], state.sources[-2])
+        heads, layer = self._sizes.num_heads, self._sizes.alignment_layer
+        keys_BSD = state.sources[-2 if layer is None else 2 * layer]
+        tensors = outputs["alignment_query"], keys_BSD
         query, key = (x[list(rows)].reshape(len(rows), x.shape[1], heads, -1) for x in tensors)
         # Neither a BLAS product, whose order of sums depends on both lengths, nor a sum over the
         # padded length: a sentence's bits would depend on its batch mates.

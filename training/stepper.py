@@ -203,20 +203,21 @@ class TorchStepper:
         return result
 
     def _attention(self, alignment: Tensor, state: TorchState) -> NDArray[np.float32]:
-        """Weights of the source positions [B,Q,S]: a joint model's own, or probabilities of the
-        last source attention, mean over heads."""
-        if self._model.alignment_role == "alignment_query":
-            alignment = self._source_attention(alignment, state)
+        """Weights of the source positions [B,Q,S]: a joint model's own, or probabilities of one
+        layer's source attention, mean over heads."""
+        if self._model.alignment_layer is not None:
+            keys_BSD = state.sources[2 * self._model.alignment_layer]
+            alignment = self._source_attention(alignment, keys_BSD, state)
         result: NDArray[np.float32] = alignment.float().cpu().numpy()
         return result
 
-    def _source_attention(self, query_BQD: Tensor, state: TorchState) -> Tensor:
+    def _source_attention(self, query_BQD: Tensor, keys_BSD: Tensor, state: TorchState) -> Tensor:
         heads = self._model.config.num_heads
 
         def split(x: Tensor) -> Tensor:
             return x.unflatten(-1, (heads, -1)).transpose(1, 2)
 
-        query, key = split(query_BQD), split(state.sources[-2])
+        query, key = split(query_BQD), split(keys_BSD)
         scores = query @ key.transpose(-1, -2) * query.shape[-1] ** -0.5
         return (scores + state.source_mask_BS[:, None, None]).softmax(-1).mean(1)
 

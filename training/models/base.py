@@ -81,8 +81,14 @@ class Model(Network):
 
     decoder_kind: ClassVar[Literal["cross", "joint"]]
     alignment_role: ClassVar[Literal["alignment", "alignment_query"]]
-    """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of a source attention
-    whose keys are the last but one source tensor."""
+    """`alignment`: probabilities [B,Q,S]; `alignment_query`: queries [B,Q,D] of the source
+    attention of `alignment_layer`."""
+
+    @property
+    def alignment_layer(self) -> int | None:
+        """The decoder layer whose source keys, of [key, value] * L, belong to the alignment's
+        queries; None where the model gives probabilities."""
+        return None
 
     @property
     @abstractmethod

@@ -51,6 +51,12 @@ class Transformer(Model):
         """Keys and values of each source attention."""
         return 2 * self.config.num_decoder_layers
 
+    @property
+    def alignment_layer(self) -> int:
+        """The last but one decoder layer, whose source attention is nearest to word alignments
+        (Garg et al. 2019, section 4), or the only one."""
+        return max(0, self.config.num_decoder_layers - 2)
+
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
         """Source ids and mask to [key, value] * L, each [B,S,D]."""
         mask_B1SS = source_mask_BS[:, None, None, :].expand(-1, -1, source_BS.shape[1], -1)
@@ -67,8 +73,8 @@ class Transformer(Model):
         caches: list[Tensor],
         sources: list[Tensor],
     ) -> DecodingStep:
-        """States [B,Q,D] of new tokens, the last source attention's queries [B,Q,D] and the
-        appended caches, each [B,C,D]."""
+        """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
+        and the appended caches, each [B,C,D]."""
         source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
         contexts = [
             AttentionContext(
@@ -81,7 +87,7 @@ class Transformer(Model):
             for layer in range(0, len(caches), 2)
         ]
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
-        query_BQD = contexts[-1].source_query
+        query_BQD = contexts[self.alignment_layer].source_query
         assert query_BQD is not None
         return DecodingStep(x_BQD, query_BQD, cache_tensors(contexts))
 

@@ -77,6 +77,7 @@ class ReorderedCache:
         self._model = model
         with torch.no_grad():
             self._sources = model.project_source(model.encode(torch.tensor([source]), None))
+        self._aligning = -2 if len(self._sources) > 1 else -1
         self._length = 0
         self._caches: list[tuple[Tensor, Tensor]] = []
         self._query: Tensor | None = None
@@ -102,12 +103,12 @@ class ReorderedCache:
         positions = torch.full((rows, 1), self._length)
         states = self._model.decode(torch.tensor(tokens)[:, None], positions, contexts)
         self._caches = [(c.cache.keys, c.cache.values) for c in contexts if c.cache]
-        self._query, self._length = contexts[-1].source_query, room
+        self._query, self._length = contexts[self._aligning].source_query, room
         return self._model.output_logits(states)[:, 0].numpy()
 
     def attention(self) -> NDArray[np.float32]:
         assert self._query is not None
-        heads, keys = self._model.config.num_heads, self._sources[-1].keys
+        heads, keys = self._model.config.num_heads, self._sources[self._aligning].keys
         query = self._query.unflatten(-1, (heads, -1)).transpose(1, 2)
         key = keys.unflatten(-1, (heads, -1)).transpose(1, 2)
         scores = query @ key.transpose(-1, -2) / query.shape[-1] ** 0.5
