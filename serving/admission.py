@@ -30,6 +30,16 @@ def check_texts(texts: Sequence[str], settings: Settings) -> None:
             raise error
 
 
+def check_tags(texts: Sequence[str], settings: Settings) -> None:
+    """Raise TooLongError for more HTML tags than should be read."""
+    tags = sum(text.count("<") for text in texts)
+    if tags > settings.max_tags:
+        raise TooLongError(
+            f"a request must have at most {settings.max_tags} tags of HTML "
+            f"({variable('max_tags')}), got {tags}; send several requests"
+        )
+
+
 def check_terms(terms: Terms, settings: Settings) -> None:
     """Raise TooLongError for too many terms or one that is too long, and InvalidOptionError for a
     blank one."""

@@ -12,7 +12,7 @@ from typing import Any, ParamSpec, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from serving.admission import check_cost, check_terms, check_texts, choose_options
+from serving.admission import check_cost, check_tags, check_terms, check_texts, choose_options
 from serving.errors import InvalidOptionError, RequestError
 from serving.gate import charge
 from serving.in_flight import completed, followed
@@ -199,6 +199,8 @@ class Jobs:
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
+        else:
+            check_tags(job.texts, settings)
         check_texts(job.target_prefixes, settings)
         check_terms(job.terms, settings)
         documents = [Document(text, job.format, job.ignored) for text in job.texts]

@@ -52,6 +52,8 @@ class Settings(BaseModel):
     """Texts in a request."""
     max_text_chars: int = Field(20_000, ge=1)
     """Characters of a text, or of a target prefix; of HTML those that a reader sees."""
+    max_tags: int = Field(50_000, ge=1)
+    """Tags of HTML in a request, counted by their `<`; reading that many takes most of a second."""
     max_beam_size: int = Field(16, ge=1, le=64)
     """Highest beam_size."""
     max_num_hypotheses: int = Field(16, ge=1, le=256)

@@ -91,6 +91,15 @@ def test_html_and_its_limit_of_visible_characters() -> None:
     assert long.json()["error"].startswith("q[1]: text must have at most 30 characters")
 
 
+def test_the_tags_of_a_request_are_limited() -> None:
+    with served(settings=Settings(max_tags=4)) as (client, _):
+        assert ask(client, ["<p>Ein</p>", "<b>Satz</b>"], format="html")
+        response = post(client, ["<p>Ein</p>", "<b>Satz<br></b>"], format="html")
+        assert ask(client, "5 < 6 < 7 < 8 < 9 < 10")["translatedText"]
+    assert (response.status_code, response.json()["code"]) == (413, "too_long")
+    assert "at most 4 tags of HTML (MACARON_MAX_TAGS), got 5" in response.json()["error"]
+
+
 def test_each_text_has_its_own_language_and_model() -> None:
     models = [EchoTranslator("de-en"), EchoTranslator("fr-en", "fr")]
     with served(*models) as (client, _):
