@@ -14,7 +14,7 @@ from bench.errors import BenchError
 from bench.materials import folder_name, job_for, random_subject
 from bench.scenarios import OUR_INT8, Setting
 from bench.served import Served
-from bench.server import SYSTEMS, _write, texts_of
+from bench.server import SYSTEMS, _write, layouts, texts_of
 from bench.systems import Search
 
 
@@ -42,6 +42,12 @@ def test_a_server_that_does_not_start_is_an_error(tmp_path: Path) -> None:
     job = job_for(OUR_INT8, Setting(1, 1), random_subject("tiny", 3, 4), tmp_path)
     with pytest.raises(BenchError, match="the server of ours did not start"):
         Served("ours", job, tmp_path / "nothing", Search(2, 25), 2)
+
+
+def test_every_core_has_a_thread_in_one_process_or_a_process() -> None:
+    assert [str(layout) for layout in layouts("onnx", 1)] == ["1 x 1 x 1"]
+    found = [str(layout) for layout in layouts("ctranslate2", 2)]
+    assert found == ["1 x 1 x 1", "1 x 1 x 2", "1 x 2 x 1", "2 x 1 x 1"]
 
 
 @pytest.mark.slow
