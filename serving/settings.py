@@ -6,7 +6,7 @@ import difflib
 import os
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -29,6 +29,12 @@ ROOT = Path(__file__).resolve().parents[1]
 _BATCH = BatchLimits()
 
 
+def _share_of_threads(before: dict[str, Any]) -> int:
+    """`before` holds the fields that stand above and are valid."""
+    workers: int = before.get("workers", 1)
+    return max(1, default_threads() // workers)
+
+
 class Settings(BaseModel):
     """Where bundles are and what a request may ask for."""
 
@@ -36,15 +42,15 @@ class Settings(BaseModel):
 
     bundles: Path = Field(Path("models"), validate_default=True)
     """Folder that holds the bundles, one folder each; relative to the repository root."""
-    threads: int = Field(default_factory=default_threads, ge=1, le=1024)
-    """Threads that each model may use; by default all processors of this process."""
+    workers: int = Field(1, ge=1, le=64)
+    """Server processes; each loads its own copy of every model, and batches and counts apart from
+    the others."""
+    threads: int = Field(default_factory=_share_of_threads, ge=1, le=1024)
+    """Threads that each model may use; by default the processors at hand, shared among workers."""
     preset: Preset = "throughput"
     """`throughput`: a translation model decodes as many batches at once as it has threads.
     `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
     short text; for a machine that does nothing else."""
-    workers: int = Field(1, ge=1, le=64)
-    """Server processes; each loads its own copy of every model, and batches and counts apart from
-    the others."""
 
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
     """Bytes of a request body."""

@@ -16,6 +16,12 @@ def test_defaults() -> None:
     assert settings == Settings()
 
 
+def test_workers_share_the_processors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("serving.settings.default_threads", lambda: 8)
+    assert [Settings(workers=n).threads for n in (1, 2, 3, 8, 9)] == [8, 4, 2, 1, 1]
+    assert Settings(workers=2, threads=8).threads == 8
+
+
 def test_every_field_has_a_variable_and_a_description() -> None:
     for name, field in Settings.model_fields.items():
         assert variable(name) == "MACARON_" + name.upper()
