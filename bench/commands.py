@@ -180,7 +180,7 @@ def language(options: argparse.Namespace) -> int:
             cores=cores,
             progress=_progress,
         )
-        print(context_markdown(command, machine, f"{subject}.", times))
+        print(context_markdown(command, machine, f"{subject}.", batch, times))
     elif options.steps:
         steps = _at_least_one("--steps", options.steps)
         milestones = time_long_output(shape, "cascade", seed, steps, cores, _progress)

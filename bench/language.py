@@ -30,6 +30,7 @@ from serving.generation_options import GenerationOptions
 from serving.language_session import LanguageStepper
 from serving.sampling import Uniforms
 from training.models import LanguageModel
+from training.models.config import ATTENTIONS
 
 EAGER = System("PyTorch eager", "lm-eager", "fp32")
 OUR_FP32 = System("this engine", "lm-onnx", "fp32")
@@ -134,7 +135,7 @@ def time_context(
     prompt = [prompt[0], *(prompt[1:] * context)[: context - 1]]
     found = []
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
-        for attention in ("full", "cascade"):
+        for attention in ATTENTIONS:
             model = random_language_model(preset, attention, seed)
             folder = Path(name) / attention
             folder.mkdir()
@@ -213,7 +214,7 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
 
 
 def context_markdown(
-    command: str, machine: Machine, subject: str, found: Sequence[ContextTime]
+    command: str, machine: Machine, subject: str, batch: int, found: Sequence[ContextTime]
 ) -> str:
     """The table of `time_context`."""
     best = {
@@ -221,12 +222,13 @@ def context_markdown(
             (f for f in found if f.attention == attention),
             key=lambda f: statistics.median(f.milliseconds),
         )
-        for attention in ("full", "cascade")
+        for attention in ATTENTIONS
     }
     full = statistics.median(best["full"].milliseconds)
     lines = [*head_lines(command, machine, subject), ""]
-    columns = ["attention", "threads", "ms/step (min-max)", "cache, MiB", "speed / full"]
-    lines += [table_line(columns), table_line(["---", *["---:"] * 4])]
+    columns = ["attention", "threads", "ms/step (min-max)", "tokens/s", "cache, MiB"]
+    columns += ["speed / full"]
+    lines += [table_line(columns), table_line(["---", *["---:"] * 5])]
     for attention, time_ in best.items():
         times = time_.milliseconds
         median = statistics.median(times)
@@ -236,7 +238,8 @@ def context_markdown(
                     attention,
                     str(time_.threads),
                     f"{median:.1f} ({min(times):.1f}-{max(times):.1f})",
-                    f"{time_.cache_bytes / 2**20:.0f}",
+                    f"{1000 * batch / median:.0f}",
+                    f"{time_.cache_bytes / 2**20:.3g}",
                     f"{full / median:.1f}",
                 ]
             )

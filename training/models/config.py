@@ -12,6 +12,9 @@ from typing import ClassVar
 
 from training.errors import ConfigError
 
+ATTENTIONS = ("full", "dilated", "dilated_memory", "cascade")
+"""What the layers of a language model see; see `light_attention.layer_offsets`."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig(ABC):
@@ -177,7 +180,7 @@ class LanguageModelConfig(ModelConfig):
             )
         for name, allowed in (
             ("block", ("standard", "macaron")),
-            ("attention", ("full", "dilated", "dilated_memory", "cascade")),
+            ("attention", ATTENTIONS),
             ("positions", ("sinusoid", "gluon")),
             ("dropout_layers", ("all", "reference")),
         ):
@@ -289,7 +292,7 @@ _LM_WIKITEXT2 = LanguageModelConfig(
 _LM: dict[str, ModelConfig] = {
     **{
         f"lm_wikitext2_{attention}": replace(_LM_WIKITEXT2, attention=attention)
-        for attention in ("full", "dilated", "dilated_memory", "cascade")
+        for attention in ATTENTIONS
     },
     # 6.7 M parameters: with weights of one byte, and the embedding stored as input and as output
     # matrix, below 10 MB. Windows 8, 16, 32, 64.
