@@ -256,6 +256,12 @@ def parse_manifest(folder: Path) -> Manifest:
             check_shortlist(parse_options(manifest.search), manifest)
     except InvalidOptionError as error:
         raise BundleError(f"{path}: search: {error}") from error
+    sizes = manifest.sizes
+    if sizes.alignment_layer is not None and sizes.alignment_layer >= sizes.num_decoder_layers:
+        raise BundleError(
+            f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
+            f"of decoder layers, got {sizes.alignment_layer}"
+        )
     if manifest.task == "translate" and (
         manifest.encoder is None or manifest.sizes.max_source is None
     ):

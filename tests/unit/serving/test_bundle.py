@@ -160,6 +160,10 @@ def test_json_that_is_no_manifest(folder: Path, content: str) -> None:
         (lambda t: t.update(sizes=[]), ["sizes", "dict", "[]"]),
         (lambda t: t["sizes"].update(max_source="many"), ["sizes.max_source", "integer", "'many'"]),
         (lambda t: t["sizes"].update(max_source=0), ["sizes.max_source", "greater than 0", "0"]),
+        (
+            lambda t: t["sizes"].update(alignment_layer=t["sizes"]["num_decoder_layers"]),
+            ["sizes.alignment_layer must be below"],
+        ),
         (lambda t: t["step"].update(inputs=[{"name": "x"}]), ["step.inputs.0.", "required"]),
         (lambda t: t.update(extra=1), ["extra", "not permitted"]),
         (lambda t: t.update({"two\nlines": 1}), ["two lines", "not permitted"]),
