@@ -15,9 +15,9 @@ from bench.child import start_child
 from bench.errors import BenchError
 from bench.load import Load
 from bench.systems import Job, Search
+from serving.isolated import IsolatedTranslator
 from serving.scheduler import Request, Scheduler
 from serving.settings import Settings
-from serving.translator import Translator
 
 
 def direct_load(
@@ -71,9 +71,10 @@ def main() -> None:
     """The child's end."""
     asked = json.loads(sys.stdin.read())
     job, search = Job(**asked["job"]), Search(**asked["search"])
-    threads = job.threads * job.workers
-    translator = Translator(Path(asked["bundle"]), threads=threads, workers=job.workers)
     limits = Settings.from_environment({}).batch_limits
+    translator = IsolatedTranslator(
+        Path(asked["bundle"]), threads=job.threads, workers=job.workers, limits=limits
+    )
     scheduler = Scheduler(translator, limits=limits, workers=job.workers)
     requests = [Request(text=text, options=search.options()) for text in asked["texts"]]
     clients, seconds = asked["clients"], asked["seconds"]

@@ -23,12 +23,12 @@ from bench.errors import BenchError
 from bench.systems import Job, LoadedSystem, Search, load
 from serving.app import create_app
 from serving.bundle import read_manifest
+from serving.isolated import IsolatedTranslator
 from serving.registry import Model, Registry
 from serving.scheduler import Request, Scheduler, TranslationTicket
 from serving.settings import Settings
 from serving.tokenizer import EOS_ID
 from serving.translation import Translation
-from serving.translator import Translator
 
 _MAX_BATCH = 32
 _BACKLOG = 2048
@@ -138,9 +138,10 @@ def main() -> None:
     bundle = Path(first["bundle"])
     settings = Settings.from_environment({})
     if job.kind == "onnx":
-        threads = job.threads * job.workers
-        translator = Translator(bundle, threads=threads, workers=job.workers)
         limits = settings.batch_limits
+        translator = IsolatedTranslator(
+            bundle, threads=job.threads, workers=job.workers, limits=limits
+        )
         scheduler: Any = Scheduler(translator, limits=limits, workers=job.workers)
     else:
         scheduler = PeerScheduler(load(job), search, job)

@@ -7,9 +7,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from serving.cache import most_slots
-from serving.hypotheses import Finished, Sentence
+from serving.hypotheses import Finished, Group, Sentence
 from serving.search import decode
-from serving.stepper import Stepper
+from serving.stepper import Sizes, Stepper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -22,10 +22,6 @@ class BatchLimits:
     """Rows x longest source, padding included."""
     max_cache_bytes: int = 2 * 2**30
     """Memory of the cache, were every beam to go its own way until the last step."""
-
-
-Group = tuple[int, bool]
-"""A beam size, and whether decoding is with shortlists."""
 
 
 @dataclass(frozen=True, order=True)
@@ -42,17 +38,17 @@ class Demand:
     @property
     def group(self) -> Group:
         """Rows of one group share a batch."""
-        return self.beam_size, self.shortlisted
+        return Group(self.beam_size, self.shortlisted)
 
 
-def demand(sentence: Sentence, stepper: Stepper) -> Demand:
+def demand(sentence: Sentence, sizes: Sizes) -> Demand:
     """What decoding a sentence may take."""
     options, length = sentence.options, len(sentence.source)
     slots = most_slots(
         len(sentence.target_prefix),
         options.beam_size,
         sentence.max_steps,
-        stepper.repack_every,
+        sizes.repack_every,
     )
     return Demand(options.beam_size, length, slots, sentence.shortlisted)
 
@@ -61,8 +57,8 @@ class BatchRoom:
     """Counts what is decoded at once while it is put together: batches, one for each group, that
     share the limits."""
 
-    def __init__(self, stepper: Stepper, limits: BatchLimits) -> None:
-        self._stepper, self._limits = stepper, limits
+    def __init__(self, sizes: Sizes, limits: BatchLimits) -> None:
+        self._sizes, self._limits = sizes, limits
         self._held: dict[Group, tuple[int, Demand]] = {}
         """Rows and the largest demands, by group."""
 
@@ -93,31 +89,29 @@ class BatchRoom:
         return rows + 1, replace(demand, source_length=length, slots=slots)
 
     def _fits(self, held: dict[Group, tuple[int, Demand]]) -> bool:
-        limits, stepper = self._limits, self._stepper
+        limits, sizes = self._limits, self._sizes
         rows = tokens = states = cache_bytes = 0
         for count, largest in held.values():
             rows += count
             tokens += count * largest.source_length
             states += count * largest.source_length * largest.beam_size
-            cache_bytes += stepper.cache_bytes(count, largest.source_length, largest.slots)
+            cache_bytes += sizes.cache_bytes(count, largest.source_length, largest.slots)
         return (
             rows <= limits.max_rows
             and tokens <= limits.max_tokens
-            and (stepper.most_states is None or states <= stepper.most_states)
+            and (sizes.most_states is None or states <= sizes.most_states)
             and cache_bytes <= limits.max_cache_bytes
         )
 
 
-def fill_batches(
-    demands: dict[int, Demand], stepper: Stepper, limits: BatchLimits
-) -> list[list[int]]:
+def fill_batches(demands: dict[int, Demand], sizes: Sizes, limits: BatchLimits) -> list[list[int]]:
     """Keys in batches of one beam size and like length, within the limits."""
     batches: list[list[int]] = []
-    room, beam_size = BatchRoom(stepper, limits), 0
+    room, beam_size = BatchRoom(sizes, limits), 0
     for key in sorted(demands, key=demands.__getitem__):
         demand = demands[key]
         if demand.beam_size != beam_size or not room.admit(demand):
-            room, beam_size = BatchRoom(stepper, limits), demand.beam_size
+            room, beam_size = BatchRoom(sizes, limits), demand.beam_size
             room.hold(demand)
             batches.append([])
         batches[-1].append(key)

@@ -21,7 +21,8 @@ ServingError
 │   └── NotReadyError           starting, or shutting down
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
-└── DecodingError               the model gave a non-finite score
+├── DecodingError               the model gave a non-finite score
+└── DecoderLostError            the process that decoded it has ended
 """
 
 from __future__ import annotations
@@ -176,3 +177,9 @@ class DecodingError(ServingError):
     """The model produced a non-finite score for this sentence."""
 
     code = "decoding_failed"
+
+
+class DecoderLostError(ServingError):
+    """The process that decoded this sentence has ended before it was done."""
+
+    code = "decoder_lost"

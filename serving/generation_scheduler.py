@@ -121,6 +121,11 @@ class GenerationScheduler:
         return bool(self._running or self._searches or self._readings)
 
     @property
+    def resident_bytes(self) -> int:
+        """It decodes in this process."""
+        return 0
+
+    @property
     def answer_cache_bytes(self) -> int:
         """There is no cache of answers: most outputs are drawn by chance."""
         return 0

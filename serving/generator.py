@@ -23,10 +23,10 @@ from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.language_session import LanguageStepper, PromptScores, chunks
 from serving.sampling import Uniforms
 from serving.search import BeamSearch
+from serving.text_processor import check_text
 from serving.text_stream import TextStream
 from serving.threads import default_threads
 from serving.tokenizer import EOS_ID, TextTokenizer
-from serving.translator import check_text
 
 Prompt = str | Sequence[int]
 """Text, which stands at the beginning of a document, or token ids, which are taken as they are."""

@@ -24,6 +24,13 @@ Ints = NDArray[np.int64]
 Floats = NDArray[np.float32]
 
 
+class Group(NamedTuple):
+    """What sentences that are decoded together have in common."""
+
+    beam_size: int
+    shortlisted: bool
+
+
 @dataclass(frozen=True)
 class Sentence:
     """One sentence to decode: source ids with eos, and how."""
@@ -59,6 +66,11 @@ class Sentence:
             whole.streamed,
             whole.counted,
         )
+
+    @property
+    def group(self) -> Group:
+        """Those of one group share a batch."""
+        return Group(self.options.beam_size, self.shortlisted)
 
     @property
     def max_steps(self) -> int:

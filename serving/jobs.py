@@ -24,8 +24,8 @@ from serving.text.detection import detect_among
 from serving.text.document import Document, Format
 from serving.text.growing import GrowingTexts
 from serving.text.joining import join_hypotheses, join_timing, join_warnings
+from serving.text_processor import check_text
 from serving.translation import TextHypothesis
-from serving.translator import check_text
 from serving.wanted_terms import NO_TERMS, Terms
 from serving.work import Completed, Request, Timing, TranslationTicket
 

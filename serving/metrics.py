@@ -36,6 +36,8 @@ class ModelState:
     """Texts or outputs that are being decoded."""
     cache_bytes: int
     """Held by the cache of answers."""
+    resident_bytes: int
+    """Memory of its decoding processes."""
 
 
 @dataclass(frozen=True)
@@ -125,6 +127,9 @@ class _ModelMetrics:
         )
         self.decoded = counter("macaron_decoded", "Texts or prompts decoded to the end")
         self.tokens = counter("macaron_generated_tokens", "Tokens of their best outputs")
+        self.lost = counter(
+            "macaron_decoders_lost", "Decoding processes that ended and were replaced"
+        )
         self.coalesced = counter("macaron_coalesced", "Texts that were in flight already")
         self.cache_hits = counter("macaron_cache_hits", "Texts answered from the cache")
         self.cache_misses = counter("macaron_cache_misses", "Texts the cache did not hold")
@@ -141,6 +146,7 @@ class ModelObserver(Observer):
         self._first_token = metrics.first_token.labels(model)
         self._decoded = metrics.decoded.labels(model)
         self._tokens = metrics.tokens.labels(model)
+        self._lost = metrics.lost.labels(model)
         self._coalesced = metrics.coalesced.labels(model)
         self._hits = metrics.cache_hits.labels(model)
         self._misses = metrics.cache_misses.labels(model)
@@ -162,6 +168,10 @@ class ModelObserver(Observer):
         """See `Observer`."""
         self._decoded.inc()
         self._tokens.inc(tokens)
+
+    def lost(self) -> None:
+        """See `Observer`."""
+        self._lost.inc()
 
     def coalesced(self) -> None:
         """See `Observer`."""
@@ -194,12 +204,18 @@ class _StateCollector(Collector):
         held = GaugeMetricFamily(
             "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]
         )
+        resident = GaugeMetricFamily(
+            "macaron_decoder_resident_bytes",
+            "Memory of a model's decoding processes, beside the server's",
+            labels=["model"],
+        )
         for model in state.models:
             info.add_metric([model.name, model.task, model.family, model.precision], 1)
             depth.add_metric([model.name], model.queue_depth)
             rows.add_metric([model.name], model.rows)
             held.add_metric([model.name], model.cache_bytes)
-        yield from (info, depth, rows, held)
+            resident.add_metric([model.name], model.resident_bytes)
+        yield from (info, depth, rows, held, resident)
         if (threads := _threads()) is not None:
             yield GaugeMetricFamily("process_threads", "Threads of the process", value=threads)
 

@@ -19,6 +19,9 @@ class Observer:
     def decoded(self, tokens: int) -> None:
         """An output is complete; of a translation the best hypothesis counts."""
 
+    def lost(self) -> None:
+        """A decoding process has ended that should not have."""
+
     def coalesced(self) -> None:
         """A text was in flight already and waits for the same result."""
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 from serving.batches import BatchLimits
 from serving.generation_options import GenerationOptions
 from serving.generator import Generator
+from serving.isolated import IsolatedTranslator
 from serving.threads import Preset
 from serving.translator import Translator
 
@@ -38,6 +39,20 @@ def load_translator(
         lambda count: Translator(folder, threads=count, limits=limits),
         lambda translator: translator.translate(_PROBE),
         threads,
+    )
+
+
+def load_isolated_translator(
+    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
+) -> IsolatedTranslator:
+    """`load_translator`, each worker in a process of its own."""
+    workers = min(threads, MOST_WORKERS) if preset == "throughput" else 1
+    return IsolatedTranslator(
+        folder,
+        threads=threads // workers,
+        workers=workers,
+        limits=limits,
+        tune=preset == "latency",
     )
 
 

@@ -26,9 +26,10 @@ from serving.errors import (
 from serving.generation_options import GenerationOptions
 from serving.generation_scheduler import GenerationScheduler
 from serving.generator import Generator
+from serving.isolated import IsolatedTranslator
 from serving.metrics import Metrics, ModelState, State
 from serving.options import SearchOptions
-from serving.presets import load_generator, load_translator
+from serving.presets import load_generator, load_isolated_translator, load_translator
 from serving.scheduler import Scheduler
 from serving.settings import Settings, variable
 from serving.translator import Translator
@@ -37,6 +38,8 @@ AUTO = "auto"
 """The source language where the caller leaves it to us."""
 
 _WARM_UP_TEXT = "1 2 3"
+
+AnyTranslator = Translator | IsolatedTranslator
 
 logger = logging.getLogger(__name__)
 
@@ -103,7 +106,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 def load_bundles(
     settings: Settings, served: Collection[Manifest] = ()
-) -> list[Translator | Generator]:
+) -> list[AnyTranslator | Generator]:
     """Load and check every bundle but those whose manifests are `served` already.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
@@ -115,11 +118,13 @@ def load_bundles(
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> Translator | Generator:
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> AnyTranslator | Generator:
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
-        return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
+        isolated = settings.decode_in == "processes"
+        load = load_isolated_translator if isolated else load_translator
+        return load(folder, settings.preset, settings.threads, settings.batch_limits)
     except BundleError:
         raise
     except Exception as error:  # whatever a damaged file makes a library raise
@@ -158,7 +163,7 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
-    def start(self, bundles: Iterable[Translator | Generator]) -> None:
+    def start(self, bundles: Iterable[AnyTranslator | Generator]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -226,17 +231,17 @@ class Registry:
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: Translator | Generator) -> Model | LanguageModel:
+    def _start(self, bundle: AnyTranslator | Generator) -> Model | LanguageModel:
         manifest = bundle.manifest
         logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
 
-    def _start_translator(self, translator: Translator) -> Model:
+    def _start_translator(self, translator: AnyTranslator) -> Model:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)
-        translator.translate(_WARM_UP_TEXT)
+        translator.warm_up()
         scheduler = Scheduler(
             translator,
             max_queue=self._settings.max_queue,
@@ -350,6 +355,7 @@ class Registry:
                     queue_depth=model.scheduler.queue_depth,
                     rows=model.scheduler.num_held,
                     cache_bytes=model.scheduler.answer_cache_bytes,
+                    resident_bytes=model.scheduler.resident_bytes,
                 )
                 for model in models
             ],

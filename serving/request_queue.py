@@ -132,6 +132,11 @@ class RequestQueue(Generic[Item]):
                 self._changed.wait()
             return bool(self._waiting)
 
+    @property
+    def closed(self) -> bool:
+        """Whether nothing more is accepted."""
+        return self._closing
+
     def close(self) -> None:
         """Accept nothing more."""
         with self._changed:

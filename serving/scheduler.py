@@ -1,7 +1,7 @@
-"""Requests of one model: queued, decoded by one or several threads, each with a running batch.
+"""Requests of one model: queued, and decoded by one or several engines.
 
-Knows nothing of HTTP. What each thread does stands in `serving.decoding`. Equal sentences in flight
-are decoded once.
+Knows nothing of HTTP. What the thread of each engine does stands in `serving.decoding`. Equal
+sentences in flight are decoded once.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Protocol
 from weakref import WeakValueDictionary
 
 from serving.answers import AnswerCache
@@ -17,13 +18,41 @@ from serving.decoding import Decoder
 from serving.errors import RequestError
 from serving.hypotheses import Sentence
 from serving.observer import Observer
+from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
+from serving.running import Engine
+from serving.stepper import Sizes
+from serving.text_stream import TextStream
 from serving.ticket import OpenTickets
 from serving.translation import Translation
-from serving.translator import Translator
+from serving.wanted_terms import NO_TERMS, Terms
 from serving.work import Completed, Partial, Request, Timing, TranslationTicket, Work
 
 __all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
+
+
+class Translates(Protocol):
+    """What a scheduler asks of a `Translator` or an `IsolatedTranslator`."""
+
+    @property
+    def sizes(self) -> Sizes: ...
+
+    def engine(self) -> Engine: ...
+
+    def fits(self, text: str) -> bool: ...
+
+    def text_stream(self) -> TextStream: ...
+
+    def prepare(
+        self,
+        text: str,
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        stream: bool = False,
+    ) -> Sentence | None: ...
 
 
 class Scheduler:
@@ -31,7 +60,7 @@ class Scheduler:
 
     def __init__(
         self,
-        translator: Translator,
+        translator: Translates,
         *,
         max_queue: int = 512,
         limits: BatchLimits | None = None,
@@ -39,8 +68,8 @@ class Scheduler:
         answer_cache_bytes: int = 0,
         observer: Observer | None = None,
     ) -> None:
-        """Start `workers` threads, each of which has running batches; they share the memory of
-        `limits`, the other limits are each one's own."""
+        """Start `workers` engines; they share the memory of `limits`, the other limits are each
+        one's own."""
         observer = observer or Observer()
         limits = limits or BatchLimits()
         each = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
@@ -51,7 +80,10 @@ class Scheduler:
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, Work] = WeakValueDictionary()
         self._decoders = [
-            Decoder(translator, self._queue, each, self._answers, observer) for _ in range(workers)
+            Decoder(
+                translator.engine(), translator.sizes, self._queue, each, self._answers, observer
+            )
+            for _ in range(workers)
         ]
         for decoder in self._decoders:
             decoder.start([other for other in self._decoders if other is not decoder])
@@ -108,6 +140,11 @@ class Scheduler:
         return sum(decoder.num_rows for decoder in self._decoders)
 
     @property
+    def resident_bytes(self) -> int:
+        """Memory of the processes that decode, where there are any beside this one."""
+        return sum(decoder.resident_bytes for decoder in self._decoders)
+
+    @property
     def answer_cache_bytes(self) -> int:
         """Bytes held by the cache of answers."""
         return self._answers.num_bytes
@@ -142,6 +179,14 @@ class Scheduler:
                 new[sentence.key] = Work(sentence, ticket, size, stream)
         self._queue.put(list(new.values()))
         self._in_flight.update(new)
+        self._wake()
+
+    def _wake(self) -> None:
+        """Have one that decodes take what has come; those that idle watch the queue themselves."""
+        if all(decoder.num_rows for decoder in self._decoders):
+            decoders = [decoder for decoder in self._decoders if decoder.open]
+            if decoders:
+                min(decoders, key=lambda decoder: decoder.num_rows).wake()
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
         """Whether the cache has the answer, which the ticket then gets."""

@@ -87,7 +87,8 @@ class _Macaron:
     def check() -> None:
         """Refuse to serve where a bundle is bad: once, before any worker starts."""
         # The trials that find the fastest number of threads are the worker's.
-        settings = _settings.model_copy(update={"preset": "throughput"})
+        update = {"preset": "throughput", "decode_in": "threads"}
+        settings = _settings.model_copy(update=update)
         registry = Registry(settings)
         try:
             registry.start(load_bundles(settings))

@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from serving.bundle import Graph, Manifest
-from serving.cache import REPACK_EVERY, Repack, round_up
+from serving.cache import Repack, round_up
+from serving.cache_sizes import CacheSizes
 from serving.caches import Caches
 from serving.memory import BlockPool
 from serving.ort import (
@@ -33,9 +34,6 @@ from serving.tokenizer import PAD_ID
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
 """Tokens given to the step graph at once; with a joint model each costs S states."""
-MOST_JOINT_STATES = 256
-"""One or two sentences at beam 5: their matrix products are large already, and their states fit the
-processor's cache (docs/decisions.md)."""
 
 Ints = NDArray[np.int64]
 
@@ -51,7 +49,7 @@ class OnnxState:
     """By number of queries and by whether logits and alignment queries are wanted."""
 
 
-class OnnxStepper:
+class OnnxStepper(CacheSizes):
     """A bundle's encoder and step graph on the CPU."""
 
     def __init__(
@@ -71,12 +69,8 @@ class OnnxStepper:
         Runtime refuses a graph, or this machine's int8 products are not exact.
         """
         assert manifest.encoder is not None
-        self._sizes, self._step_graph, self._kind = (
-            manifest.sizes,
-            step or manifest.step,
-            manifest.decoder_kind,
-        )
-        self._num_caches = sum(t.role == "self" for t in manifest.step.inputs)
+        super().__init__(manifest)
+        self._sizes, self._step_graph = manifest.sizes, step or manifest.step
         self._memory = BlockPool()
         check_int8(folder, manifest)
         self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads)
@@ -86,25 +80,9 @@ class OnnxStepper:
         )
 
     @property
-    def repack_every(self) -> int:
-        """Steps of a sentence between repacks."""
-        return REPACK_EVERY[self._kind]
-
-    @property
-    def most_states(self) -> int | None:
-        """A joint model has a state for each of them; others take a batch of any size."""
-        return MOST_JOINT_STATES if self._kind == "joint" else None
-
-    @property
     def reach(self) -> None:
         """A decoder sees all of its target."""
         return None
-
-    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Bytes of caches of that size, with the spare copy that a repack writes to."""
-        height = round_up(source_length) if self._kind == "joint" else 1
-        size = np.dtype(np.float32).itemsize * self._sizes.model_dim
-        return 2 * self._num_caches * rows * height * slots * size
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources padded on the right to a multiple of 8."""

@@ -51,6 +51,10 @@ class Settings(BaseModel):
     """`throughput`: a translation model decodes as many batches at once as it has threads.
     `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
     short text; for a machine that does nothing else."""
+    decode_in: Literal["processes", "threads"] = "processes"
+    """`processes`: each batch of a translation model is decoded by a process of its own, beside
+    the server's. `threads`: by a thread of the server, which takes less memory and is slower under
+    load."""
 
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
     """Bytes of a request body."""

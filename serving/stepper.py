@@ -53,15 +53,11 @@ class PrefillOutputs(NamedTuple):
     """Source attention, as in `StepOutputs`."""
 
 
-class Stepper(Protocol):
-    """A model with its caches; the state is its own business.
+class Sizes(Protocol):
+    """What sentences take of a model's caches.
 
-    `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
-    and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
-    `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
-    all. Nothing is ever reordered. `cache_bytes` is what caches of that size take, the spare copy
-    of a repack included. A query sees no slot `reach` positions or more before it; None is all.
-    With `most_states` rows x beams x source positions a larger batch is no faster.
+    `cache_bytes` is what caches of that size take, the spare copy of a repack included. With
+    `most_states` rows x beams x source positions a larger batch is no faster.
     """
 
     @property
@@ -70,10 +66,21 @@ class Stepper(Protocol):
     @property
     def most_states(self) -> int | None: ...
 
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
+
+
+class Stepper(Sizes, Protocol):
+    """A model with its caches; the state is its own business.
+
+    `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
+    and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
+    `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
+    all. Nothing is ever reordered. A query sees no slot `reach` positions or more before it; None
+    is all.
+    """
+
     @property
     def reach(self) -> int | None: ...
-
-    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Any: ...
 

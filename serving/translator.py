@@ -1,47 +1,32 @@
-"""Texts in, translations out: tokenising, batching by length, the loop guard, forced scoring."""
+"""Texts in, translations out: batching by length, the loop guard, forced scoring."""
 
 from __future__ import annotations
 
-import dataclasses
 import functools
-import re
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from serving.alignment import Link, word_links, word_spans
-from serving.alternatives import continuations, first_tokens
-from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches
-from serving.bundle import Manifest, check_shortlist, read_manifest
-from serving.bundle_tokenizer import load_tokenizer
+from serving.batches import BatchLimits, Demand, decode_in_batches, fill_batches
 from serving.cache import round_up
-from serving.errors import (
-    BundleError,
-    DecodingError,
-    InvalidOptionError,
-    InvalidTextError,
-    TooLongError,
-)
-from serving.hypotheses import Finished, Hypothesis, Sentence
-from serving.options import SearchOptions, parse_options
+from serving.errors import DecodingError, InvalidOptionError
+from serving.hypotheses import Finished, Sentence
+from serving.options import SearchOptions
+from serving.running import Engine, RunningBatches
 from serving.session import OnnxStepper
 from serving.shortlist_session import ShortlistStepper
 from serving.stepper import Stepper
-from serving.terms import NO_CONSTRAINTS
-from serving.text_stream import TextStream
+from serving.text_processor import TextProcessor
 from serving.threads import default_threads
 from serving.tokenizer import BOS_ID, EOS_ID
-from serving.translation import Score, TextHypothesis, Translation, gathered
-from serving.wanted_terms import NO_TERMS, TermReader, Terms
+from serving.translation import Score, Translation, gathered
+from serving.wanted_terms import NO_TERMS, Terms
 
-_REMEMBERED = 256
-"""Texts whose pieces are kept."""
-_LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
-_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+_WARM_UP_TEXT = "1 2 3"
 
 
-class Translator:
+class Translator(TextProcessor):
     """A translation bundle, loaded.
 
     >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
@@ -62,25 +47,11 @@ class Translator:
         at once: one worker is best for single sentences, one for each thread for many. All workers
         together keep to the memory of `limits`.
         """
-        for name, value in (("threads", threads), ("workers", workers)):
-            if value is not None and value < 1:
-                raise InvalidOptionError(f"{name} must be >= 1, got {value}")
-        self._workers, self._limits = workers, limits or BatchLimits()
-        folder = Path(bundle)
-        self.manifest: Manifest = read_manifest(folder)
-        if self.manifest.task != "translate":
-            raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
-        files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
-        self._source = self._target = load_tokenizer(folder / files.source_file, files.kind, size)
-        if files.target_file != files.source_file:
-            self._target = load_tokenizer(folder / files.target_file, files.kind, size)
-        self._folder, self._threads = folder, max(1, (threads or default_threads()) // workers)
+        if threads is not None and threads < 1:
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}")
+        super().__init__(Path(bundle), workers=workers, limits=limits)
+        self._threads = max(1, (threads or default_threads()) // workers)
         self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
-
-    @functools.cached_property
-    def _source_pieces(self) -> Callable[[str], list[int]]:
-        """Pieces of a text; asked for twice, whether it fits and when it is submitted."""
-        return functools.lru_cache(_REMEMBERED)(self._source.encode)
 
     @functools.cached_property
     def stepper(self) -> Stepper:
@@ -96,30 +67,13 @@ class Translator:
         """The model for sentences of one kind; see `Sentence.shortlisted`."""
         return self.shortlist_stepper if shortlisted else self.stepper
 
-    @property
-    def sizes(self) -> Stepper:
-        """A loaded model, to ask for sizes: they are the same for both."""
-        return vars(self).get("shortlist_stepper") or self.stepper
+    def engine(self) -> Engine:
+        """Decodes sentences on the thread that calls it."""
+        return RunningBatches(self)
 
-    @functools.cached_property
-    def _terms(self) -> TermReader:
-        return TermReader(self._target)
-
-    @property
-    def workers(self) -> int:
-        """Batches that may be decoded at once."""
-        return self._workers
-
-    @property
-    def _max_source(self) -> int:
-        limit = self.manifest.sizes.max_source
-        assert limit is not None  # as the manifest's reader has checked
-        return limit
-
-    @functools.cached_property
-    def default_options(self) -> SearchOptions:
-        """The bundle's own search options."""
-        return parse_options(self.manifest.search)
+    def warm_up(self) -> None:
+        """Translate something: the first time takes longer."""
+        self.translate(_WARM_UP_TEXT)
 
     def translate(
         self,
@@ -197,149 +151,6 @@ class Translator:
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
-    def prepare(
-        self,
-        text: str,
-        options: SearchOptions,
-        target_prefix: str = "",
-        *,
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
-        stream: bool = False,
-    ) -> Sentence | None:
-        """The sentence to decode, or None for a blank text, which stays blank.
-
-        Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
-        does not have and for a term that the model cannot write.
-        """
-        check_shortlist(options, self.manifest)
-        prefix = self._encode_target(target_prefix, "target_prefix")
-        source = self._encode_source(text)
-        if len(source) == 1:
-            return None
-        constraints = NO_CONSTRAINTS if terms == NO_TERMS else self._terms.constraints(text, terms)
-        sentence = Sentence(
-            source,
-            options,
-            prefix,
-            text=text if alignments else None,
-            constraints=constraints,
-            streamed=stream and not options.return_alternatives,
-        )
-        self._check_memory(demand(sentence, self.sizes))
-        if not options.return_alternatives:
-            return sentence
-        first = first_tokens(sentence)
-        self._check_memory(demand(first, self.sizes))
-        return first
-
-    def fits(self, text: str) -> bool:
-        """Whether a sentence is short enough for the model, in pieces."""
-        return len(self._source_pieces(text)) < self._max_source
-
-    def text_stream(self) -> TextStream:
-        """Makes text of a translation's pieces as they come."""
-        return TextStream(self._target, ())
-
-    def complete(
-        self, sentence: Sentence, finished: Finished
-    ) -> Translation | Sentence | list[Sentence]:
-        """The translation, or the sentence to decode again where the loop guard found a loop, or
-        the sentences whose translations, `gathered`, are this one's.
-
-        Raises DecodingError where the model failed on this sentence.
-        """
-        if finished.error is not None:
-            raise finished.error
-        if sentence.first_of is not None:
-            parts = continuations(sentence, finished)
-            if parts:
-                return parts
-        options = sentence.options
-        guarded = options.loop_guard and options.no_repeat_ngram_size == 0
-        if guarded and ends_in_loop(finished.hypotheses[0].tokens):
-            guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
-            return dataclasses.replace(sentence, options=guard, guarded=True)
-        hypotheses = tuple(
-            self._to_text(hypothesis, sentence) for hypothesis in finished.hypotheses
-        )
-        warnings = ["repetition"] if sentence.guarded else []
-        if not hypotheses[0].finished:
-            warnings.append("max_length")
-        if any(hypothesis.missing for hypothesis in finished.hypotheses):
-            warnings.append("constraints")
-        return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
-
-    def _encode_source(self, text: str) -> list[int]:
-        """Piece ids and eos."""
-        check_text(text)
-        source = [*self._source_pieces(text), EOS_ID]
-        limit = self._max_source
-        if len(source) > limit:
-            raise TooLongError(
-                f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
-                "split it into sentences"
-            )
-        return source
-
-    def _check_memory(self, demand: Demand) -> None:
-        """Raise TooLongError for a row that could outgrow the cache alone."""
-        limit = self._limits.max_cache_bytes // self._workers
-        needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
-        if needed > limit:
-            raise TooLongError(
-                f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
-                f"{demand.source_length} ids, beam_size {demand.beam_size}, up to {demand.slots} "
-                f"slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, or lower "
-                "beam_size or max_length"
-            )
-
-    def _encode_target(self, text: str, name: str) -> list[int]:
-        """Piece ids."""
-        if not text:
-            return []
-        check_text(text)
-        target, limit = self._target.encode(text), self._max_source
-        if len(target) > limit:
-            raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
-        return target
-
-    def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
-        tokens = list(hypothesis.tokens)
-        text = self._target.decode(tokens)
-        return TextHypothesis(
-            text=text,
-            score=hypothesis.score,
-            cumulative=hypothesis.cumulative,
-            tokens=tuple(self._target.pieces(tokens)),
-            token_scores=hypothesis.token_scores,
-            finished=hypothesis.finished,
-            probability=self._probability(hypothesis, sentence),
-            alignment=self._links(hypothesis, sentence.text, text),
-        )
-
-    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
-        calibration = self.manifest.calibration
-        if calibration is None:
-            return None
-        forced = len(sentence.target_prefix) - sentence.counted
-        length = len(hypothesis.tokens) - forced
-        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
-        return calibration.probability(score)
-
-    def _links(
-        self, hypothesis: Hypothesis, source: str | None, target: str
-    ) -> tuple[Link, ...] | None:
-        if source is None or hypothesis.attention_TS is None:
-            return None
-        return word_links(
-            hypothesis.attention_TS,
-            word_spans(source),
-            self._source.spans(source),
-            word_spans(target),
-            self._target.decoded_spans(list(hypothesis.tokens)),
-        )
-
     def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
         stepper = self.stepper_for(shortlisted=False)
         state = stepper.encode([source for source, _ in pairs.values()])
@@ -361,22 +172,3 @@ class Translator:
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
-
-
-def check_text(text: str) -> None:
-    """Raise InvalidTextError for NUL or a lone surrogate, naming its place."""
-    match = _UNREADABLE.search(text)
-    if match:
-        raise InvalidTextError(
-            f"text must be Unicode without NUL or lone surrogates, got U+{ord(match[0]):04X} at "
-            f"character {match.start()}; remove it"
-        )
-
-
-def ends_in_loop(tokens: Sequence[int]) -> bool:
-    """Whether a cycle of 1 to 8 tokens stands four times in a row at the end."""
-    for length in range(1, _LOOP_LENGTH + 1):
-        end = list(tokens[-length * _LOOP_TIMES :])
-        if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
-            return True
-    return False

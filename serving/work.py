@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from serving.batches import Demand, demand
 from serving.hypotheses import Sentence
 from serving.options import SearchOptions
-from serving.stepper import Stepper
+from serving.stepper import Sizes
 from serving.text_stream import TextStream
 from serving.ticket import Ticket
 from serving.translation import Translation, gathered
@@ -157,20 +157,20 @@ class Work:
             for ticket in self._tickets:
                 ticket.tell(self._text)
 
-    def again(self, sentence: Sentence, stepper: Stepper) -> None:
+    def again(self, sentence: Sentence, sizes: Sizes) -> None:
         """Have another sentence decoded in its place; what has been told stays."""
         prefix = len(sentence.target_prefix)
         if len(self._agreed) > prefix:
             counted = sentence.counted + len(self._agreed) - prefix
             sentence = replace(sentence, target_prefix=tuple(self._agreed), counted=counted)
-        self.sentence, self.demand = sentence, demand(sentence, stepper)
+        self.sentence, self.demand = sentence, demand(sentence, sizes)
 
-    def split(self, sentences: Sequence[Sentence], stepper: Stepper) -> list[Work]:
+    def split(self, sentences: Sequence[Sentence], sizes: Sizes) -> list[Work]:
         """Works whose results, gathered, are this one's."""
         parts = [_Part(self) for _ in sentences]
         _Gathering(self, parts)
         return [
-            Work(sentence, part, demand(sentence, stepper))
+            Work(sentence, part, demand(sentence, sizes))
             for sentence, part in zip(sentences, parts, strict=True)
         ]
 

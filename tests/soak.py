@@ -129,13 +129,25 @@ def mixed(server: Server, scale: float) -> Row:
 
 def worker_death(server: Server, scale: float) -> Row:
     """SIGKILL of one of two workers."""
-    found = faults.kill_a_worker(server, max(15.0, 60 * scale))
+    found = faults.kill_one(server, faults.worker_pids, max(15.0, 60 * scale))
     return Row(
         f"SIGKILL of one of two workers under {found.clients} clients",
         f"{found.lost} of {found.asked} requests lost, {found.refused} refused; two workers again "
-        f"after {found.seconds_to_two:.1f} s",
+        f"after {found.seconds_to_replace:.1f} s",
         "only its own requests fail; it is replaced",
         found.lost <= found.clients,
+    )
+
+
+def decoder_death(server: Server, scale: float) -> Row:
+    """SIGKILL of a decoding process."""
+    found = faults.kill_one(server, faults.decoder_pids, max(15.0, 60 * scale))
+    return Row(
+        f"SIGKILL of a decoding process under {found.clients} clients",
+        f"{found.refused} of {found.asked} requests answered 500, {found.lost} lost; replaced "
+        f"after {found.seconds_to_replace:.1f} s",
+        "only its own requests fail; it is replaced",
+        found.refused <= found.clients and not found.lost,
     )
 
 
@@ -143,7 +155,7 @@ def _counts(found: Counter[int] | Counter[str]) -> str:
     return ", ".join(f"{status}: {count}" for status, count in sorted(found.items()))
 
 
-ONE_WORKER = (overload, killed_clients, malformed, paths, slow, mixed)
+ONE_WORKER = (overload, killed_clients, malformed, paths, slow, mixed, decoder_death)
 
 
 @contextmanager

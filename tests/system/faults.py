@@ -281,7 +281,7 @@ def random_paths(server: Server, count: int, seed: int = 5) -> int:
 
 @dataclass(frozen=True)
 class Footprint:
-    """What a server process takes."""
+    """What a server process and those that decode for it take."""
 
     requests: int
     rss_mb: float
@@ -306,11 +306,16 @@ def _arguments(process: psutil.Process) -> list[str]:
 
 
 def footprint(server: Server, requests: int) -> Footprint:
-    """Of the one worker."""
+    """Of the one worker and its decoding processes."""
     (pid,) = worker_pids(server)
-    process = psutil.Process(pid)
-    rss = process.memory_info().rss / 2**20
-    return Footprint(requests, rss, process.num_threads(), process.num_fds())
+    worker = psutil.Process(pid)
+    processes = [worker, *worker.children()]
+    return Footprint(
+        requests,
+        sum(process.memory_info().rss for process in processes) / 2**20,
+        sum(process.num_threads() for process in processes),
+        sum(process.num_fds() for process in processes),
+    )
 
 
 def mixed(rng: random.Random, model: str) -> tuple[str, dict[str, Any], bool]:
@@ -437,13 +442,20 @@ class Kill:
     clients: int
     """As many requests were under way at most."""
     refused: int
-    seconds_to_two: float
+    seconds_to_replace: float
 
 
-def kill_a_worker(server: Server, seconds: float, clients: int = 4) -> Kill:
-    """SIGKILL one of two workers under traffic."""
-    victims = worker_pids(server)
-    assert len(victims) == 2
+def decoder_pids(server: Server) -> list[int]:
+    """Processes that decode."""
+    workers = map(psutil.Process, worker_pids(server))
+    return [child.pid for worker in workers for child in worker.children()]
+
+
+def kill_one(
+    server: Server, pids: Callable[[Server], list[int]], seconds: float, clients: int = 4
+) -> Kill:
+    """SIGKILL the first of some processes under traffic."""
+    victims = pids(server)
     rng, asked, lost, refused = random.Random(7), 0, 0, 0
     end = time.monotonic() + seconds
 
@@ -462,7 +474,7 @@ def kill_a_worker(server: Server, seconds: float, clients: int = 4) -> Kill:
         time.sleep(seconds / 4)
         os.kill(victims[0], signal.SIGKILL)
         taken = seconds_until(
-            lambda: len(set(worker_pids(server)) - {victims[0]}) == 2, max(60.0, seconds)
+            lambda: len(set(pids(server)) - {victims[0]}) == len(victims), max(60.0, seconds)
         )
         for future in traffic:
             future.result()

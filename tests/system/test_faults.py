@@ -367,6 +367,21 @@ def test_6_what_is_not_finished_within_the_grace_fails(bundles: Path, tmp_path: 
 def test_7_a_worker_that_dies_takes_its_own_requests_alone(bundles: Path, tmp_path: Path) -> None:
     with running(bundles, tmp_path, MACARON_WORKERS="2") as server:
         seconds_until(lambda: len(faults.worker_pids(server)) == 2, 30)
-        found = faults.kill_a_worker(server, 12.0)
+        found = faults.kill_one(server, faults.worker_pids, 12.0)
     assert found.lost <= found.clients
     assert found.asked > found.lost
+
+
+def test_a_decoding_process_that_dies_takes_its_own_texts_alone(
+    bundles: Path, tmp_path: Path
+) -> None:
+    with running(bundles, tmp_path, MACARON_THREADS="2") as server:
+        before = faults.decoder_pids(server)
+        found = faults.kill_one(server, faults.decoder_pids, 6.0)
+        lost = faults.total(faults.samples(server), "macaron_decoders_lost_total")
+        assert set(before[1:]) < set(faults.decoder_pids(server))
+        assert faults.held(server) == 0
+    assert lost == 1
+    assert found.lost == 0  # every client gets an answer
+    assert found.refused <= found.clients
+    assert found.asked > found.refused

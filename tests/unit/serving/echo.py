@@ -16,6 +16,7 @@ from serving.batches import BatchLimits
 from serving.bundle import Graph, Languages, Manifest, Sizes, TokenizerFiles
 from serving.registry import Registry
 from serving.settings import Settings
+from serving.stepper import Sizes as StepSizes
 from serving.stepper import StepInputs, StepOutputs
 from serving.tokenizer import EOS_ID
 from serving.translator import Translator
@@ -143,6 +144,11 @@ class EchoTranslator(Translator):
         )
         self._source = self._target = ByteTokenizer()  # type: ignore[assignment]
         self.stepper: EchoStepper = EchoStepper()
+
+    @property
+    def sizes(self) -> StepSizes:  # type: ignore[override]
+        """The stepper's own."""
+        return self.stepper
 
 
 @contextmanager

@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from serving.batches import BatchLimits
-from serving.decoding import JOIN_EVERY
 from serving.errors import (
     CancelledError,
     DeadlineExceededError,
@@ -23,6 +22,7 @@ from serving.errors import (
 from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
+from serving.running import JOIN_EVERY
 from serving.scheduler import Request, Scheduler, TranslationTicket
 from serving.translation import Translation
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
@@ -391,7 +391,7 @@ def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslato
 def test_a_looping_sentence_outlives_the_batch_that_it_left(
     scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.decoding.JOIN_EVERY", 1000)
+    monkeypatch.setattr("serving.running.JOIN_EVERY", 1000)
     looping, long = begin(scheduler, "a" * 8, "abcdefghijklmnopqrstuvwxyz")
     wait_until(lambda: translator.stepper.ticks.release() or scheduler.queue_depth == 1)
 

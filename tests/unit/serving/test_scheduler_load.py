@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from serving.batches import BatchLimits
+from serving.batches import BatchLimits, Demand
 from serving.errors import CancelledError, DeadlineExceededError
+from serving.hypotheses import Group
 from serving.scheduler import Request, Scheduler, TranslationTicket
 from tests.unit.serving.echo import EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.test_scheduler import PATIENT, RandomTranslator, request
@@ -42,11 +43,13 @@ def test_no_step_is_over_the_budget(seed: int, workers: int) -> None:
     def check() -> None:
         me = threading.current_thread()
         (own,) = (d for d in scheduler._decoders if d._thread is me)
-        held = []
-        for batch in own._batches.values():
-            demands = [work.demand for work in batch.works.values()]
-            longest = max(demand.source_length for demand in demands)
-            held.append((len(demands), longest, max(demand.slots for demand in demands)))
+        groups: dict[Group, list[Demand]] = {}
+        for work in own._works.values():
+            groups.setdefault(work.demand.group, []).append(work.demand)
+        held = [
+            (len(demands), max(d.source_length for d in demands), max(d.slots for d in demands))
+            for demands in groups.values()
+        ]
         rows = sum(count for count, _, _ in held)
         tokens = sum(count * length for count, length, _ in held)
         memory = sum(stepper.cache_bytes(*each) for each in held)

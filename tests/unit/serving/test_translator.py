@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from serving.batches import BatchLimits
 from serving.errors import DecodingError, InvalidTextError, TooLongError
 from serving.options import SearchOptions
+from serving.text_processor import check_text, ends_in_loop
 from serving.translation import Translation
-from serving.translator import check_text, ends_in_loop
 from tests.unit.serving.echo import POISON, EchoTranslator
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)
