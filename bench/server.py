@@ -46,7 +46,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Layout:
-    """How a server uses the cores: processes, and in each of them threads that decode."""
+    """How a server uses the cores: its processes, and the workers and threads of each."""
 
     processes: int
     each: Setting
