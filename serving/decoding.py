@@ -25,7 +25,8 @@ from serving.work import Work
 MAX_OVERTAKEN_S = 0.5
 """Seconds for which smaller sentences may be taken before one that does not fit."""
 
-_RETRY_S = 1.0
+_LOOK_S, _RETRY_S = 1.0, 1.0
+"""Between looks whether an idle engine is there, and between tries to start one again."""
 
 logger = logging.getLogger(__name__)
 
@@ -84,8 +85,8 @@ class Decoder:
         return self._engine.resident_bytes
 
     def _run(self) -> None:
-        while self._works or self._queue.wait():
-            if self._engine.lost:  # it was idle: nothing is lost with it
+        while self._works or self._queue.wait(_LOOK_S):
+            if not self._works and self._engine.lost:  # nothing is lost with it
                 self._restart()
             self._join()
             try:

@@ -125,12 +125,12 @@ class RequestQueue(Generic[Item]):
             with self._changed:
                 self._drop_ended()
 
-    def wait(self) -> bool:
-        """Wait until there is a request; False once the queue is closed and empty."""
+    def wait(self, timeout_s: float | None = None) -> bool:
+        """Wait until there is a request, at most that long; False once the queue is closed and
+        empty."""
         with self._changed:
-            while not self._waiting and not self._closing:
-                self._changed.wait()
-            return bool(self._waiting)
+            self._changed.wait_for(lambda: self._waiting or self._closing, timeout_s)
+            return bool(self._waiting) or not self._closing
 
     @property
     def closed(self) -> bool:

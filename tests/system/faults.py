@@ -446,9 +446,11 @@ class Kill:
 
 
 def decoder_pids(server: Server) -> list[int]:
-    """Processes that decode."""
+    """Processes that decode, the busiest first."""
     workers = map(psutil.Process, worker_pids(server))
-    return [child.pid for worker in workers for child in worker.children()]
+    children = [child for worker in workers for child in worker.children()]
+    children.sort(key=lambda child: child.cpu_times().user, reverse=True)
+    return [child.pid for child in children]
 
 
 def kill_one(

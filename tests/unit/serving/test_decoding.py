@@ -169,10 +169,13 @@ def test_an_engine_that_is_lost_fails_its_sentences_and_is_restarted(
     assert engines[1].restarts == 0
 
 
-def test_an_idle_engine_that_is_lost_is_restarted_before_it_gets_anything() -> None:
+@pytest.mark.parametrize("soon", [True, False])
+def test_an_idle_engine_that_is_lost_is_restarted_before_it_gets_anything(soon: bool) -> None:
     engine = ToldEngine()
     scheduler = Scheduler(ToldTranslator(engine))
     engine.lost = True
+    if not soon:  # nothing comes
+        wait_until(lambda: engine.restarts == 1)
     (ticket,) = scheduler.submit_all(requests("a"))
     wait_until(lambda: len(engine.joined) == 1)
     assert engine.restarts == 1
