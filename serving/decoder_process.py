@@ -70,9 +70,10 @@ def _read(connection: Connection) -> queue.SimpleQueue[Order | None]:
 
     def read() -> None:
         try:
-            while True:
-                orders.put(connection.recv())
-        except (EOFError, OSError):
+            with contextlib.suppress(EOFError, OSError):
+                while True:
+                    orders.put(connection.recv())
+        finally:
             orders.put(None)
 
     threading.Thread(target=read, daemon=True).start()

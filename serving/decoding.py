@@ -1,7 +1,7 @@
 """A thread that sees to one engine: gives it what waits, and delivers what comes of it.
 
 All that an engine decodes shares one budget of rows, padded source tokens and cache memory. A
-finished, cancelled or overdue sentence leaves at once.
+finished sentence leaves at once, a cancelled or overdue one within a twentieth of a second.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from collections.abc import Sequence
 
 from serving.answers import AnswerCache
 from serving.batches import BatchLimits, BatchRoom
-from serving.errors import BundleError, DecoderLostError
+from serving.errors import DecoderLostError
 from serving.hypotheses import Group, Sentence
 from serving.observer import Observer
 from serving.request_queue import RequestQueue
@@ -52,8 +52,8 @@ class Decoder:
         self._resting: set[Group] = set()
         """Groups that others have just joined."""
         self._others: Sequence[Decoder] = ()
-        self._idle = True
-        """Whether it has nothing to decode; it ends while the queue is locked."""
+        self.idle = True
+        """Whether it could begin at once; that ends while the queue is locked."""
         self._thread = threading.Thread(target=self._run, name="decoder", daemon=True)
 
     def start(self, others: Sequence[Decoder]) -> None:
@@ -92,10 +92,10 @@ class Decoder:
             try:
                 if self._works:
                     self._note(self._engine.step())
-            except DecoderLostError as error:
+            except Exception as error:  # the thread must outlive any failure
                 self._fail_all(error)
                 self._restart()
-            self._idle = not self._works
+            self.idle = not self._works
             self._queue.drop_ended()
         self._engine.close()
 
@@ -106,7 +106,6 @@ class Decoder:
         room = BatchRoom(self._sizes, self._limits)
         for work in self._works.values():
             room.hold(work.demand)
-        self._resting &= {work.demand.group for work in self._works.values()}
         now = time.monotonic()
 
         def choose(work: Work) -> bool | None:
@@ -114,7 +113,7 @@ class Decoder:
                 room.hold(work.demand)  # it is its turn soon
                 return False
             if room.admit(work.demand):
-                self._idle = False
+                self.idle = False
                 return True
             overtaken = now - work.submitted > MAX_OVERTAKEN_S
             return None if overtaken or room.full else False
@@ -129,7 +128,7 @@ class Decoder:
 
     def _takers(self) -> int:
         """Threads that could begin with what waits now: this one and all that idle."""
-        return 1 + sum(other._idle for other in self._others)
+        return 1 + sum(other.idle for other in self._others)
 
     def _note(self, progress: Progress) -> None:
         self._resting.difference_update(progress.rested)
@@ -140,12 +139,14 @@ class Decoder:
                 self._works[number].tell(agreed)
         for number, outcome in progress.outcomes:
             if number in self._works:
-                self._deliver(self._works.pop(number), outcome)
+                self._deliver(self._works[number], outcome)
+                del self._works[number]
         gone = [number for number, work in self._works.items() if work.expire()]
         if gone:
             for number in gone:
                 del self._works[number]
             self._engine.cancel(gone)
+        self._resting &= {work.demand.group for work in self._works.values()}
 
     def _note_joined(self, joined: Joined) -> None:
         works = [self._works[number] for number in joined.numbers if number in self._works]
@@ -172,14 +173,21 @@ class Decoder:
         for work in self._works.values():
             work.fail(error)
         self._works.clear()
+        self._resting.clear()
+        if not isinstance(error, DecoderLostError):
+            logger.error("a decoder failed", exc_info=error)
 
     def _restart(self) -> None:
+        self.idle = False
         self._observer.lost()
         logger.error("a decoding process has ended; another takes its place")
-        while not self._queue.closed:
+        while True:
             try:
                 self._engine.restart()
                 return
-            except (BundleError, OSError):  # the machine may be short of something for a while
+            except Exception:  # the machine may be short of something for a while
                 logger.exception("it cannot be started, next try in %g s", _RETRY_S)
-                time.sleep(_RETRY_S)
+            self._queue.drop_ended()
+            if self._queue.closed and not len(self._queue):
+                return  # others have done the rest
+            time.sleep(_RETRY_S)

@@ -24,6 +24,8 @@ from serving.running import Progress
 from serving.text_processor import TextProcessor
 
 _ROOT = Path(__file__).resolve().parents[1]
+_POLL_MS = 50
+"""Milliseconds between looks whether anyone still waits for what is decoded."""
 _END_S = 10.0
 """Seconds that a process has to end by itself."""
 
@@ -89,10 +91,11 @@ class IsolatedEngine:
         self._send(Order(cancelled=tuple(numbers)))
 
     def step(self) -> Progress:
-        """Wait for what happens next; raises DecoderLostError where the process has ended."""
+        """Wait a moment for what happens next; raises DecoderLostError where the process has
+        ended."""
         try:
             told = self._connection.fileno()
-            ready = {descriptor for descriptor, _ in self._poll.poll()}
+            ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
             if self._woken in ready:
                 os.read(self._woken, 1)
                 self._waking = False
@@ -111,8 +114,9 @@ class IsolatedEngine:
             os.write(self._wakes, b"w")
 
     def restart(self) -> None:
-        """Start another process in the place of one that has ended, and wait for it."""
+        """Start another process in the place of this one, and wait for it."""
         self._connection.close()
+        self._process.kill()
         self._process.wait()
         self._start()
         self.wait()
@@ -133,6 +137,7 @@ class IsolatedEngine:
                 [sys.executable, "-m", "serving.decoder_process", str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
+                process_group=0,  # a signal to the server's group is for the server
                 env=_environment(),
             )
         self._connection = Connection(own.detach())
@@ -165,8 +170,10 @@ class IsolatedTranslator(TextProcessor):
         """
         super().__init__(folder, workers=workers, limits=limits)
         job = Job(folder.resolve(), threads, tune)
-        self._engines = [IsolatedEngine(job) for _ in range(workers)]
+        self._engines: list[IsolatedEngine] = []
         try:
+            for _ in range(workers):
+                self._engines.append(IsolatedEngine(job))
             for engine in self._engines:
                 engine.wait()
         except BaseException:

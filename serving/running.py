@@ -57,9 +57,9 @@ class Progress:
 class Engine(Protocol):
     """Decodes sentences, perhaps in a process of its own, of `resident_bytes`.
 
-    `join` takes some of one group. `step` waits until there is something to tell, or another thread
-    calls `wake`. `lost` is whether all that was running has gone, in which case `step` raises
-    DecoderLostError, until `restart`.
+    `join` takes some of one group. `step` waits a moment for something to tell, or until another
+    thread calls `wake`. `lost` is whether all that was running has gone, in which case `step`
+    raises DecoderLostError, until `restart`.
     """
 
     @property
@@ -152,7 +152,9 @@ class RunningBatches:
         """No step waits."""
 
     def restart(self) -> None:
-        """It is never lost."""
+        """Drop all."""
+        self._batches.clear()
+        self.collect()
 
     def close(self) -> None:
         """Nothing is left to end."""

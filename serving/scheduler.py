@@ -183,7 +183,7 @@ class Scheduler:
 
     def _wake(self) -> None:
         """Have one that decodes take what has come; those that idle watch the queue themselves."""
-        if all(decoder.num_rows for decoder in self._decoders):
+        if not any(decoder.idle for decoder in self._decoders):
             decoders = [decoder for decoder in self._decoders if decoder.open]
             if decoders:
                 min(decoders, key=lambda decoder: decoder.num_rows).wake()

@@ -65,7 +65,7 @@ class Ticket(Generic[Outcome]):
                 loop.call_soon_threadsafe(changed.set)
 
     def cancel(self) -> None:
-        """Give the request up; its rows are freed before the next step."""
+        """Give the request up; its rows are freed soon."""
         self.fail(CancelledError("the request was cancelled"))
 
     @property

@@ -28,6 +28,7 @@ from serving.errors import (
 )
 from serving.isolated import IsolatedTranslator, Order
 from serving.metrics import Metrics, State
+from serving.options import SearchOptions
 from serving.running import RunningBatches
 from serving.scheduler import Completed, Partial, Request, Scheduler
 from serving.translator import Translator
@@ -151,6 +152,17 @@ def test_a_cancelled_sentence_makes_room(scheduler: Scheduler) -> None:
     assert scheduler.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
 
 
+def test_a_cancelled_sentence_leaves_though_nothing_else_happens(scheduler: Scheduler) -> None:
+    (pid,) = pids(scheduler)[:1]
+    options = SearchOptions(beam_size=5, min_length=1999, max_length=2000)
+    ticket = scheduler.submit(Request(text=TEXTS[4], options=options))
+    wait_until(lambda: scheduler.num_held == 1)
+    ticket.cancel()
+    wait_until(lambda: scheduler.num_held == 0, 5)
+    scheduler.close(5)  # or else it would go on for minutes
+    assert not alive(pid)
+
+
 def test_only_what_a_process_decodes_is_lost_with_it() -> None:
     metrics = Metrics(lambda: State(ready=True, models=[]))
     translator = IsolatedTranslator(BUNDLE, workers=2)
@@ -258,7 +270,7 @@ def test_a_process_that_does_not_start_is_tried_again(
 ) -> None:
     monkeypatch.setattr("serving.decoding._RETRY_S", 0.1)
     engine = scheduler._decoders[0]._engine
-    start, failures = engine._start, [OSError("no memory"), OSError("no memory")]  # type: ignore[attr-defined]
+    start, failures = engine._start, [OSError("no memory"), RuntimeError("MemoryError")]  # type: ignore[attr-defined]
 
     def restart() -> None:
         if failures:

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import pytest
 
+from serving.batches import BatchLimits
 from serving.errors import CancelledError, DecoderLostError
 from serving.hypotheses import Group, Sentence
 from serving.options import SearchOptions
@@ -167,6 +168,57 @@ def test_an_engine_that_is_lost_fails_its_sentences_and_is_restarted(
             outcomes.append(str(error))
     assert sorted(outcomes) == ["done", "gone"]
     assert engines[1].restarts == 0
+
+
+def test_a_group_that_has_ended_does_not_rest(
+    scheduler: Scheduler, engines: list[ToldEngine]
+) -> None:
+    engine, decoder = engines[0], scheduler._decoders[0]
+    other = SearchOptions(beam_size=1)
+    scheduler.submit_all([Request(text=text, options=other) for text in "ab"])
+    wait_until(lambda: all(each.joined for each in engines))
+    engine.tell(Progress(rested=[other_group := Group(1, shortlisted=False)]))
+    engines[1].tell(Progress(rested=[other_group]))
+    wait_until(lambda: all(each.open for each in scheduler._decoders))
+    scheduler.submit_all(requests("c", "d"))
+    wait_until(lambda: scheduler.queue_depth == 0)
+    assert not decoder.open or not scheduler._decoders[1].open
+    for each in engines:  # what has just joined is done before it could rest
+        done = Translation("done", (hypothesis(),))
+        each.tell(Progress(outcomes=[(number, done) for number in each.joined[1:]]))
+    wait_until(lambda: all(each.open for each in scheduler._decoders))
+    assert scheduler.num_held == 2
+
+
+def test_what_waits_at_the_end_is_done_by_the_engine_that_is_restarted() -> None:
+    engine = ToldEngine()
+    scheduler = Scheduler(ToldTranslator(engine), limits=BatchLimits(max_rows=1))
+    first, second = scheduler.submit_all(requests("a", "b"))
+    wait_until(lambda: len(engine.joined) == 1)
+    scheduler.retire()
+    engine.tell(DecoderLostError("gone"))
+    with pytest.raises(DecoderLostError):
+        first.result(PATIENT)
+    wait_until(lambda: len(engine.joined) == 2)
+    engine.finish()
+    assert second.result(PATIENT).translation.text == "done"
+    scheduler.close(PATIENT)
+    assert (engine.restarts, engine.closed) == (1, True)
+
+
+def test_a_failure_nobody_foresaw_ends_what_is_decoded_and_nothing_else() -> None:
+    engine = ToldEngine()
+    scheduler = Scheduler(ToldTranslator(engine))
+    (ticket,) = scheduler.submit_all(requests("a"))
+    wait_until(lambda: len(engine.joined) == 1)
+    engine.tell(Progress(outcomes=[(engine.joined[0], Translation("no hypothesis"))]))
+    with pytest.raises(IndexError):
+        ticket.result(PATIENT)
+    (other,) = scheduler.submit_all(requests("b"))
+    wait_until(lambda: len(engine.joined) == 2)
+    engine.finish()
+    assert other.result(PATIENT).translation.text == "done"
+    scheduler.close(PATIENT)
 
 
 @pytest.mark.parametrize("soon", [True, False])
