@@ -25,7 +25,7 @@ serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=
 test: lint ## run every check and test
 	$(BIN)/python -m pytest -n 2 --dist loadfile -rs
 
-soak: $(VENV)/dev.stamp ## the long run of the fault suite: half an hour on a machine that does nothing else
+soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write
 
 lint: $(VENV)/dev.stamp ## check format, style, imports and types
