@@ -88,8 +88,8 @@ class Decoder:
         while self._works or self._queue.wait(_LOOK_S):
             if not self._works and self._engine.lost:  # nothing is lost with it
                 self._restart()
-            self._join()
             try:
+                self._join()
                 if self._works:
                     self._note(self._engine.step())
             except Exception as error:  # the thread must outlive any failure
@@ -180,7 +180,7 @@ class Decoder:
     def _restart(self) -> None:
         self.idle = False
         self._observer.lost()
-        logger.error("a decoding process has ended; another takes its place")
+        logger.error("an engine has ended or failed; it is started again")
         while True:
             try:
                 self._engine.restart()

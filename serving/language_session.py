@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.bundle import Manifest
-from serving.cache import REPACK_EVERY, Repack, round_capacity, round_up
+from serving.cache import Repack, round_capacity, round_up
+from serving.cache_sizes import CacheSizes
 from serving.caches import Caches
 from serving.errors import BundleError
 from serving.memory import BlockPool
@@ -82,11 +83,8 @@ class LanguageOutputs:
     logits_BV: Floats
 
 
-class LanguageStepper:
+class LanguageStepper(CacheSizes):
     """A language model bundle's step graph."""
-
-    most_states = None
-    """A batch may have any size."""
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         """Load the graph with `threads` intra-op threads.
@@ -100,26 +98,14 @@ class LanguageStepper:
                 f"{folder}: its step graph was exported by an earlier version; export the "
                 "checkpoint again with `python -m export bundle`"
             )
-        self._graph, self._dim = manifest.step, manifest.sizes.model_dim
-        self._vocab_size = manifest.sizes.vocab_size
-        self._num_caches = sum(tensor.role == "self" for tensor in manifest.step.inputs)
+        super().__init__(manifest)
+        self._graph, self._vocab_size = manifest.step, manifest.sizes.vocab_size
         self._heads = manifest.sizes.num_heads
         self._memory = BlockPool()
         check_int8(folder, manifest)
         self._session = load_graph(folder, manifest.step.file, threads)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
-
-    @property
-    def repack_every(self) -> int:
-        """Steps of a row between repacks."""
-        return REPACK_EVERY["lm"]
-
-    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Bytes of caches of that size, with the spare copy that a repack writes to."""
-        del source_length
-        size = np.dtype(np.float32).itemsize * self._dim
-        return 2 * self._num_caches * rows * slots * size
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
         """`read` at once, without scores."""

@@ -16,7 +16,8 @@ from serving.threads import Preset
 from serving.translator import Translator
 
 MOST_WORKERS = 8
-"""Batches of a model decoded at once: Python's tenth of a step is done for one at a time."""
+"""Batches of a model decoded at once: on threads of one process Python's tenth of a step is done
+for one at a time, and processes take memory each."""
 _PROBE, _PROBES = "1 2 3", 5
 _GAIN = 1.1
 """More threads must be faster by that factor: where other processes want them, they cost dearly."""
@@ -33,11 +34,11 @@ def load_translator(
     whose products are shared by as many threads as are found to be fastest for one short text.
     """
     if preset == "throughput":
-        workers = min(threads, MOST_WORKERS)
+        workers = _workers(preset, threads)
         return Translator(folder, threads=threads, workers=workers, limits=limits)
     return fastest(
         lambda count: Translator(folder, threads=count, limits=limits),
-        lambda translator: translator.translate(_PROBE),
+        lambda translator: translator.warm_up(),
         threads,
     )
 
@@ -46,7 +47,7 @@ def load_isolated_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
 ) -> IsolatedTranslator:
     """`load_translator`, each worker in a process of its own."""
-    workers = min(threads, MOST_WORKERS) if preset == "throughput" else 1
+    workers = _workers(preset, threads)
     return IsolatedTranslator(
         folder,
         threads=threads // workers,
@@ -82,6 +83,10 @@ def fastest(
         if seconds * _GAIN < least:
             best, least = other, seconds
     return best
+
+
+def _workers(preset: Preset, threads: int) -> int:
+    return min(threads, MOST_WORKERS) if preset == "throughput" else 1
 
 
 def _seconds(loaded: Loaded, probe: Callable[[Loaded], object]) -> float:

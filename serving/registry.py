@@ -26,20 +26,17 @@ from serving.errors import (
 from serving.generation_options import GenerationOptions
 from serving.generation_scheduler import GenerationScheduler
 from serving.generator import Generator
-from serving.isolated import IsolatedTranslator
 from serving.metrics import Metrics, ModelState, State
 from serving.options import SearchOptions
 from serving.presets import load_generator, load_isolated_translator, load_translator
 from serving.scheduler import Scheduler
 from serving.settings import Settings, variable
-from serving.translator import Translator
+from serving.text_processor import TextProcessor
 
 AUTO = "auto"
 """The source language where the caller leaves it to us."""
 
 _WARM_UP_TEXT = "1 2 3"
-
-AnyTranslator = Translator | IsolatedTranslator
 
 logger = logging.getLogger(__name__)
 
@@ -106,7 +103,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 def load_bundles(
     settings: Settings, served: Collection[Manifest] = ()
-) -> list[AnyTranslator | Generator]:
+) -> list[TextProcessor | Generator]:
     """Load and check every bundle but those whose manifests are `served` already.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
@@ -118,7 +115,7 @@ def load_bundles(
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> AnyTranslator | Generator:
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor | Generator:
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
@@ -163,7 +160,7 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
-    def start(self, bundles: Iterable[AnyTranslator | Generator]) -> None:
+    def start(self, bundles: Iterable[TextProcessor | Generator]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -231,14 +228,14 @@ class Registry:
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: AnyTranslator | Generator) -> Model | LanguageModel:
+    def _start(self, bundle: TextProcessor | Generator) -> Model | LanguageModel:
         manifest = bundle.manifest
         logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
 
-    def _start_translator(self, translator: AnyTranslator) -> Model:
+    def _start_translator(self, translator: TextProcessor) -> Model:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)
         translator.warm_up()

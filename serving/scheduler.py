@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Protocol
 from weakref import WeakValueDictionary
 
 from serving.answers import AnswerCache
@@ -18,41 +17,13 @@ from serving.decoding import Decoder
 from serving.errors import RequestError
 from serving.hypotheses import Sentence
 from serving.observer import Observer
-from serving.options import SearchOptions
 from serving.request_queue import RequestQueue
-from serving.running import Engine
-from serving.stepper import Sizes
-from serving.text_stream import TextStream
+from serving.text_processor import TextProcessor
 from serving.ticket import OpenTickets
 from serving.translation import Translation
-from serving.wanted_terms import NO_TERMS, Terms
 from serving.work import Completed, Partial, Request, Timing, TranslationTicket, Work
 
 __all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
-
-
-class Translates(Protocol):
-    """What a scheduler asks of a `Translator` or an `IsolatedTranslator`."""
-
-    @property
-    def sizes(self) -> Sizes: ...
-
-    def engine(self) -> Engine: ...
-
-    def fits(self, text: str) -> bool: ...
-
-    def text_stream(self) -> TextStream: ...
-
-    def prepare(
-        self,
-        text: str,
-        options: SearchOptions,
-        target_prefix: str = "",
-        *,
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
-        stream: bool = False,
-    ) -> Sentence | None: ...
 
 
 class Scheduler:
@@ -60,7 +31,7 @@ class Scheduler:
 
     def __init__(
         self,
-        translator: Translates,
+        translator: TextProcessor,
         *,
         max_queue: int = 512,
         limits: BatchLimits | None = None,

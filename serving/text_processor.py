@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import re
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from serving.cache_sizes import CacheSizes
 from serving.errors import BundleError, InvalidOptionError, InvalidTextError, TooLongError
 from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.options import SearchOptions, parse_options
+from serving.running import Engine
 from serving.stepper import Sizes
 from serving.terms import NO_CONSTRAINTS
 from serving.text_stream import TextStream
@@ -30,8 +32,8 @@ _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-class TextProcessor:
-    """A translation bundle's tokenizers, limits and defaults."""
+class TextProcessor(ABC):
+    """A translation bundle's tokenizers, limits and defaults; subclasses say where it decodes."""
 
     def __init__(
         self, folder: Path, *, workers: int = 1, limits: BatchLimits | None = None
@@ -116,6 +118,14 @@ class TextProcessor:
         first = first_tokens(sentence)
         self._check_memory(demand(first, self.sizes))
         return first
+
+    @abstractmethod
+    def engine(self) -> Engine:
+        """Decodes its sentences; one for each worker, for the caller to close."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Have something translated: the first time takes longer."""
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""

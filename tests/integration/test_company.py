@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-from pathlib import Path
 
 import pytest
 
 from serving.scheduler import Request, Scheduler
 from serving.translator import Translator
 from serving.wanted_terms import Terms
-
-MODELS = Path(__file__).resolve().parents[2] / "models"
-TEXTS = [
-    "Das Haus ist sehr alt.",
-    "Ich habe heute keine Zeit.",
-    "Tom hat seinen Schlüssel verloren.",
-    "Wo ist der Bahnhof?",
-    "Die Kinder spielen im Garten, und der Hund schläft unter dem Tisch.",
-]
+from tests.integration.demo import MODELS, TEXTS, alone
 
 
 @pytest.mark.parametrize("name", ["macaron-de-en", "joint-fast-de-en"])
@@ -35,21 +26,12 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
         Request(text=TEXTS[3], options=alternatives, target_prefix="Where", alignments=True),
         Request(text=TEXTS[4], options=options, target_prefix="The", alignments=True),
     ]
-    alone = [
-        translator.translate(
-            r.text,
-            r.options,
-            target_prefix=r.target_prefix,
-            alignments=r.alignments,
-            terms=r.terms,
-        )[0]
-        for r in (*plain, *others)
-    ]
+    apart = [alone(translator, request) for request in (*plain, *others)]
     scheduler = Scheduler(translator)
     tickets = scheduler.submit_all([*others, *plain])
     found = [ticket.result(120).translation for ticket in tickets]
     scheduler.close(60)
-    assert found == [*alone[len(plain) :], *alone[: len(plain)]]
+    assert found == [*apart[len(plain) :], *apart[: len(plain)]]
     with_terms, with_entry, linked, where, forced = found[: len(others)]
     assert all("building" in h.text and "old" not in h.text for h in with_terms.hypotheses)
     assert all("hour" in h.text for h in with_entry.hypotheses)

@@ -33,16 +33,10 @@ from serving.running import RunningBatches
 from serving.scheduler import Completed, Partial, Request, Scheduler
 from serving.translator import Translator
 from serving.wanted_terms import Terms
+from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 
-BUNDLE = Path(__file__).resolve().parents[2] / "models/macaron-de-en"
-TEXTS = [
-    "Das Haus ist sehr alt.",
-    "Ich habe heute keine Zeit.",
-    "Tom hat seinen Schlüssel verloren.",
-    "Wo ist der Bahnhof?",
-    "Die Kinder spielen im Garten, und der Hund schläft unter dem Tisch.",
-]
+BUNDLE = MODELS / "macaron-de-en"
 LONG = " ".join(TEXTS * 3)
 PATIENT = 60.0
 
@@ -84,16 +78,7 @@ def test_results_are_those_of_the_translator_to_the_bit(
         Request(text=TEXTS[2], options=options, alignments=True, stream=True),
         Request(text=TEXTS[3], options=choices, target_prefix="Where", alignments=True),
     ]
-    wanted = [
-        translator.translate(
-            r.text,
-            r.options,
-            target_prefix=r.target_prefix,
-            alignments=r.alignments,
-            terms=r.terms,
-        )[0]
-        for r in requests
-    ]
+    wanted = [alone(translator, request) for request in requests]
     found = [ticket.result(PATIENT) for ticket in scheduler.submit_all(requests)]
     assert [completed.translation for completed in found] == wanted
     for completed in found:

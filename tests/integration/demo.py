@@ -1,0 +1,30 @@
+"""The shipped translators and some sentences for them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.scheduler import Request
+from serving.translation import Translation
+from serving.translator import Translator
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+TEXTS = [
+    "Das Haus ist sehr alt.",
+    "Ich habe heute keine Zeit.",
+    "Tom hat seinen Schlüssel verloren.",
+    "Wo ist der Bahnhof?",
+    "Die Kinder spielen im Garten, und der Hund schläft unter dem Tisch.",
+]
+
+
+def alone(translator: Translator, request: Request) -> Translation:
+    """What becomes of a request without company."""
+    (translation,) = translator.translate(
+        request.text,
+        request.options,
+        target_prefix=request.target_prefix,
+        alignments=request.alignments,
+        terms=request.terms,
+    )
+    return translation
