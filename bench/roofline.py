@@ -26,6 +26,7 @@ from serving.bundle import Graph, Manifest
 from serving.cache import ALIGNMENT
 from serving.hypotheses import Sentence
 from serving.options import SearchOptions
+from serving.ort import register_kernels
 from serving.session import OnnxState, OnnxStepper
 
 PRODUCT = "MatMulIntegerToFloat"
@@ -245,5 +246,6 @@ def _load(model: onnx.ModelProto, threads: int) -> onnxruntime.InferenceSession:
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
+    register_kernels(options, int8=True)
     providers = ["CPUExecutionProvider"]
     return onnxruntime.InferenceSession(model.SerializeToString(), options, providers=providers)

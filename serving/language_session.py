@@ -103,7 +103,8 @@ class LanguageStepper(CacheSizes):
         self._heads = manifest.sizes.num_heads
         self._memory = BlockPool()
         check_int8(folder, manifest)
-        self._session = load_graph(folder, manifest.step.file, threads)
+        int8 = manifest.precision == "int8"
+        self._session = load_graph(folder, manifest.step.file, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
 

@@ -17,6 +17,9 @@ from serving.kernels import native_library
 
 Floats = NDArray[np.float32]
 
+_INT8_PRODUCTS = "macaron.int8_products"
+"""The entry of a session's options that serving/native/operators.cpp looks for."""
+
 
 @dataclass(frozen=True)
 class Binding:
@@ -52,7 +55,7 @@ class Bindings:
 def check_int8(folder: Path, manifest: Manifest) -> None:
     """Raise BundleError where a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
-        _probe_int8(load_graph(folder, manifest.probe_file, 1), folder)
+        _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
 
 
 def bind(
@@ -109,20 +112,33 @@ def _allocate(axes: Sequence[str | int], dtype: str, sizes: Mapping[str, int]) -
     return np.zeros(shape, dtype=dtype)
 
 
+def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None:
+    """Have a session use this project's own operators where there are any.
+
+    `int8` where its graph has int8 products: these have a kernel in ONNX Runtime's own domain,
+    which a graph that does not import that domain could then not use at all.
+    """
+    library = native_library()
+    if library is None:
+        return
+    if int8:
+        options.add_session_config_entry(_INT8_PRODUCTS, "1")
+    options.register_custom_ops_library(str(library))
+
+
 def load_graph(
-    folder: Path, file: str, threads: int, *, profile_prefix: Path | None = None
+    folder: Path, file: str, threads: int, *, int8: bool, profile_prefix: Path | None = None
 ) -> onnxruntime.InferenceSession:
     """One graph with that many intra-op threads; raises BundleError where it is refused.
 
-    With `profile_prefix` ONNX Runtime writes a profile of all runs when the session ends.
+    `int8` says whether it has int8 products. With `profile_prefix` ONNX Runtime writes a profile of
+    all runs when the session ends.
     """
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    library = native_library()
-    if library is not None:
-        options.register_custom_ops_library(str(library))
+    register_kernels(options, int8=int8)
     if profile_prefix is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
     try:

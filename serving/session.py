@@ -73,10 +73,11 @@ class OnnxStepper(CacheSizes):
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step
         self._memory = BlockPool()
         check_int8(folder, manifest)
-        self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads)
+        int8 = manifest.precision == "int8"
+        self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads, int8=int8)
         self._encoder_names = names_by_role(manifest.encoder)
         self._step = load_graph(
-            folder, self._step_graph.file, threads, profile_prefix=profile_prefix
+            folder, self._step_graph.file, threads, int8=int8, profile_prefix=profile_prefix
         )
 
     @property

@@ -69,7 +69,7 @@ class ShortlistStepper(OnnxStepper):
             profile_prefix=profile_prefix,
         )
         self._shortlist = load_shortlist(folder / files.file, manifest.sizes.vocab_size)
-        self._columns = load_graph(folder, files.columns.file, 1)
+        self._columns = load_graph(folder, files.columns.file, 1, int8=False)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:
         """Run the encoder and look up what the sources may become."""

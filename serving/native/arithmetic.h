@@ -89,6 +89,29 @@ inline float dot(const float* a, const float* b, int64_t count) {
   return total;
 }
 
+// Four sums of products of `a` with rows of `count` numbers, a multiple of kLanes. Each sum is the
+// same whatever the other rows are.
+inline QuarterFloats four_dots(const float* a, const float* const* rows, int64_t count) {
+  Floats x[4];
+  for (int r = 0; r < 4; ++r) {
+    x[r] = load(a) * load(rows[r]);
+    for (int64_t i = kLanes; i < count; i += kLanes) x[r] += load(a + i) * load(rows[r] + i);
+  }
+  // Halves of two rows side by side, then quarters of all four.
+  for (int r = 0; r < 4; r += 2)
+    x[r] = __builtin_shufflevector(x[r], x[r + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
+                                   22, 23) +
+           __builtin_shufflevector(x[r], x[r + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28,
+                                   29, 30, 31);
+  Floats all = __builtin_shufflevector(x[0], x[2], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
+                                       26, 27) +
+               __builtin_shufflevector(x[0], x[2], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28,
+                                       29, 30, 31);
+  all += __builtin_shufflevector(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+  all += __builtin_shufflevector(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
+  return __builtin_shufflevector(all, all, 0, 4, 8, 12);
+}
+
 // e to the power of x <= 0, to about two units in the last place near 0; NaN stays NaN.
 // 2^n times a polynomial (least squares at Chebyshev points) of 2^f for -1/2 <= f <= 1/2.
 inline Floats exponential(Floats x) {

@@ -33,6 +33,14 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
     }
     for (int part = 0; part < 4; ++part) store(out + d + part * kLanes, total[part] * factor);
   }
+  for (; d + 2 * kLanes <= width; d += 2 * kLanes) {
+    Floats total[2] = {};
+    for (size_t i = 0; i < count; ++i) {
+      const float* row = rows + seen[i] * step + d;
+      for (int part = 0; part < 2; ++part) total[part] += weights[i] * load(row + part * kLanes);
+    }
+    for (int part = 0; part < 2; ++part) store(out + d + part * kLanes, total[part] * factor);
+  }
   for (; d + kLanes <= width; d += kLanes) {
     Floats total{};
     for (size_t i = 0; i < count; ++i) total += weights[i] * load(rows + seen[i] * step + d);
@@ -62,18 +70,33 @@ inline void attend(const float* query, const float* keys, const float* values, L
     std::fill(out, out + heads * width, 0.0f);
     return;
   }
-  // As the keys lie in memory, one after the other, and the values on their way meanwhile.
-  const auto score = [&](int64_t i, int64_t h) {
-    const int64_t begin = seen[i] * layout.place + h * layout.head;
-    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
-    scores[h * count + i] = scale * dot(query + h * width, keys + begin, width);
+  const auto place = [&](int64_t i, int64_t h) {
+    return seen[std::min(i, count - 1)] * layout.place + h * layout.head;
   };
+  // Scores of some places, four at a time where the width allows it.
+  const int64_t together = width % kLanes ? 1 : 4;
+  const auto score = [&](int64_t i, int64_t h) {
+    float* out = scores + h * count + i;
+    const float* rows[4];
+    for (int64_t j = 0; j < together; ++j) {
+      const int64_t begin = place(i + j, h);
+      rows[j] = keys + begin;
+      for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
+    }
+    if (together == 1) {
+      *out = scale * dot(query + h * width, rows[0], width);
+      return;
+    }
+    const QuarterFloats found = scale * four_dots(query + h * width, rows, width);
+    std::memcpy(out, &found, std::min<int64_t>(4, count - i) * sizeof(float));
+  };
+  // As the keys lie in memory, one after the other, and the values on their way meanwhile.
   if (layout.head < layout.place)
-    for (int64_t i = 0; i < count; ++i)
+    for (int64_t i = 0; i < count; i += together)
       for (int64_t h = 0; h < heads; ++h) score(i, h);
   else
     for (int64_t h = 0; h < heads; ++h)
-      for (int64_t i = 0; i < count; ++i) score(i, h);
+      for (int64_t i = 0; i < count; i += together) score(i, h);
   for (int64_t h = 0; h < heads; ++h) {
     float* weights = scores + h * count;
     const float highest = *std::max_element(weights, weights + count);

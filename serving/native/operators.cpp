@@ -8,6 +8,7 @@
 #include <stdexcept>
 
 #include "kernels.h"
+#include "product.h"
 #include "runtime.h"
 
 namespace macaron {
@@ -411,6 +412,98 @@ std::array<Operator, 13> operators{{
     {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
 }};
 
+#ifdef MACARON_AMX
+
+constexpr size_t kWeight = 1;  // the input that has it
+
+// Its weight as tiles, where it is a constant.
+struct ProductKernel {
+  PackedWeight weight;
+};
+
+// rows [..,K] of 8 bits, weight [K,N], their scales, zero points of both, bias [N] -> [..,N]
+void run_product(const ProductKernel& kernel, const Context& context) {
+  static thread_local Aligned<uint8_t> room;
+  static thread_local PackedWeight given;
+  if (context.input<int8_t>(5))
+    throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
+  const PackedWeight* weight = &kernel.weight;
+  Shape shape = context.shape(0);
+  if (!weight->outputs()) {
+    const Shape size = context.shape(kWeight);
+    given.pack(context.input<int8_t>(kWeight), size[0], size[1]);
+    weight = &given;
+  }
+  const int64_t rows = rows_of(shape);
+  const uint8_t* zero_point = context.input<uint8_t>(4);
+  const Scales scales{context.input<float>(2), size_of(context.shape(2)) > 1,
+                      context.input<float>(3), size_of(context.shape(3)) > 1,
+                      context.input<float>(6), zero_point ? *zero_point : 0};
+  const PackedRows packed(context.input<uint8_t>(0), rows, shape.back(), room);
+  shape.back() = weight->outputs();
+  float* out = context.output<float>(0, shape);
+  // Parts that are worth a thread's while.
+  constexpr int64_t kLeast = 1 << 17;
+  const int64_t size = weight->inputs() * weight->outputs() * packed.blocks();
+  const int64_t parts = std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight->panels(), 16));
+  const auto part = [&](size_t index) {
+    multiply(packed, *weight, scales, index * weight->panels() / parts,
+             (index + 1) * weight->panels() / parts, out);
+  };
+  if (parts == 1)
+    part(0);
+  else
+    context.in_parallel(parts, part);
+}
+
+OperatorTable product_table() {
+  OperatorTable table = make_table();
+  table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
+  table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
+    int constant = 0;
+    const void* weight = nullptr;
+    if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kWeight, &constant, &weight))
+      return failed;
+    try {
+      auto made = std::make_unique<ProductKernel>();
+      if (constant) {
+        const Shape shape = shape_of(*runtime, weight);
+        made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
+      }
+      *kernel = made.release();
+    } catch (const std::exception& error) {
+      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+    }
+    return Status{};
+  };
+  table.compute_v2 = [](void* kernel, void* context) {
+    try {
+      run_product(*static_cast<ProductKernel*>(kernel), Context(*runtime, context));
+    } catch (const std::exception& error) {
+      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+    }
+    return Status{};
+  };
+  table.destroy = [](void* kernel) { delete static_cast<ProductKernel*>(kernel); };
+  return table;
+}
+
+// In the place of ONNX Runtime's own, which makes little of such processors.
+Operator product{product_table(), "MatMulIntegerToFloat",
+                 {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
+
+#endif
+
+Status make_domain(const char* name, const std::vector<Operator*>& members, void*& domain) {
+  void* made = nullptr;
+  if (Status failed = runtime->call(Runtime::kCreateCustomOpDomain, name, &made)) return failed;
+  for (Operator* each : members)
+    if (Status failed = runtime->call(Runtime::kCustomOpDomainAdd, made, &each->table))
+      return failed;
+  domain = made;
+  return Status{};
+}
+
 }  // namespace
 }  // namespace macaron
 
@@ -419,13 +512,25 @@ extern "C" void* RegisterCustomOps(void* options, const macaron::RuntimeBase* ba
   using macaron::Runtime;
   static const Runtime runtime(base);
   macaron::runtime = &runtime;
-  static void* domain = nullptr;  // one for all sessions
-  if (!domain) {
-    void* made = nullptr;
-    if (void* status = runtime.call(Runtime::kCreateCustomOpDomain, "macaron", &made)) return status;
-    for (macaron::Operator& each : macaron::operators)
-      if (void* status = runtime.call(Runtime::kCustomOpDomainAdd, made, &each.table)) return status;
-    domain = made;
+  static void* own = nullptr;  // one for all sessions
+  if (!own) {
+    std::vector<macaron::Operator*> members;
+    for (macaron::Operator& each : macaron::operators) members.push_back(&each);
+    if (void* status = macaron::make_domain("macaron", members, own)) return status;
   }
-  return runtime.call(Runtime::kAddCustomOpDomain, options, domain);
+  if (void* status = runtime.call(Runtime::kAddCustomOpDomain, options, own)) return status;
+#ifdef MACARON_AMX
+  int wanted = 0;
+  runtime.call(Runtime::kHasSessionConfigEntry, static_cast<const void*>(options),
+               "macaron.int8_products", &wanted);
+  static const bool can = macaron::tiles_work();
+  if (!wanted || !can) return nullptr;
+  static void* runtimes = nullptr;
+  if (!runtimes)
+    if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
+      return status;
+  return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
+#else
+  return nullptr;
+#endif
 }

@@ -8,6 +8,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,9 @@ class Runtime {
     kGetOutput = 91,
     kReleaseStatus = 93,
     kReleaseTensorTypeAndShapeInfo = 99,
+    kHasSessionConfigEntry = 237,
+    kGetConstantInput = 249,
+    kParallelFor = 274,
   };
 
  private:
@@ -97,44 +101,58 @@ class Runtime {
 
 using Shape = std::vector<int64_t>;
 
+template <typename T>
+T* data_of(const Runtime& runtime, const void* value) {
+  void* found = nullptr;
+  runtime.call(Runtime::kGetTensorMutableData, const_cast<void*>(value), &found);
+  return static_cast<T*>(found);
+}
+
+inline Shape shape_of(const Runtime& runtime, const void* value) {
+  void* info = nullptr;
+  runtime.call(Runtime::kGetTensorTypeAndShape, value, &info);
+  size_t count = 0;
+  runtime.call(Runtime::kGetDimensionsCount, static_cast<const void*>(info), &count);
+  Shape shape(count);
+  runtime.call(Runtime::kGetDimensions, static_cast<const void*>(info), shape.data(), count);
+  runtime.call(Runtime::kReleaseTensorTypeAndShapeInfo, info);
+  return shape;
+}
+
 // What a kernel gets and gives in one run.
 class Context {
  public:
   Context(const Runtime& runtime, void* context) : runtime_(runtime), context_(context) {}
 
+  // Null where an optional one is missing.
   template <typename T>
   const T* input(size_t index) const {
-    return static_cast<const T*>(data(value(index)));
+    const void* found = value(index);
+    return found ? data_of<T>(runtime_, found) : nullptr;
   }
 
-  Shape shape(size_t index) const {
-    void* info = nullptr;
-    runtime_.call(Runtime::kGetTensorTypeAndShape, value(index), &info);
-    size_t count = 0;
-    runtime_.call(Runtime::kGetDimensionsCount, static_cast<const void*>(info), &count);
-    Shape shape(count);
-    runtime_.call(Runtime::kGetDimensions, static_cast<const void*>(info), shape.data(), count);
-    runtime_.call(Runtime::kReleaseTensorTypeAndShapeInfo, info);
-    return shape;
-  }
+  Shape shape(size_t index) const { return shape_of(runtime_, value(index)); }
 
   template <typename T>
   T* output(size_t index, const Shape& shape) const {
     void* found = nullptr;
     runtime_.call(Runtime::kGetOutput, context_, index, shape.data(), shape.size(), &found);
-    return static_cast<T*>(data(found));
+    return data_of<T>(runtime_, found);
+  }
+
+  // Calls `work` with the numbers from 0 to `count`, on the session's threads.
+  template <typename Work>
+  void in_parallel(size_t count, Work work) const {
+    void (*call)(void*, size_t) = [](void* all, size_t index) { (*static_cast<Work*>(all))(index); };
+    if (runtime_.call(Runtime::kParallelFor, static_cast<const void*>(context_), call, count,
+                      size_t{0}, static_cast<void*>(&work)))
+      throw std::runtime_error("ONNX Runtime could not share the work out");
   }
 
  private:
   const void* value(size_t index) const {
     const void* found = nullptr;
     runtime_.call(Runtime::kGetInput, static_cast<const void*>(context_), index, &found);
-    return found;
-  }
-
-  void* data(const void* value) const {
-    void* found = nullptr;
-    runtime_.call(Runtime::kGetTensorMutableData, const_cast<void*>(value), &found);
     return found;
   }
 

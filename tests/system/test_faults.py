@@ -74,6 +74,11 @@ def cancelled(server: Server) -> float:
     return total(samples(server), "macaron_cancelled_requests_total")
 
 
+def busy_models(server: Server) -> int:
+    rows = [value for name, value in samples(server).items() if name.startswith("macaron_rows,")]
+    return sum(value > 0 for value in rows)
+
+
 def hypotheses(answer: httpx.Response) -> list[Any]:
     assert answer.status_code == 200, answer.text
     return [translation["hypotheses"] for translation in answer.json()["translations"]]
@@ -328,14 +333,16 @@ def test_6_termination_finishes_what_was_accepted_and_says_so_at_once(
     bundles: Path, tmp_path: Path
 ) -> None:
     settings = {"MACARON_DRAIN_S": "1.5", "MACARON_GRACE_S": "40"}
-    stream = {"model": "lm", "prompt": "a", "max_tokens": 600, "min_tokens": 599, "stream": True}
+    stream = {"model": "lm", "prompt": "a", "max_tokens": 3000, "min_tokens": 2999, "stream": True}
+    rng = random.Random(6)
+    texts = [faults.some_text(rng) for _ in range(32)]
     with running(bundles, tmp_path, **settings) as server, ThreadPoolExecutor(2) as pool:
         url = f"{server.url}/v1/completions"
         answers = [
             pool.submit(httpx.post, url, json=stream, timeout=60),
-            pool.submit(server.ask, ["Langer Text"] * 4, options=LONG),
+            pool.submit(server.ask, texts, options=LONG),
         ]
-        seconds_until(lambda: held(server) >= 2, 20)
+        seconds_until(lambda: busy_models(server) == 2, 20)
         server.process.terminate()
         seconds_until(lambda: not is_ready(server), 1)
         assert httpx.get(f"{server.url}/readyz").json()["code"] == "not_ready"
