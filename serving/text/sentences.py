@@ -28,13 +28,28 @@ def sentence_spans(text: str, language: str) -> Iterator[Span]:
     for line in _LINE.finditer(text):
         if line[0].isspace():
             continue
-        for found in get_sentence_boundaries(language, line[0]):
-            begin = line.start() + found["start_index"]
-            begin, end = stripped(text, (begin, line.start() + found["end_index"]))
+        for span in _boundaries(line[0], language):
+            begin, end = stripped(text, (line.start() + span[0], line.start() + span[1]))
             marker = _MARKER.match(text, begin, end)
             begin = marker.end() if marker else begin
             if begin < end and not _NUMBER.fullmatch(text, begin, end):
                 yield begin, end
+
+
+def _boundaries(line: str, language: str) -> list[Span]:
+    """Those of the library, which panics at some lines: a letter, a no-break space and a full stop.
+
+    Such a line is looked at with plain spaces, and if that does not help taken as one sentence.
+    """
+    for given in (line, re.sub(r"\s", " ", line)):
+        try:
+            found = get_sentence_boundaries(language, given)
+        except BaseException as error:  # a panic is no Exception, and would end more than a request
+            if type(error).__name__ != "PanicException":
+                raise
+        else:
+            return [(each["start_index"], each["end_index"]) for each in found]
+    return [(0, len(line))]
 
 
 def has_words(text: str) -> bool:

@@ -20,6 +20,7 @@ from export.graphs import write_graphs
 from export.quantize import quantized_twin
 from serving.bundle import Manifest
 from serving.options import SearchOptions
+from serving.ort import register_kernels
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import Model
 
@@ -85,8 +86,10 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
     whole.graph.output.extend(
         onnx.helper.make_tensor_value_info(name, kind, None) for name, kind in shown.items()
     )
+    options = onnxruntime.SessionOptions()
+    register_kernels(options, int8=True)
     session = onnxruntime.InferenceSession(
-        whole.SerializeToString(), providers=["CPUExecutionProvider"]
+        whole.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     generator = np.random.default_rng(0)
     sizes = {"B": 3, "S": 16, "BS": 48, "Q": 5, "C": 8}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.text.sentences import divided, has_words, sentence_spans
@@ -58,10 +58,19 @@ def test_markers_of_lists_are_no_part_of_a_sentence(text: str, wanted: list[str]
     assert sentences(text) == wanted
 
 
+@pytest.mark.parametrize("language", ["de", "en", "fr"])
+@pytest.mark.parametrize("space", ["\xa0", "\u202f", "\u3000"])
+def test_a_no_break_space_before_a_full_stop(language: str, space: str) -> None:
+    text = f"Das ist Plan B{space}. Und das?"
+    assert "".join(text[slice(*span)] for span in sentence_spans(text, language)).endswith("das?")
+    assert sentences(f"B{space}.") == [f"B{space}."]
+
+
 LEFT_OUT = re.compile(r"(?:\s|\(?[aB]\))*")
 
 
 @given(st.text(alphabet=st.sampled_from("aB. !?\n\t\r\u2028\xa0ü„“…)(")))
+@example("B\xa0.")
 def test_nothing_but_white_space_and_markers_is_left_out(text: str) -> None:
     done = 0
     for begin, end in sentence_spans(text, "de"):
