@@ -23,6 +23,12 @@ inline Floats load(const float* from) {
   return to;
 }
 
+inline Ints load(const int32_t* from) {
+  Ints to;
+  std::memcpy(&to, from, sizeof to);
+  return to;
+}
+
 inline void store(float* to, Floats from) { std::memcpy(to, &from, sizeof from); }
 
 inline Floats spread(float value) { return value - Floats{}; }

@@ -25,6 +25,7 @@
 namespace macaron {
 
 constexpr int64_t kTileRows = 16, kTileBytes = 64, kTileSize = kTileRows * kTileBytes;
+constexpr int64_t kSums = kTileRows * kTileRows;  // that a tile holds
 constexpr int64_t kPanel = 2 * kTileRows;  // columns that are computed together
 constexpr int64_t kChunk = 4;              // blocks of rows that stay in the nearest cache
 
@@ -39,12 +40,6 @@ inline bool tiles_work() {
   if (!__get_cpuid_count(7, 0, &a, &b, &c, &d) || (d & (kTile | kInt8)) != (kTile | kInt8))
     return false;
   return syscall(SYS_arch_prctl, kRequestPermission, kTileData) == 0;
-}
-
-inline Ints load(const int32_t* from) {
-  Ints to;
-  std::memcpy(&to, from, sizeof to);
-  return to;
 }
 
 // Memory that begins with a line of the processor's cache.
@@ -228,49 +223,35 @@ MACARON_TILES inline void begin_tiles() {
 
 MACARON_TILES inline void end_tiles() { _tile_release(); }
 
-// Two blocks of rows times a panel: four tiles of sums.
-MACARON_TILES inline void multiply_two(const uint8_t* first, const uint8_t* second,
-                                       const int8_t* panel, int64_t steps, int32_t* sums) {
+// A block of rows, and a second one where there is one, times a panel: two tiles of sums each.
+MACARON_TILES inline void multiply_tiles(const uint8_t* first, const uint8_t* second,
+                                         const int8_t* panel, int64_t steps, int32_t* sums) {
   _tile_zero(0);
   _tile_zero(1);
   _tile_zero(2);
   _tile_zero(3);
   for (int64_t step = 0; step < steps; ++step) {
+    const int8_t* columns = panel + step * 2 * kTileSize;
     _tile_loadd(4, first + step * kTileSize, kTileBytes);
-    _tile_loadd(6, panel + step * 2 * kTileSize, kTileBytes);
+    _tile_loadd(6, columns, kTileBytes);
     _tile_dpbusd(0, 4, 6);
-    _tile_loadd(7, panel + step * 2 * kTileSize + kTileSize, kTileBytes);
+    _tile_loadd(7, columns + kTileSize, kTileBytes);
     _tile_dpbusd(1, 4, 7);
+    if (!second) continue;
     _tile_loadd(5, second + step * kTileSize, kTileBytes);
     _tile_dpbusd(2, 5, 6);
     _tile_dpbusd(3, 5, 7);
   }
   _tile_stored(0, sums, kTileBytes);
-  _tile_stored(1, sums + kTileRows * kTileRows, kTileBytes);
-  _tile_stored(2, sums + 2 * kTileRows * kTileRows, kTileBytes);
-  _tile_stored(3, sums + 3 * kTileRows * kTileRows, kTileBytes);
-}
-
-// One block of rows times a panel: two tiles of sums.
-MACARON_TILES inline void multiply_one(const uint8_t* rows, const int8_t* panel, int64_t steps,
-                                       int32_t* sums) {
-  _tile_zero(0);
-  _tile_zero(1);
-  for (int64_t step = 0; step < steps; ++step) {
-    _tile_loadd(4, rows + step * kTileSize, kTileBytes);
-    _tile_loadd(6, panel + step * 2 * kTileSize, kTileBytes);
-    _tile_dpbusd(0, 4, 6);
-    _tile_loadd(7, panel + step * 2 * kTileSize + kTileSize, kTileBytes);
-    _tile_dpbusd(1, 4, 7);
-  }
-  _tile_stored(0, sums, kTileBytes);
-  _tile_stored(1, sums + kTileRows * kTileRows, kTileBytes);
+  _tile_stored(1, sums + kSums, kTileBytes);
+  if (!second) return;
+  _tile_stored(2, sums + 2 * kSums, kTileBytes);
+  _tile_stored(3, sums + 3 * kSums, kTileBytes);
 }
 
 // The columns of some panels of out [M,N].
 inline void multiply(const PackedRows& rows, const PackedWeight& weight, const Scales& scales,
                      int64_t first_panel, int64_t last_panel, float* out) {
-  constexpr int64_t kSums = kTileRows * kTileRows;
   alignas(kTileBytes) int32_t sums[4 * kSums];
   begin_tiles();
   for (int64_t chunk = 0; chunk < rows.blocks(); chunk += kChunk) {
@@ -281,10 +262,8 @@ inline void multiply(const PackedRows& rows, const PackedWeight& weight, const S
       const int64_t begin = panel * kPanel, width = std::min(kPanel, weight.outputs() - begin);
       for (int64_t block = chunk; block < end; block += 2) {
         const int64_t together = std::min<int64_t>(2, end - block);
-        if (together == 2)
-          multiply_two(rows.block(block), rows.block(block + 1), tiles, weight.steps(), sums);
-        else
-          multiply_one(rows.block(block), tiles, weight.steps(), sums);
+        multiply_tiles(rows.block(block), together == 2 ? rows.block(block + 1) : nullptr, tiles,
+                       weight.steps(), sums);
         for (int64_t b = 0; b < together; ++b)
           scale_tiles(sums + b * 2 * kSums, own, scales, (block + b) * kTileRows,
                       rows.height(block + b), width, weight.outputs(), out + begin);

@@ -14,6 +14,7 @@ _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
 _SPACE = re.compile(r"\s+")
+_SPACE_MARK = re.compile(r"\s")
 _MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\))\s+)+")
 _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
 _CONTENT = re.compile(r"[^\s\ufeff](?:.*[^\s\ufeff])?", re.DOTALL)
@@ -41,15 +42,21 @@ def _boundaries(line: str, language: str) -> list[Span]:
 
     Such a line is looked at with plain spaces, and if that does not help taken as one sentence.
     """
-    for given in (line, re.sub(r"\s", " ", line)):
-        try:
-            found = get_sentence_boundaries(language, given)
-        except BaseException as error:  # a panic is no Exception, and would end more than a request
-            if type(error).__name__ != "PanicException":
-                raise
-        else:
-            return [(each["start_index"], each["end_index"]) for each in found]
-    return [(0, len(line))]
+    found = _split(line, language)
+    if found is None:
+        found = _split(_SPACE_MARK.sub(" ", line), language)
+    return [(0, len(line))] if found is None else found
+
+
+def _split(line: str, language: str) -> list[Span] | None:
+    """What the library finds; None where it panics."""
+    try:
+        found = get_sentence_boundaries(language, line)
+    except BaseException as error:  # a panic is no Exception, and would end more than a request
+        if type(error).__name__ != "PanicException":
+            raise
+        return None
+    return [(each["start_index"], each["end_index"]) for each in found]
 
 
 def has_words(text: str) -> bool:
