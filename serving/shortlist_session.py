@@ -35,6 +35,15 @@ class _Head:
     column_BL: Ints
     mask_BL: Floats
     piece_BL: Ints
+    laid_out_for: int
+    """Sentences whose columns the matrix has, some of which may have left."""
+
+    def keep(self, rows: Ints) -> _Head | None:
+        """That of these sentences alone; None where it should be laid out anew, smaller."""
+        if 2 * len(rows) < self.laid_out_for:
+            return None
+        kept = (self.column_BL[rows], self.mask_BL[rows], self.piece_BL[rows])
+        return _Head(self.matrix, *kept, self.laid_out_for)
 
 
 @dataclass
@@ -113,7 +122,8 @@ class ShortlistStepper(OnnxStepper):
         super().repack(state, repack)
         if len(repack.rows) < len(state.lists):
             state.lists = [state.lists[row] for row in repack.rows]
-            state.head = None
+            state.bindings.clear()
+            state.head = state.head.keep(repack.rows) if state.head is not None else None
 
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all."""
@@ -145,4 +155,5 @@ class ShortlistStepper(OnnxStepper):
             column_BL[row, : len(pieces)] = np.searchsorted(union, pieces)
             piece_BL[row, : len(pieces)] = pieces
             mask_BL[row, : len(pieces)] = 0.0
-        return _Head(self._columns.run(None, {"ids": ids_U}), column_BL, mask_BL, piece_BL)
+        matrix = self._columns.run(None, {"ids": ids_U})
+        return _Head(matrix, column_BL, mask_BL, piece_BL, len(lists))

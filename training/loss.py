@@ -12,7 +12,8 @@ from torch import Tensor
 
 from serving.tokenizer import PAD_ID
 
-_CHUNK = 256
+_CHUNK = 1 << 20
+"""Logits that are looked at together."""
 
 
 def label_smoothed_loss(
@@ -42,8 +43,9 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         total = torch.zeros((), dtype=torch.float64, device=logits_NV.device)
         gradient_NV = torch.empty_like(logits_NV)
         vocab_size = logits_NV.shape[1]
-        for start in range(0, logits_NV.shape[0], _CHUNK):
-            rows = slice(start, start + _CHUNK)
+        together = max(1, _CHUNK // vocab_size)
+        for start in range(0, logits_NV.shape[0], together):
+            rows = slice(start, start + together)
             label = labels_N[rows, None]
             keep = torch.ones_like(label) if ignored_id is None else label != ignored_id
             keep, label = keep.float(), label.clamp(min=0)  # an ignored id may be negative

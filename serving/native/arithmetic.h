@@ -36,49 +36,45 @@ inline Floats spread(float value) { return value - Floats{}; }
 typedef float HalfFloats __attribute__((vector_size(kLanes / 2 * sizeof(float))));
 typedef float QuarterFloats __attribute__((vector_size(kLanes / 4 * sizeof(float))));
 
+// Parts of a vector are picked with shuffles: taking its address would keep it in memory.
+inline HalfFloats low_half(Floats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+inline HalfFloats high_half(Floats x) {
+  return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
+}
+inline QuarterFloats low_quarter(HalfFloats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
+inline QuarterFloats high_quarter(HalfFloats x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
+
 // Halves are added to halves: one shuffle and one addition each.
-inline float sum(Floats x) {
-  HalfFloats low, high;
-  std::memcpy(&low, &x, sizeof low);
-  std::memcpy(&high, reinterpret_cast<const char*>(&x) + sizeof low, sizeof high);
-  low += high;
-  QuarterFloats first, second;
-  std::memcpy(&first, &low, sizeof first);
-  std::memcpy(&second, reinterpret_cast<const char*>(&low) + sizeof first, sizeof second);
-  first += second;
-  return (first[0] + first[2]) + (first[1] + first[3]);
+inline float sum(HalfFloats x) {
+  const QuarterFloats four = low_quarter(x) + high_quarter(x);
+  return (four[0] + four[2]) + (four[1] + four[3]);
+}
+
+inline float sum(Floats x) { return sum(low_half(x) + high_half(x)); }
+
+inline Floats higher(Floats a, Floats b) { return b > a ? b : a; }
+
+inline float highest(Floats x) {
+  const HalfFloats low = low_half(x), high = high_half(x);
+  const HalfFloats half = high > low ? high : low;
+  const QuarterFloats a = low_quarter(half), b = high_quarter(half);
+  const QuarterFloats four = b > a ? b : a;
+  const float even = four[0] > four[2] ? four[0] : four[2];
+  const float odd = four[1] > four[3] ? four[1] : four[3];
+  return even > odd ? even : odd;
 }
 
 // The highest of four vectors' numbers; NaN may hide others.
 inline float highest_of(const float* x) {
   Floats most = load(x);
-  for (int part = 1; part < 4; ++part) {
-    const Floats other = load(x + part * kLanes);
-    most = other > most ? other : most;
-  }
-  HalfFloats low, high;
-  std::memcpy(&low, &most, sizeof low);
-  std::memcpy(&high, reinterpret_cast<const char*>(&most) + sizeof low, sizeof high);
-  low = high > low ? high : low;
-  QuarterFloats first, second;
-  std::memcpy(&first, &low, sizeof first);
-  std::memcpy(&second, reinterpret_cast<const char*>(&low) + sizeof first, sizeof second);
-  first = second > first ? second : first;
-  const float even = first[0] > first[2] ? first[0] : first[2];
-  const float odd = first[1] > first[3] ? first[1] : first[3];
-  return even > odd ? even : odd;
+  for (int part = 1; part < 4; ++part) most = higher(most, load(x + part * kLanes));
+  return highest(most);
 }
 
 inline HalfFloats load_half(const float* from) {
   HalfFloats to;
   std::memcpy(&to, from, sizeof to);
   return to;
-}
-
-inline float sum(HalfFloats x) {
-  Floats wide{};
-  std::memcpy(&wide, &x, sizeof x);
-  return sum(wide);
 }
 
 inline float dot(const float* a, const float* b, int64_t count) {
@@ -95,24 +91,24 @@ inline float dot(const float* a, const float* b, int64_t count) {
   return total;
 }
 
-// Four sums of products of `a` with rows of `count` numbers, a multiple of kLanes. Each sum is the
-// same whatever the other rows are.
-inline QuarterFloats four_dots(const float* a, const float* const* rows, int64_t count) {
-  Floats x[4];
-  for (int r = 0; r < 4; ++r) {
-    x[r] = load(a) * load(rows[r]);
-    for (int64_t i = kLanes; i < count; i += kLanes) x[r] += load(a + i) * load(rows[r] + i);
-  }
-  // Halves of two rows side by side, then quarters of all four.
-  for (int r = 0; r < 4; r += 2)
-    x[r] = __builtin_shufflevector(x[r], x[r + 1], 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21,
-                                   22, 23) +
-           __builtin_shufflevector(x[r], x[r + 1], 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28,
-                                   29, 30, 31);
-  Floats all = __builtin_shufflevector(x[0], x[2], 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25,
-                                       26, 27) +
-               __builtin_shufflevector(x[0], x[2], 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28,
-                                       29, 30, 31);
+// Products of `a` with `b`, `count` numbers each, a multiple of kLanes, summed by lane.
+inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
+  Floats total = load(a) * load(b);
+  for (int64_t i = kLanes; i < count; i += kLanes) total += load(a + i) * load(b + i);
+  return total;
+}
+
+// Sums of four vectors, side by side. Each is the same whatever the other three are.
+inline QuarterFloats four_sums(Floats a, Floats b, Floats c, Floats d) {
+  const auto halves = [](Floats x, Floats y) {
+    return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
+           __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
+                                   31);
+  };
+  const Floats ab = halves(a, b), cd = halves(c, d);
+  Floats all =
+      __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
+      __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
   all += __builtin_shufflevector(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
   all += __builtin_shufflevector(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
   return __builtin_shufflevector(all, all, 0, 4, 8, 12);
@@ -131,12 +127,7 @@ inline Floats exponential(Floats x) {
   p = p * f + 2.402264846e-01f;
   p = p * f + 6.931472056e-01f;
   p = p * f + 1.0f;
-  Ints exponent, bits;
-  std::memcpy(&exponent, &shifted, sizeof exponent);
-  std::memcpy(&bits, &p, sizeof bits);
-  bits += exponent << 23;
-  std::memcpy(&p, &bits, sizeof p);
-  return p;
+  return (Floats)((Ints)p + ((Ints)shifted << 23));
 }
 
 // Sum of e^(x - highest); with `to` each of them is stored there.

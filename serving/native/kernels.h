@@ -59,36 +59,38 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
   }
 }
 
-// What one query [H,E] sees: the places in `seen` only, in their order. `scores` is room for
-// heads x places.
+// Room for the scores of so many places: full vectors.
+inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
+
+// What one query [H,E] sees: the places in `seen` only, in their order. `scores` is room for each
+// head's.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
                    const std::vector<int64_t>& seen, int64_t heads, int64_t width, float scale,
                    float* scores, float* out) {
   constexpr int64_t kLine = 16;  // floats in a line of the processor's cache
-  const int64_t count = static_cast<int64_t>(seen.size());
+  const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
     std::fill(out, out + heads * width, 0.0f);
     return;
   }
-  const auto place = [&](int64_t i, int64_t h) {
-    return seen[std::min(i, count - 1)] * layout.place + h * layout.head;
+  const auto key = [&](int64_t i, int64_t h) {
+    const int64_t begin = seen[std::min(i, count - 1)] * layout.place + h * layout.head;
+    for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
+    return keys + begin;
   };
   // Scores of some places, four at a time where the width allows it.
   const int64_t together = width % kLanes ? 1 : 4;
   const auto score = [&](int64_t i, int64_t h) {
-    float* out = scores + h * count + i;
-    const float* rows[4];
-    for (int64_t j = 0; j < together; ++j) {
-      const int64_t begin = place(i + j, h);
-      rows[j] = keys + begin;
-      for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
-    }
+    float* to = scores + h * room + i;
+    const float* own = query + h * width;
     if (together == 1) {
-      *out = scale * dot(query + h * width, rows[0], width);
+      *to = scale * dot(own, key(i, h), width);
       return;
     }
-    const QuarterFloats found = scale * four_dots(query + h * width, rows, width);
-    std::memcpy(out, &found, std::min<int64_t>(4, count - i) * sizeof(float));
+    const QuarterFloats four =
+        scale * four_sums(dot_lanes(own, key(i, h), width), dot_lanes(own, key(i + 1, h), width),
+                          dot_lanes(own, key(i + 2, h), width), dot_lanes(own, key(i + 3, h), width));
+    std::memcpy(to, &four, sizeof four);
   };
   // As the keys lie in memory, one after the other, and the values on their way meanwhile.
   if (layout.head < layout.place)
@@ -98,9 +100,11 @@ inline void attend(const float* query, const float* keys, const float* values, L
     for (int64_t h = 0; h < heads; ++h)
       for (int64_t i = 0; i < count; i += together) score(i, h);
   for (int64_t h = 0; h < heads; ++h) {
-    float* weights = scores + h * count;
-    const float highest = *std::max_element(weights, weights + count);
-    const float share = 1.0f / sum_exponentials(weights, count, highest, weights);
+    float* weights = scores + h * room;
+    std::fill(weights + count, weights + room, -kInfinity);  // next to nothing beside the rest
+    Floats most = load(weights);
+    for (int64_t i = kLanes; i < room; i += kLanes) most = higher(most, load(weights + i));
+    const float share = 1.0f / sum_exponentials(weights, room, highest(most), weights);
     weigh(weights, values + h * layout.head, seen, layout.place, width, share, out + h * width);
   }
 }

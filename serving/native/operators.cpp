@@ -5,11 +5,14 @@
 
 #include <array>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
+#include "dots.h"
 #include "kernels.h"
 #include "product.h"
 #include "runtime.h"
+#include "tiles.h"
 
 namespace macaron {
 namespace {
@@ -110,7 +113,7 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
   float* keys = continued(context, 1, 1, cache);
   float* values = continued(context, 2, 2, cache);
   Mask mask(context, 4, capacity);
-  std::vector<float> scores(heads * capacity);
+  std::vector<float> scores(heads * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
     float* own_values = values + b * capacity * dim;
@@ -154,7 +157,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
   const float* keys = context.input<float>(1);
   const float* values = context.input<float>(2);
   Mask mask(context, 3, capacity);
-  std::vector<float> scores(attributes.heads * capacity);
+  std::vector<float> scores(attributes.heads * score_room(capacity));
   for (int64_t row = 0; row < shape[0] * queries; ++row) {
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
@@ -412,11 +415,67 @@ std::array<Operator, 13> operators{{
     {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
 }};
 
-#ifdef MACARON_AMX
+#ifdef MACARON_PRODUCTS
 
 constexpr size_t kWeight = 1;  // the input that has it
 
-// Its weight as tiles, where it is a constant.
+enum class Unit { kNone, kDots, kTiles };
+
+Unit best_unit() { return tiles_work() ? Unit::kTiles : dots_work() ? Unit::kDots : Unit::kNone; }
+
+// Rows [M,K] of 8 bits as the processor's best unit reads them; `room` is memory for that.
+class ReadyRows {
+ public:
+  ReadyRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
+      : rows_(rows), count_(count), step_(inputs) {
+    static const Unit best = best_unit();
+    if (best == Unit::kTiles) {
+      tiles_.emplace(rows, count, inputs, room);
+    } else if (inputs % kFour) {
+      step_ = pieces(inputs, kFour) * kFour;
+      uint8_t* padded = room.resize(count * step_);
+      std::fill(padded, padded + count * step_, 0);
+      for (int64_t row = 0; row < count; ++row)
+        std::copy(rows + row * inputs, rows + (row + 1) * inputs, padded + row * step_);
+      rows_ = padded;
+    }
+  }
+
+  // The columns of some panels of out [M,N].
+  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
+                int64_t last_panel, float* out) const {
+    if (tiles_)
+      multiply_with_tiles(*tiles_, weight, scales, first_panel, last_panel, out);
+    else
+      multiply_with_dots(rows_, count_, step_, weight, scales, first_panel, last_panel, out);
+  }
+
+ private:
+  const uint8_t* rows_;
+  int64_t count_, step_;
+  std::optional<TileRows> tiles_;
+};
+
+// A weight that is given anew for each run, laid out. What it was is kept beside it: as a rule it
+// is the same as in the run before, and comparing is faster than laying it out.
+class GivenWeight {
+ public:
+  const PackedWeight& of(const int8_t* weight, int64_t inputs, int64_t outputs) {
+    const size_t size = inputs * outputs;
+    const bool same = packed_.inputs() == inputs && packed_.outputs() == outputs;
+    if (!same || std::memcmp(copy_.data(), weight, size)) {
+      copy_.assign(weight, weight + size);
+      packed_.pack(weight, inputs, outputs);
+    }
+    return packed_;
+  }
+
+ private:
+  std::vector<int8_t> copy_;
+  PackedWeight packed_;
+};
+
+// Its weight, laid out, where it is a constant.
 struct ProductKernel {
   PackedWeight weight;
 };
@@ -424,31 +483,31 @@ struct ProductKernel {
 // rows [..,K] of 8 bits, weight [K,N], their scales, zero points of both, bias [N] -> [..,N]
 void run_product(const ProductKernel& kernel, const Context& context) {
   static thread_local Aligned<uint8_t> room;
-  static thread_local PackedWeight given;
+  static thread_local GivenWeight given;
   if (context.input<int8_t>(5))
     throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
   const PackedWeight* weight = &kernel.weight;
   Shape shape = context.shape(0);
   if (!weight->outputs()) {
     const Shape size = context.shape(kWeight);
-    given.pack(context.input<int8_t>(kWeight), size[0], size[1]);
-    weight = &given;
+    weight = &given.of(context.input<int8_t>(kWeight), size[0], size[1]);
   }
-  const int64_t rows = rows_of(shape);
+  const int64_t count = rows_of(shape);
   const uint8_t* zero_point = context.input<uint8_t>(4);
   const Scales scales{context.input<float>(2), size_of(context.shape(2)) > 1,
                       context.input<float>(3), size_of(context.shape(3)) > 1,
                       context.input<float>(6), zero_point ? *zero_point : 0};
-  const PackedRows packed(context.input<uint8_t>(0), rows, shape.back(), room);
+  const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
   shape.back() = weight->outputs();
   float* out = context.output<float>(0, shape);
   // Parts that are worth a thread's while.
-  constexpr int64_t kLeast = 1 << 17;
-  const int64_t size = weight->inputs() * weight->outputs() * packed.blocks();
-  const int64_t parts = std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight->panels(), 16));
+  constexpr int64_t kLeast = 1 << 18, kBlock = 16;
+  const int64_t size = weight->inputs() * weight->outputs() * pieces(count, kBlock);
+  const int64_t parts =
+      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight->panels(), 16));
   const auto part = [&](size_t index) {
-    multiply(packed, *weight, scales, index * weight->panels() / parts,
-             (index + 1) * weight->panels() / parts, out);
+    rows.multiply(*weight, scales, index * weight->panels() / parts,
+                  (index + 1) * weight->panels() / parts, out);
   };
   if (parts == 1)
     part(0);
@@ -488,7 +547,7 @@ OperatorTable product_table() {
   return table;
 }
 
-// In the place of ONNX Runtime's own, which makes little of such processors.
+// In the place of ONNX Runtime's own.
 Operator product{product_table(), "MatMulIntegerToFloat",
                  {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
 
@@ -519,11 +578,11 @@ extern "C" void* RegisterCustomOps(void* options, const macaron::RuntimeBase* ba
     if (void* status = macaron::make_domain("macaron", members, own)) return status;
   }
   if (void* status = runtime.call(Runtime::kAddCustomOpDomain, options, own)) return status;
-#ifdef MACARON_AMX
+#ifdef MACARON_PRODUCTS
   int wanted = 0;
   runtime.call(Runtime::kHasSessionConfigEntry, static_cast<const void*>(options),
                "macaron.int8_products", &wanted);
-  static const bool can = macaron::tiles_work();
+  static const bool can = macaron::best_unit() != macaron::Unit::kNone;
   if (!wanted || !can) return nullptr;
   static void* runtimes = nullptr;
   if (!runtimes)

@@ -1,4 +1,4 @@
-"""The int8 product, which on processors with AMX is this project's own, beside exact integers."""
+"""The int8 product, this project's own with AMX or AVX-512 VNNI, beside exact integers."""
 
 from __future__ import annotations
 
@@ -143,7 +143,10 @@ def test_a_weight_that_is_given_may_change() -> None:
     assert np.array_equal(first, -second)
 
 
-@pytest.mark.skipif("amx_int8" not in kernels._processor(), reason="needs a processor with AMX")
+@pytest.mark.skipif(
+    not {"amx_int8", "avx512_vnni"} & set(kernels._processor().split()),
+    reason="needs a processor with AMX or AVX-512 VNNI",
+)
 def test_a_zero_point_of_weights_is_refused() -> None:
     product = session(64, 32, constant=True, bias=False, zero_point=True)
     feed = {"rows": random_rows(4, 2, 64), "scales": np.asarray(ACTIVATION_SCALE[0])}
