@@ -105,15 +105,18 @@ class PrefixTree:
         """`used` slots of each sentence hold its prefix, from `first_position` on, visible to every
         beam. Slots that lie `reach` positions or more before the next token are dropped too."""
         self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
-        self.used, self.peak = used.copy(), used.copy()
-        self.steps = np.zeros_like(used)
+        self.used, self._peak = used.copy(), used.copy()
+        self._count, self._joined = 0, np.zeros_like(used)
+        """Steps of this tree, and how many there had been when each sentence joined."""
         self._next = used + first_position  # the position of each sentence's next token
+        self._wait = 0
+        """Steps for which no sentence is due to drop its dead slots."""
         self._beams = np.arange(beam_size)
-        self._rows_B1 = np.arange(len(used))[:, None]
         prefix_BC = np.where(self._in_use(self._capacity()), np.float32(0), np.float32(-np.inf))
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
         self.slot_positions = np.zeros(prefix_BC.shape, dtype=np.int64)
         self.slot_positions += np.arange(first_position, first_position + prefix_BC.shape[1])
+        self._number()
 
     @property
     def capacity(self) -> int:
@@ -121,19 +124,35 @@ class PrefixTree:
         return int(self.visible.shape[2])
 
     @property
+    def steps(self) -> NDArray[np.int64]:
+        """Steps of each sentence, [B]."""
+        return self._count - self._joined
+
+    @property
+    def peak(self) -> NDArray[np.int64]:
+        """The most slots that each sentence has used, [B]."""
+        return np.maximum(self._peak, self.used)
+
+    @property
     def next_positions(self) -> NDArray[np.int64]:
         """Position of each sentence's next token, [B]."""
         return self._next
 
+    @property
+    def due(self) -> bool:
+        """Whether `repack` has something to look at while the same rows stay."""
+        return self._wait <= 0
+
     def write(self) -> NDArray[np.int64]:
         """Give each query its own new slot; returns the write index [B]."""
-        slots_BK = self.used[:, None] + self._beams
-        self.visible[self._rows_B1, self._beams, slots_BK] = 0
-        self.slot_positions[self._rows_B1, slots_BK] = self._next[:, None]
+        used_B1 = self.used[:, None]
+        self.visible.reshape(-1)[self._visible_BK + used_B1] = 0
+        self.slot_positions.reshape(-1)[self._slots_BK + used_B1] = self._next[:, None]
         return self.used
 
     def clear(self, row: int) -> None:
         """Make a row idle: its queries see their own slots only, written from slot 0 on."""
+        self._peak = self.peak
         self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
 
@@ -146,8 +165,8 @@ class PrefixTree:
             self.visible = self.visible[self._rows_B1, parents_BK]
         self.used = self.used + queries_B
         self._next = self._next + (queries_B > 0)
-        np.maximum(self.peak, self.used, out=self.peak)
-        self.steps += 1
+        self._count += 1
+        self._wait -= 1
 
     def repack(self, rows: NDArray[np.int64]) -> Repack | None:
         """Drop other rows, and the dead slots of sentences whose step count is due.
@@ -155,10 +174,11 @@ class PrefixTree:
         Returns what the model's caches must do, or None where nothing changes.
         """
         same_rows = len(rows) == len(self.used)
-        due_B = self.steps % self.repack_every == 0
-        if same_rows and not due_B.any():
+        if same_rows and not self.due:
             return None
-        due_B = due_B[rows] & (self.used[rows] > 0)
+        since_B = self.steps[rows] % self.repack_every
+        self._wait = self.repack_every - int(since_B.max(initial=0))
+        due_B = (since_B == 0) & (self.used[rows] > 0)
         if same_rows and not due_B.any():
             return None
         visible = self.visible[rows]
@@ -169,20 +189,20 @@ class PrefixTree:
         alive_BC &= ~due_B[:, None] | needed_BC
         used, capacity = alive_BC.sum(axis=1), self.capacity
         nothing_dropped = same_rows and np.array_equal(used, self.used)
-        self.used, self.steps, self.peak = used, self.steps[rows], self.peak[rows]
-        self._next = self._next[rows]
+        self._peak, self.used = self.peak[rows], used
+        self._joined, self._next = self._joined[rows], self._next[rows]
         needed = self._capacity()
         headroom = round_capacity(needed + 1) - needed
         in_place = same_rows and needed <= capacity <= needed + _HEADROOM * headroom
         if in_place and nothing_dropped:
             return None
-        self._rows_B1 = np.arange(len(rows))[:, None]
         in_use_BC = self._in_use(capacity if in_place else needed)
         slots_BC = np.zeros(in_use_BC.shape, dtype=np.int64)
         slots_BC[in_use_BC] = np.nonzero(alive_BC)[1]
         visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
         self.visible = np.where(in_use_BC[:, None, :], visible, np.float32(-np.inf))
         self.slot_positions = np.take_along_axis(self.slot_positions[rows], slots_BC, axis=1)
+        self._number()
         return Repack(rows, slots_BC, used, in_place)
 
     def extend(self, other: PrefixTree, rows: NDArray[np.int64]) -> None:
@@ -196,9 +216,22 @@ class PrefixTree:
                     tree.visible, ((0, 0), (0, 0), (0, room)), constant_values=-np.inf
                 )
                 tree.slot_positions = np.pad(tree.slot_positions, ((0, 0), (0, room)))
-        for name in ("visible", "slot_positions", "used", "peak", "steps", "_next"):
+        self._joined = fill_rows(self._joined, self._count - other.steps, rows)
+        self._peak = fill_rows(self.peak, other.peak, rows)
+        for name in ("visible", "slot_positions", "used", "_next"):
             setattr(self, name, fill_rows(getattr(self, name), getattr(other, name), rows))
+        self._wait = 0
+        self._number()
+
+    def _number(self) -> None:
+        """Note where the arrays, as they now are, have each query's own slot were none in use.
+
+        One index into all of an array costs a third of one for each of its axes.
+        """
         self._rows_B1 = np.arange(len(self.used))[:, None]
+        queries_BK = self._rows_B1 * self.beam_size + self._beams
+        self._visible_BK = queries_BK * self.capacity + self._beams
+        self._slots_BK = self._rows_B1 * self.capacity + self._beams
 
     def _in_use(self, capacity: int) -> NDArray[np.bool_]:
         """Whether each of `capacity` slots is in use, [B,C]."""

@@ -5,6 +5,7 @@ Shape letters: B rows, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
@@ -91,8 +92,8 @@ class GenerationBatch:
         """By row; None is idle."""
         self._state: LanguageState | None = None
         self._tree: PrefixTree | None = None
-        self._drawing: tuple[tuple[int, ...], Drawing] | None = None
-        """The last one, with what it was laid out for."""
+        self._standing: _Standing | None = None
+        """None where who stands in the rows has changed."""
 
     def __len__(self) -> int:
         """Outputs being continued."""
@@ -117,7 +118,7 @@ class GenerationBatch:
         for row, output in enumerate(self._outputs):
             if output is not None and output.key == key:
                 assert self._tree is not None
-                self._outputs[row] = None
+                self._outputs[row] = self._standing = None
                 self._tree.clear(row)
 
     def step(self) -> list[Generated]:
@@ -126,22 +127,23 @@ class GenerationBatch:
         self._repack()
         if self._state is None:
             return []
-        tree = self._tree
-        assert tree is not None
+        assert self._tree is not None
+        if self._standing is None:
+            self._standing = _Standing(self._outputs)
+        standing = self._standing
         tokens_B = np.array(
             [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
         )
-        top = max(output.listed for output in self._outputs if output is not None)
-        found = self._stepper.next(self._state, step_inputs(tree, tokens_B), top)
-        live_B = np.array([output is not None for output in self._outputs])
-        tree.advance(np.zeros((len(tokens_B), 1), dtype=np.int64), live_B.astype(np.int64))
-        return self._draw(found)
+        found = self._stepper.next(self._state, step_inputs(self._tree, tokens_B), standing.top)
+        self._tree.advance(standing.parents_B1, standing.queries_B)
+        return self._draw(found, standing)
 
     def close(self) -> None:
         """Let all outputs leave and give the memory back."""
         if self._state is not None:
             self._stepper.free(self._state)
         self._outputs, self._state, self._tree = [], None, None
+        self._standing = None
 
     def join(self, sharers: Sequence[Sequence[Output]], prompted: Prompted) -> None:
         """Let outputs join whose prompts, but for their last tokens, have been read: those of
@@ -165,6 +167,7 @@ class GenerationBatch:
         for row, output in zip(idle, joining, strict=False):
             self._outputs[row] = output
         self._outputs += joining[len(idle) :]
+        self._standing = None
         if self._state is None or self._tree is None:
             self._state, self._tree = state, tree
         else:
@@ -176,6 +179,8 @@ class GenerationBatch:
         """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
         if self._state is None or self._tree is None:
             return
+        if self._standing is not None and not self._tree.due:
+            return
         live = [row for row, output in enumerate(self._outputs) if output is not None]
         if not live:
             self.close()
@@ -186,18 +191,17 @@ class GenerationBatch:
         if repack is None:
             return
         self._stepper.repack(self._state, repack)
-        self._outputs = [self._outputs[row] for row in rows]
+        if len(rows) < len(self._outputs):
+            self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
-    def _draw(self, found: LanguageOutputs) -> list[Generated]:
+    def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
         """Choose the tokens and note them."""
         events: list[Generated] = []
         listed: list[tuple[int, Output]] = []
         vocab_size = found.logits_BV.shape[1]
-        finite_B = np.isfinite(found.top_scores_BT[:, 0]).tolist()
-        for row, output in enumerate(self._outputs):
-            if output is None:
-                continue
-            if not finite_B[row]:
+        best_B = found.top_scores_BT[:, 0].tolist()
+        for row, output in standing.live:
+            if not math.isfinite(best_B[row]):
                 error = DecodingError("the model gave a non-finite score for this prompt")
                 events.append(Generated(output.key, error=error))
             elif output.always_listed or not needs_logits(
@@ -207,33 +211,30 @@ class GenerationBatch:
             else:
                 events.append(_draw_alone(output, row, found))
         if listed:
-            events += self._draw_together(listed, found)
+            events += _draw_together(listed, found, standing)
         for event in events:
             if event.error is not None:
                 self.remove(event.key)
         return events
 
-    def _draw_together(
-        self, listed: Sequence[tuple[int, Output]], found: LanguageOutputs
-    ) -> list[Generated]:
-        """From the likeliest tokens, which suffice for these rows."""
-        rows, count = [row for row, _ in listed], found.top_scores_BT.shape[1]
-        if count == 1:
-            places: Ints | int = 0
-        else:
-            key = (count, *(output.key for _, output in listed))
-            if self._drawing is None or self._drawing[0] != key:
-                self._drawing = key, Drawing.of([output.options for _, output in listed], count)
-            uniform_B = np.array([output.uniforms[len(output.tokens)] for _, output in listed])
-            places = draw_from_top(found.top_scores_BT[rows], self._drawing[1], uniform_B)
-        tokens_B = found.top_tokens_BT[rows, places].tolist()
-        scores_B = found.top_scores_BT[rows, places].tolist()
-        events = []
-        for (row, output), token, score in zip(listed, tokens_B, scores_B, strict=True):
-            output.tokens.append(token)
-            top = _top(output, row, found) if output.options.num_logprobs else ()
-            events.append(Generated(output.key, token, score, top))
-        return events
+
+class _Standing:
+    """What stays the same while the same outputs stand in the same rows."""
+
+    def __init__(self, outputs: Sequence[Output | None]) -> None:
+        self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
+        self.top = max(output.listed for _, output in self.live)
+        """How many tokens a step lists."""
+        self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
+        self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
+        self._drawing: tuple[tuple[int, ...], Drawing] | None = None
+
+    def drawing(self, listed: Sequence[tuple[int, Output]], count: int) -> Drawing:
+        """How these are drawn from `count` tokens; the last is kept."""
+        key = (count, *(row for row, _ in listed))
+        if self._drawing is None or self._drawing[0] != key:
+            self._drawing = key, Drawing.of([output.options for _, output in listed], count)
+        return self._drawing[1]
 
 
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
@@ -246,6 +247,27 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
         scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
         slot_positions_BC=tree.slot_positions,
     )
+
+
+def _draw_together(
+    listed: Sequence[tuple[int, Output]], found: LanguageOutputs, standing: _Standing
+) -> list[Generated]:
+    """From the likeliest tokens, which suffice for these rows."""
+    scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
+    places = [0] * len(listed)
+    if count > 1:
+        if len(listed) < len(scores_BT):
+            scores_BT = scores_BT[[row for row, _ in listed]]
+        uniforms = [output.uniforms[len(output.tokens)] for _, output in listed]
+        places = draw_from_top(scores_BT, standing.drawing(listed, count), uniforms)
+    events = []
+    for (row, output), place in zip(listed, places, strict=True):
+        token = found.top_tokens_BT.item(row, place)
+        score = found.top_scores_BT.item(row, place)
+        output.tokens.append(token)
+        top = _top(output, row, found) if output.options.num_logprobs else ()
+        events.append(Generated(output.key, token, score, top))
+    return events
 
 
 def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -73,8 +73,7 @@ class Prompted:
 Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
 
 
-@dataclass(frozen=True)
-class LanguageOutputs:
+class LanguageOutputs(NamedTuple):
     """The distribution after each row's token; the next step may reuse the arrays."""
 
     top_scores_BT: Floats
@@ -235,7 +234,6 @@ class LanguageStepper(CacheSizes):
             arrays["write_index"][:] = used
             causal = np.arange(capacity) <= used + queries[:, None]
             arrays["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
-            arrays["output_index"][:] = np.arange(outputs)
             self._session.run_with_iobinding(binding.io)
             if labels is not None:
                 wanted = ("label_score", "top_score", "top_token")
@@ -269,7 +267,6 @@ class LanguageStepper(CacheSizes):
         arrays["slot_position"][:] = inputs.slot_positions_BC
         arrays["write_index"][:] = inputs.write_index_B
         arrays["visible"][:, 0] = inputs.visible_BKC
-        arrays["output_index"][:] = np.arange(queries)
         self._session.run_with_iobinding(binding.io)
         return binding.outputs
 
@@ -283,7 +280,9 @@ class LanguageStepper(CacheSizes):
                 cache.reshape(state.rows, self._heads, *cache.shape[1:])
                 for cache in state.caches.array_TRCD
             ]
-            return bind(self._session, self._graph, sizes, caches, {})
+            binding = bind(self._session, self._graph, sizes, caches, {})
+            binding.inputs["output_index"][:] = np.arange(outputs)
+            return binding
 
         return state.bindings.get(state.caches.layout, (queries, outputs, top), make)
 

@@ -6,7 +6,8 @@ B rows, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
-import functools
+import bisect
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -76,11 +77,14 @@ class Drawing:
     """How rows are drawn from their likeliest tokens: laid out once for as long as the same rows
     are drawn together."""
 
-    divisor_B1: Doubles
-    """The temperatures; 1 where the best is taken."""
-    kept_BT: Doubles
-    """1 for the places within top_k, 0 behind them."""
-    top_p_B: Doubles
+    divisor_B1: Doubles | None
+    """The temperatures; 1 where the best is taken. None where all are 1."""
+    most: int
+    """The highest top_k; no place behind it is drawn."""
+    kept_BT: Doubles | None
+    """1 for the places within a row's top_k, 0 behind them. None where all rows have the same."""
+    top_p_B: Doubles | None
+    """None where none has one."""
     of_all_B: NDArray[np.bool_]
     """Whether top_p is a share of all tokens, also of those that are not listed."""
 
@@ -90,36 +94,39 @@ class Drawing:
         greedy_B = np.array([o.greedy for o in options])
         temperature_B = np.where(greedy_B, 1.0, [o.temperature for o in options])
         top_k_B = np.array([1 if o.greedy else o.sampling_top_k or listed for o in options])
+        top_p_B = np.array([o.sampling_top_p for o in options], dtype=np.float64)
+        most = min(int(top_k_B.max()), listed)
+        kept_BT = np.arange(most) < top_k_B[:, None]
         return Drawing(
-            divisor_B1=temperature_B[:, None],
-            kept_BT=(np.arange(listed) < top_k_B[:, None]).astype(np.float64),
-            top_p_B=np.array([o.sampling_top_p for o in options], dtype=np.float64),
+            divisor_B1=temperature_B[:, None] if (temperature_B != 1.0).any() else None,
+            most=most,
+            kept_BT=None if kept_BT.all() else kept_BT.astype(np.float64),
+            top_p_B=top_p_B if (top_p_B < 1.0).any() else None,
             of_all_B=np.array([o.sampling_top_k == 0 and o.temperature == 1 for o in options]),
         )
 
-    @functools.cached_property
-    def nucleus(self) -> bool:
-        """Whether any row has a top_p."""
-        return bool((self.top_p_B < 1.0).any())
 
-
-def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Doubles) -> NDArray[np.int64]:
+def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Sequence[float]) -> list[int]:
     """Places in rows of log-probabilities, best first; the tokens that they lack are not drawn."""
     # The best is subtracted first: a very low temperature must not overflow.
-    weights_BT = np.subtract(top_scores_BT, top_scores_BT[:, :1], dtype=np.float64)
-    weights_BT /= drawing.divisor_B1
+    scores_BT = top_scores_BT[:, : drawing.most]
+    weights_BT: Doubles = np.subtract(scores_BT, scores_BT[:, :1], dtype=np.float64)
+    if drawing.divisor_B1 is not None:
+        weights_BT /= drawing.divisor_B1
     np.exp(weights_BT, out=weights_BT)
-    weights_BT *= drawing.kept_BT
-    if drawing.nucleus:
+    if drawing.kept_BT is not None:
+        weights_BT *= drawing.kept_BT
+    if drawing.top_p_B is not None:
         # Of all tokens where none was cut off: what is listed may be less than 1.
         best_B = top_scores_BT[:, 0].astype(np.float64)
-        whole_B = np.where(drawing.of_all_B, np.exp(-best_B), weights_BT.sum(axis=1))
-        before_BT = weights_BT.cumsum(axis=1) - weights_BT
+        sums_BT = np.add.accumulate(weights_BT, axis=1)
+        whole_B = np.where(drawing.of_all_B, np.exp(-best_B), sums_BT[:, -1])
         mass_B = np.where(drawing.top_p_B < 1.0, drawing.top_p_B * whole_B, np.inf)
-        outside_BT = before_BT >= mass_B[:, None]
+        outside_BT = sums_BT - weights_BT >= mass_B[:, None]
         outside_BT[:, 0] = False  # the best, however small the share
         weights_BT[outside_BT] = 0.0
-    return _inverse(weights_BT, uniform_B)
+    rows = zip(weights_BT.tolist(), uniform_B, strict=True)
+    return [_passed(list(itertools.accumulate(row)), uniform) for row, uniform in rows]
 
 
 def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: float) -> int:
@@ -135,7 +142,7 @@ def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: floa
         before = weights.cumsum() - weights
         count = max(1, int((before < options.sampling_top_p * weights.sum()).sum()))
         tokens, weights = tokens[:count], weights[:count]
-    return int(tokens[_inverse(weights[None], np.array([uniform]))[0]])
+    return int(tokens[_passed(np.add.accumulate(weights), uniform)])
 
 
 def edit_logits(
@@ -158,11 +165,8 @@ def edit_logits(
         forbid_end(logits_V)
 
 
-def _inverse(weights_BT: Doubles, uniform_B: Doubles) -> NDArray[np.int64]:
-    """The place of each row at which the running sum of weights passes uniform times their sum."""
-    sums_BT = weights_BT.cumsum(axis=1)
-    total_B = sums_BT[:, -1]
-    # Rounding may reach the end, and the last places may have no weight.
-    target_B = np.minimum(uniform_B * total_B, np.nextafter(total_B, 0.0))
-    places: NDArray[np.int64] = (sums_BT <= target_B[:, None]).sum(axis=1)
-    return places
+def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:
+    """The place at which running sums of weights pass `uniform` times the last."""
+    # That is less than the last, for rounded, too, the product with a number below 1 is less: some
+    # place passes it, and none behind the last weight is the first.
+    return bisect.bisect_right(sums, uniform * sums[-1])

@@ -17,8 +17,7 @@ from serving.cache import Repack
 from serving.hypotheses import Floats, Ints
 
 
-@dataclass(frozen=True)
-class StepInputs:
+class StepInputs(NamedTuple):
     """One call of the step graph."""
 
     token_ids_BK: Ints

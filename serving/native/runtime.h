@@ -6,15 +6,16 @@
 
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <stdexcept>
-#include <string>
-#include <vector>
 
 namespace macaron {
 
-constexpr uint32_t kVersion = 23;  // of the interface; ONNX Runtime 1.23
+constexpr uint32_t kVersion = 24;  // of the interface; ONNX Runtime 1.24
 
 struct RuntimeBase {
   void* const* (*table)(uint32_t version);
@@ -81,25 +82,45 @@ class Runtime {
     kCustomOpDomainAdd = 27,
     kAddCustomOpDomain = 28,
     kGetTensorMutableData = 51,
-    kGetDimensionsCount = 61,
-    kGetDimensions = 62,
-    kGetTensorTypeAndShape = 65,
     kGetAttributeFloat = 85,
     kGetAttributeInt = 86,
     kGetInput = 90,
     kGetOutput = 91,
     kReleaseStatus = 93,
-    kReleaseTensorTypeAndShapeInfo = 99,
     kHasSessionConfigEntry = 237,
     kGetConstantInput = 249,
     kParallelFor = 274,
+    kGetTypeAndShapeReference = 414,
   };
 
  private:
   void* const* table_;
 };
 
-using Shape = std::vector<int64_t>;
+// The axes of a tensor, kept here: asking for memory would cost as much as a small operator.
+class Shape {
+ public:
+  Shape(std::initializer_list<int64_t> axes) : Shape(axes.begin(), axes.size()) {}
+  Shape(const int64_t* axes, size_t count) : count_(count) {
+    if (count > axes_.size()) throw std::invalid_argument("a tensor has more than 6 axes");
+    std::copy(axes, axes + count, axes_.begin());
+  }
+
+  size_t size() const { return count_; }
+  const int64_t* data() const { return axes_.data(); }
+  const int64_t* begin() const { return axes_.data(); }
+  const int64_t* end() const { return begin() + count_; }
+  int64_t operator[](size_t axis) const { return axes_[axis]; }
+  int64_t& back() { return axes_[count_ - 1]; }
+  int64_t back() const { return axes_[count_ - 1]; }
+  bool operator==(const Shape& other) const {
+    return std::equal(begin(), end(), other.begin(), other.end());
+  }
+
+ private:
+  std::array<int64_t, 6> axes_{};
+  size_t count_;
+};
 
 template <typename T>
 T* data_of(const Runtime& runtime, const void* value) {
@@ -109,14 +130,11 @@ T* data_of(const Runtime& runtime, const void* value) {
 }
 
 inline Shape shape_of(const Runtime& runtime, const void* value) {
-  void* info = nullptr;
-  runtime.call(Runtime::kGetTensorTypeAndShape, value, &info);
+  int type = 0;
+  const int64_t* axes = nullptr;
   size_t count = 0;
-  runtime.call(Runtime::kGetDimensionsCount, static_cast<const void*>(info), &count);
-  Shape shape(count);
-  runtime.call(Runtime::kGetDimensions, static_cast<const void*>(info), shape.data(), count);
-  runtime.call(Runtime::kReleaseTensorTypeAndShapeInfo, info);
-  return shape;
+  runtime.call(Runtime::kGetTypeAndShapeReference, value, &type, &axes, &count);
+  return {axes, count};
 }
 
 // What a kernel gets and gives in one run.

@@ -132,7 +132,7 @@ def test_the_likeliest_tokens_suffice_where_it_is_said(
     if needs_logits(options, top, VOCABULARY):
         return
     drawing = Drawing.of([options], listed)
-    place = draw_from_top(top[None], drawing, np.array([uniform]))[0]
+    place = draw_from_top(top[None], drawing, [uniform])[0]
     allowed = distribution(logits, options)
     ends = np.cumsum([allowed[token] for token in sorted(allowed, key=lambda t: (-logits[t], t))])
     if np.abs(ends - uniform).min() > 1e-5:  # rounding decides between neighbours
@@ -160,11 +160,32 @@ def test_a_row_does_not_depend_on_its_batch(rows: int, place: int, seed: int) ->
     assert draw_from_top(scores, Drawing.of(options, 16), uniforms)[row] == alone[0]
 
 
+@given(
+    seed=st.integers(0, 200),
+    top_k=st.sampled_from([2, 5, 16]),
+    top_p=st.sampled_from([0.4, 0.8, 1.0]),
+    temperature=st.sampled_from([0.5, 1.0]),
+)
+def test_what_is_listed_for_others_changes_nothing(
+    seed: int, top_k: int, top_p: float, temperature: float
+) -> None:
+    options = GenerationOptions(sampling_top_k=top_k, sampling_top_p=top_p, temperature=temperature)
+    generator = np.random.default_rng(seed)
+    logits = np.sort(generator.normal(0, 2, 64).astype(np.float32))[::-1]
+    scores = (logits - np.log(np.exp(logits.astype(np.float64)).sum())).astype(np.float32)[None]
+    for uniform in generator.random(20):
+        few = draw_from_top(scores[:, :16], Drawing.of([options], 16), [uniform])
+        assert draw_from_top(scores, Drawing.of([options], 64), [uniform]) == few
+        others = [options, GenerationOptions()]
+        together = draw_from_top(scores.repeat(2, 0), Drawing.of(others, 64), [uniform, 0.5])
+        assert together[0] == few[0]
+
+
 def test_rounding_draws_no_token_without_weight() -> None:
     top = np.log(np.array([[0.7, 0.2, 0.1, 1e-30]], np.float32))
     drawing = Drawing.of([GenerationOptions(sampling_top_k=3)], 4)
     for uniform in (0.0, np.nextafter(1.0, 0.0)):
-        assert draw_from_top(top, drawing, np.array([uniform]))[0] == (0 if uniform == 0 else 2)
+        assert draw_from_top(top, drawing, [uniform])[0] == (0 if uniform == 0 else 2)
 
 
 def test_a_step_of_a_choice_has_its_own_number() -> None:
@@ -214,5 +235,4 @@ def test_a_very_low_temperature_takes_the_likeliest(temperature: float) -> None:
     drawing = Drawing.of(
         [GenerationOptions(temperature=temperature, sampling_top_k=5)], len(top[0])
     )
-    place = draw_from_top(top, drawing, np.array([0.7]))
-    assert place.tolist() == [0]
+    assert draw_from_top(top, drawing, [0.7]) == [0]
