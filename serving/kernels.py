@@ -26,7 +26,8 @@ SHIPPED = Path(__file__).parent / "native" / "built"
 """Where `ship_library` puts what an image brings along."""
 _SOURCES = Path(__file__).parent / "native"
 _COMPILERS = ("c++", "g++", "clang++")
-_FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC")
+# Hidden, or a process that loads two libraries would have one of what is inline in both.
+_FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 _TIMEOUT_S = 300
 # What is shipped is for processors with AVX-512: a level of the x86-64 psABI, and what it asks for

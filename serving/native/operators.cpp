@@ -4,38 +4,14 @@
 // runs where this library is not loaded: export/fusing.py.
 
 #include <array>
-#include <memory>
-#include <optional>
 #include <stdexcept>
 
-#include "dots.h"
 #include "kernels.h"
-#include "product.h"
-#include "runtime.h"
-#include "tiles.h"
+#include "operator.h"
+#include "product_operator.h"
 
 namespace macaron {
 namespace {
-
-const Runtime* runtime = nullptr;
-
-struct Attributes {
-  int64_t heads = 1, reach = 0;
-  float scale = 1.0f, epsilon = 1e-5f;
-};
-
-template <typename T>
-void reuse(const T* given, T* wanted, int64_t size) {
-  if (given != wanted) std::copy(given, given + size, wanted);
-}
-
-int64_t size_of(const Shape& shape) {
-  int64_t size = 1;
-  for (int64_t axis : shape) size *= axis;
-  return size;
-}
-
-int64_t rows_of(const Shape& shape) { return shape.back() ? size_of(shape) / shape.back() : 0; }
 
 // Where a row of D floats goes: as it is, or rounded to 8 bits.
 class Rows {
@@ -335,59 +311,6 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-struct Operator {
-  OperatorTable table;  // first: ONNX Runtime gives us its address
-  const char* name;
-  std::vector<ElementType> inputs, outputs;
-  void (*run)(const Attributes&, const Context&);
-};
-
-struct Kernel {
-  Attributes attributes;
-  void (*run)(const Attributes&, const Context&);
-};
-
-const Operator& of(const OperatorTable* table) { return *reinterpret_cast<const Operator*>(table); }
-
-OperatorTable make_table() {
-  OperatorTable table{};
-  table.version = kVersion;
-  table.name = [](const OperatorTable* t) { return of(t).name; };
-  table.provider = [](const OperatorTable*) -> const char* { return nullptr; };
-  table.input_type = [](const OperatorTable* t, size_t i) { return int(of(t).inputs[i]); };
-  table.input_count = [](const OperatorTable* t) { return of(t).inputs.size(); };
-  table.output_type = [](const OperatorTable* t, size_t i) { return int(of(t).outputs[i]); };
-  table.output_count = [](const OperatorTable* t) { return of(t).outputs.size(); };
-  table.destroy = [](void* kernel) { delete static_cast<Kernel*>(kernel); };
-  table.input_kind = table.output_kind = [](const OperatorTable*, size_t) { return 0; };
-  table.input_memory = [](const OperatorTable*, size_t) { return 0; };
-  table.least_inputs = table.like_inputs = [](const OperatorTable*) { return 1; };
-  table.least_outputs = table.like_outputs = [](const OperatorTable*) { return 1; };
-  table.create_v2 = [](const OperatorTable* t, const void*, const void* info, void** kernel) {
-    auto made = std::make_unique<Kernel>();
-    made->run = of(t).run;
-    // An attribute that an operator does not have keeps its default.
-    runtime->attribute(Runtime::kGetAttributeInt, info, "num_heads", &made->attributes.heads);
-    runtime->attribute(Runtime::kGetAttributeInt, info, "reach", &made->attributes.reach);
-    runtime->attribute(Runtime::kGetAttributeFloat, info, "scale", &made->attributes.scale);
-    runtime->attribute(Runtime::kGetAttributeFloat, info, "epsilon", &made->attributes.epsilon);
-    *kernel = made.release();
-    return Status{};
-  };
-  table.compute_v2 = [](void* kernel, void* context) {
-    const Kernel& made = *static_cast<Kernel*>(kernel);
-    try {
-      made.run(made.attributes, Context(*runtime, context));
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
-  };
-  table.first_version = [](const OperatorTable*) { return 1; };
-  table.last_version = [](const OperatorTable*) { return 1; };
-  return table;
-}
-
 std::array<Operator, 13> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
@@ -415,144 +338,6 @@ std::array<Operator, 13> operators{{
     {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
 }};
 
-#ifdef MACARON_PRODUCTS
-
-constexpr size_t kWeight = 1;  // the input that has it
-
-enum class Unit { kNone, kDots, kTiles };
-
-Unit best_unit() { return tiles_work() ? Unit::kTiles : dots_work() ? Unit::kDots : Unit::kNone; }
-
-// Rows [M,K] of 8 bits as the processor's best unit reads them; `room` is memory for that.
-class ReadyRows {
- public:
-  ReadyRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
-      : rows_(rows), count_(count), step_(inputs) {
-    static const Unit best = best_unit();
-    if (best == Unit::kTiles) {
-      tiles_.emplace(rows, count, inputs, room);
-    } else if (inputs % kFour) {
-      step_ = pieces(inputs, kFour) * kFour;
-      uint8_t* padded = room.resize(count * step_);
-      std::fill(padded, padded + count * step_, 0);
-      for (int64_t row = 0; row < count; ++row)
-        std::copy(rows + row * inputs, rows + (row + 1) * inputs, padded + row * step_);
-      rows_ = padded;
-    }
-  }
-
-  // The columns of some panels of out [M,N].
-  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
-                int64_t last_panel, float* out) const {
-    if (tiles_)
-      multiply_with_tiles(*tiles_, weight, scales, first_panel, last_panel, out);
-    else
-      multiply_with_dots(rows_, count_, step_, weight, scales, first_panel, last_panel, out);
-  }
-
- private:
-  const uint8_t* rows_;
-  int64_t count_, step_;
-  std::optional<TileRows> tiles_;
-};
-
-// A weight that is given anew for each run, laid out. What it was is kept beside it: as a rule it
-// is the same as in the run before, and comparing is faster than laying it out.
-class GivenWeight {
- public:
-  const PackedWeight& of(const int8_t* weight, int64_t inputs, int64_t outputs) {
-    const size_t size = inputs * outputs;
-    const bool same = packed_.inputs() == inputs && packed_.outputs() == outputs;
-    if (!same || std::memcmp(copy_.data(), weight, size)) {
-      copy_.assign(weight, weight + size);
-      packed_.pack(weight, inputs, outputs);
-    }
-    return packed_;
-  }
-
- private:
-  std::vector<int8_t> copy_;
-  PackedWeight packed_;
-};
-
-// Its weight, laid out, where it is a constant.
-struct ProductKernel {
-  PackedWeight weight;
-};
-
-// rows [..,K] of 8 bits, weight [K,N], their scales, zero points of both, bias [N] -> [..,N]
-void run_product(const ProductKernel& kernel, const Context& context) {
-  static thread_local Aligned<uint8_t> room;
-  static thread_local GivenWeight given;
-  if (context.input<int8_t>(5))
-    throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
-  const PackedWeight* weight = &kernel.weight;
-  Shape shape = context.shape(0);
-  if (!weight->outputs()) {
-    const Shape size = context.shape(kWeight);
-    weight = &given.of(context.input<int8_t>(kWeight), size[0], size[1]);
-  }
-  const int64_t count = rows_of(shape);
-  const uint8_t* zero_point = context.input<uint8_t>(4);
-  const Scales scales{context.input<float>(2), size_of(context.shape(2)) > 1,
-                      context.input<float>(3), size_of(context.shape(3)) > 1,
-                      context.input<float>(6), zero_point ? *zero_point : 0};
-  const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
-  shape.back() = weight->outputs();
-  float* out = context.output<float>(0, shape);
-  // Parts that are worth a thread's while.
-  constexpr int64_t kLeast = 1 << 18, kBlock = 16;
-  const int64_t size = weight->inputs() * weight->outputs() * pieces(count, kBlock);
-  const int64_t parts =
-      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight->panels(), 16));
-  const auto part = [&](size_t index) {
-    rows.multiply(*weight, scales, index * weight->panels() / parts,
-                  (index + 1) * weight->panels() / parts, out);
-  };
-  if (parts == 1)
-    part(0);
-  else
-    context.in_parallel(parts, part);
-}
-
-OperatorTable product_table() {
-  OperatorTable table = make_table();
-  table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
-  table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
-    int constant = 0;
-    const void* weight = nullptr;
-    if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kWeight, &constant, &weight))
-      return failed;
-    try {
-      auto made = std::make_unique<ProductKernel>();
-      if (constant) {
-        const Shape shape = shape_of(*runtime, weight);
-        made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
-      }
-      *kernel = made.release();
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
-  };
-  table.compute_v2 = [](void* kernel, void* context) {
-    try {
-      run_product(*static_cast<ProductKernel*>(kernel), Context(*runtime, context));
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
-  };
-  table.destroy = [](void* kernel) { delete static_cast<ProductKernel*>(kernel); };
-  return table;
-}
-
-// In the place of ONNX Runtime's own.
-Operator product{product_table(), "MatMulIntegerToFloat",
-                 {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
-
-#endif
-
 Status make_domain(const char* name, const std::vector<Operator*>& members, void*& domain) {
   void* made = nullptr;
   if (Status failed = runtime->call(Runtime::kCreateCustomOpDomain, name, &made)) return failed;
@@ -567,7 +352,8 @@ Status make_domain(const char* name, const std::vector<Operator*>& members, void
 }  // namespace macaron
 
 // What `SessionOptions.register_custom_ops_library` calls.
-extern "C" void* RegisterCustomOps(void* options, const macaron::RuntimeBase* base) {
+extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
+    void* options, const macaron::RuntimeBase* base) {
   using macaron::Runtime;
   static const Runtime runtime(base);
   macaron::runtime = &runtime;
