@@ -189,27 +189,27 @@ class SentenceSearch:
     def finish(
         self,
         candidates: tuple[list[float], list[int], list[int]],
-        chosen_K: Ints,
+        beam_size: int,
         *,
         last_step: bool,
-    ) -> None:
-        """Collect hypotheses that end now and give their beams to the next best candidates.
-
-        `chosen` holds the candidate of each beam, -1 where there is none, and is updated.
-        """
+    ) -> list[int]:
+        """Collect hypotheses that end now; returns the candidate of each beam of the next step, -1
+        where there is none: those that go on, and the next best in the place of those that end."""
         scores, tokens, parents = candidates
-        spare = [
+        spare = (
             candidate
-            for candidate in range(len(chosen_K), len(scores))
+            for candidate in range(beam_size, len(scores))
             if tokens[candidate] != EOS_ID and scores[candidate] > -np.inf
-        ]
-        for beam in range(len(chosen_K)):
-            ended = tokens[beam] == EOS_ID
-            if chosen_K[beam] < 0 or not (ended or last_step):
-                continue
-            self._top_finished |= beam == 0
-            self._finished.append(self._end(tokens[beam], parents[beam], scores[beam]))
-            chosen_K[beam] = spare.pop(0) if spare else -1
+        )
+        chosen = []
+        for beam in range(beam_size):
+            candidate = beam if scores[beam] > -np.inf else -1
+            if candidate >= 0 and (tokens[beam] == EOS_ID or last_step):
+                self._top_finished |= beam == 0
+                self._finished.append(self._end(tokens[beam], parents[beam], scores[beam]))
+                candidate = next(spare, -1)
+            chosen.append(candidate)
+        return chosen
 
     def is_done(self, *, last_step: bool) -> bool:
         """Whether the sentence has all the hypotheses it needs."""

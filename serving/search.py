@@ -239,64 +239,53 @@ class BeamSearch:
 
     def _advance(self, candidates: _Candidates) -> list[Finished]:
         """Choose the next beams, collect finished hypotheses, retire finished sentences."""
-        scores_BN, tokens_BN, parents_BN = candidates
         beam_size = self._beam_size
         self._steps_left -= 1
-        ends_BK = tokens_BN[:, :beam_size] == EOS_ID
-        if (
-            not ends_BK.any()
-            and self._running.all()
-            and self._steps_left.all()
-            and np.isfinite(scores_BN).all()
-        ):  # most steps: all beams of all sentences only go on
-            best = slice(None), slice(beam_size)
-            self._move(scores_BN[best].copy(), tokens_BN[best], parents_BN[best], None)
-            return []
-        possible_BK = scores_BN[:, :beam_size] > -np.inf
-        chosen_BK = np.where(possible_BK, np.arange(beam_size), -1)
-        broken_B = ~np.all(scores_BN < np.inf, axis=1)  # NaN as well
-        last_B = self._steps_left == 0
-        # Sentences that only go on need no further look.
-        events_B = (ends_BK.any(axis=1) | last_B | broken_B | ~possible_BK[:, 0]) & self._running
-        finished = []
-        for number in np.flatnonzero(events_B).tolist():
-            row = self._rows[number]
-            if broken_B[number]:
+        # As a rule the best candidates are the next beams.
+        scores_BK = candidates.scores_BN[:, :beam_size].copy()
+        tokens_BK = candidates.tokens_BN[:, :beam_size].astype(np.int64)
+        parents_BK = candidates.parents_BN[:, :beam_size].copy()
+        queries_B = np.full_like(self._queries, beam_size)
+        finished: list[Finished] = []
+        for number in self._eventful(candidates):
+            row, last_step = self._rows[number], bool(self._steps_left[number] == 0)
+            if not np.all(candidates.scores_BN[number] < np.inf):  # NaN as well
                 error = DecodingError("the model gave a non-finite score for this sentence")
                 finished.append(Finished(row.index, error=error))
                 self._retire(number)
                 continue
-            chosen_K, last_step = chosen_BK[number], bool(last_B[number])
-            row.finish(candidates.of(number), chosen_K, last_step=last_step)
-            if row.is_done(last_step=last_step or bool((chosen_K < 0).all())):
+            scores, tokens, parents = own = candidates.of(number)
+            chosen = row.finish(own, beam_size, last_step=last_step)
+            live = [beam for beam, candidate in enumerate(chosen) if candidate >= 0]
+            if row.is_done(last_step=last_step or not live):
                 finished.append(row.result(int(self._tree.peak[number])))
                 self._retire(number)
-        chosen_BK[~self._running] = -1
-        kept = np.arange(len(chosen_BK))[:, None], np.maximum(chosen_BK, 0)
-        self._move(scores_BN[kept], tokens_BN[kept], parents_BN[kept], chosen_BK < 0)
-        return finished
-
-    def _move(
-        self,
-        scores_BK: Floats,
-        tokens_BK: NDArray[np.int32],
-        parents_BK: NDArray[np.int32],
-        dead_BK: NDArray[np.bool_] | None,
-    ) -> None:
-        """Make the chosen candidates the beams of the next step; `scores_BK` is kept."""
-        self._scores, self._tokens = scores_BK, tokens_BK.astype(np.int64)
+                continue
+            scores_BK[number] = [scores[n] if n >= 0 else -np.inf for n in chosen]
+            tokens_BK[number] = [tokens[n] if n >= 0 else 0 for n in chosen]
+            parents_BK[number] = [parents[max(n, 0)] for n in chosen]
+            # Dead beams may stand between live ones: slots up to the last live one are in use.
+            queries_B[number] = live[-1] + 1
+        if not self._running.all():
+            idle_B = ~self._running
+            scores_BK[idle_B], tokens_BK[idle_B], queries_B[idle_B] = -np.inf, 0, 0
         self._tree.advance(parents_BK, self._queries)
+        self._scores, self._tokens, self._queries = scores_BK, tokens_BK, queries_B
         self._positions = self._positions + self._running[:, None]
-        if dead_BK is not None and dead_BK.any():
-            # Perhaps between live ones: slots up to the last live one are in use.
-            self._scores[dead_BK] = -np.inf
-            self._tokens[dead_BK] = 0
-            self._queries = (~dead_BK * np.arange(1, self._beam_size + 1)).max(axis=1)
-        else:
-            self._queries.fill(self._beam_size)
-        steps = zip(self._tokens.tolist(), parents_BK.tolist(), scores_BK.tolist(), strict=True)
+        steps = zip(tokens_BK.tolist(), parents_BK.tolist(), scores_BK.tolist(), strict=True)
         for row, step in zip(self._rows, steps, strict=True):
             row.steps.append(step)
+        return finished
+
+    def _eventful(self, candidates: _Candidates) -> list[int]:
+        """Sentences of which more is to be seen to than that their best candidates go on."""
+        ends_BK = candidates.tokens_BN[:, : self._beam_size] == EOS_ID
+        finite_BN = np.isfinite(candidates.scores_BN)
+        if not ends_BK.any() and finite_BN.all() and self._steps_left.all():
+            return []
+        events_B = ends_BK.any(axis=1) | ~finite_BN.all(axis=1) | (self._steps_left == 0)
+        numbers: list[int] = np.flatnonzero(events_B & self._running).tolist()
+        return numbers
 
     def _retire(self, number: int) -> None:
         """Make a row idle."""
