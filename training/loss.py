@@ -44,13 +44,16 @@ class _LabelSmoothedLoss(torch.autograd.Function):
         gradient_NV = torch.empty_like(logits_NV)
         vocab_size = logits_NV.shape[1]
         together = max(1, _CHUNK // vocab_size)
+        scratch = torch.empty(
+            min(together, len(logits_NV)), vocab_size, dtype=torch.float32, device=logits_NV.device
+        )
         for start in range(0, logits_NV.shape[0], together):
             rows = slice(start, start + together)
             label = labels_N[rows, None]
             keep = torch.ones_like(label) if ignored_id is None else label != ignored_id
             keep, label = keep.float(), label.clamp(min=0)  # an ignored id may be negative
-            shifted = logits_NV[rows].float()
-            shifted = shifted - shifted.amax(1, keepdim=True)
+            shifted = scratch[: len(label)].copy_(logits_NV[rows])
+            shifted.sub_(shifted.amax(1, keepdim=True))
             label_logit = shifted.gather(1, label)
             mean_logit = shifted.mean(1, keepdim=True)
             exponential = shifted.exp_()
@@ -66,4 +69,4 @@ class _LabelSmoothedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient_NV,) = ctx.saved_tensors
-        return gradient_NV * upstream[0].to(gradient_NV.dtype), None, None, None
+        return gradient_NV.mul_(upstream[0].to(gradient_NV.dtype)), None, None, None
