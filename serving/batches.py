@@ -118,6 +118,18 @@ def fill_batches(demands: dict[int, Demand], sizes: Sizes, limits: BatchLimits) 
     return batches
 
 
+def share_out(demands: dict[int, Demand], workers: int) -> list[dict[int, Demand]]:
+    """A share for each worker: sentences of like length, each share with about as many source ids
+    as any other, since short sentences are done sooner."""
+    shares: list[dict[int, Demand]] = [{} for _ in range(workers)]
+    total, before = sum(demand.source_length for demand in demands.values()), 0
+    for key in sorted(demands, key=demands.__getitem__):
+        length = demands[key].source_length
+        shares[(2 * before + length) * workers // (2 * total)][key] = demands[key]
+        before += length
+    return shares
+
+
 def decode_in_batches(
     stepper: Stepper,
     sentences: dict[int, Sentence],
@@ -127,13 +139,14 @@ def decode_in_batches(
     """Decode sentences; yields the key of each with its result, a batch at a time.
 
     With several workers as many batches run at once, each on a thread of its own; few sentences
-    are spread over all workers. The results are the same: no sentence depends on its batch.
+    are shared out to all workers. The results are the same: no sentence depends on its batch.
     """
     limits = limits or BatchLimits()
-    max_rows = max(1, min(limits.max_rows, -(-len(sentences) // workers)))
-    limits = replace(limits, max_rows=max_rows, max_cache_bytes=limits.max_cache_bytes // workers)
+    limits = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
     demands = {key: demand(sentence, stepper) for key, sentence in sentences.items()}
-    batches = fill_batches(demands, stepper, limits)
+    few = len(sentences) <= workers * limits.max_rows
+    shares = share_out(demands, workers) if few else [demands]
+    batches = [batch for share in shares for batch in fill_batches(share, stepper, limits)]
 
     def run(batch: list[int]) -> list[tuple[int, Finished]]:
         found = decode(stepper, [sentences[key] for key in batch])

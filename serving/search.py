@@ -10,6 +10,7 @@ when its best beam is finished.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -246,24 +247,30 @@ class BeamSearch:
         tokens_BK = candidates.tokens_BN[:, :beam_size].astype(np.int64)
         parents_BK = candidates.parents_BN[:, :beam_size].copy()
         queries_B = np.full_like(self._queries, beam_size)
+        found = candidates.by_sentence()
+        steps = [(t[:beam_size], p[:beam_size], s[:beam_size]) for s, t, p in found]
         finished: list[Finished] = []
         for number in self._eventful(candidates):
             row, last_step = self._rows[number], bool(self._steps_left[number] == 0)
-            if not np.all(candidates.scores_BN[number] < np.inf):  # NaN as well
+            scores, tokens, parents = found[number]
+            if not all(score < math.inf for score in scores):  # NaN as well
                 error = DecodingError("the model gave a non-finite score for this sentence")
                 finished.append(Finished(row.index, error=error))
                 self._retire(number)
                 continue
-            scores, tokens, parents = own = candidates.of(number)
-            chosen = row.finish(own, beam_size, last_step=last_step)
+            chosen = row.finish(found[number], beam_size, last_step=last_step)
             live = [beam for beam, candidate in enumerate(chosen) if candidate >= 0]
             if row.is_done(last_step=last_step or not live):
                 finished.append(row.result(int(self._tree.peak[number])))
                 self._retire(number)
                 continue
-            scores_BK[number] = [scores[n] if n >= 0 else -np.inf for n in chosen]
-            tokens_BK[number] = [tokens[n] if n >= 0 else 0 for n in chosen]
-            parents_BK[number] = [parents[max(n, 0)] for n in chosen]
+            steps[number] = next_tokens, next_parents, next_scores = (
+                [tokens[n] if n >= 0 else 0 for n in chosen],
+                [parents[max(n, 0)] for n in chosen],
+                [scores[n] if n >= 0 else -math.inf for n in chosen],
+            )
+            tokens_BK[number], parents_BK[number] = next_tokens, next_parents
+            scores_BK[number] = next_scores
             # Dead beams may stand between live ones: slots up to the last live one are in use.
             queries_B[number] = live[-1] + 1
         if not self._running.all():
@@ -272,7 +279,6 @@ class BeamSearch:
         self._tree.advance(parents_BK, self._queries)
         self._scores, self._tokens, self._queries = scores_BK, tokens_BK, queries_B
         self._positions = self._positions + self._running[:, None]
-        steps = zip(tokens_BK.tolist(), parents_BK.tolist(), scores_BK.tolist(), strict=True)
         for row, step in zip(self._rows, steps, strict=True):
             row.steps.append(step)
         return finished
@@ -328,10 +334,9 @@ class _Candidates(NamedTuple):
         """Arrays of one's own."""
         return _Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
 
-    def of(self, number: int) -> tuple[list[float], list[int], list[int]]:
-        """One sentence's scores, tokens and parents."""
-        scores_BN, tokens_BN, parents_BN = self
-        return scores_BN[number].tolist(), tokens_BN[number].tolist(), parents_BN[number].tolist()
+    def by_sentence(self) -> list[tuple[list[float], list[int], list[int]]]:
+        """Scores, tokens and parents of each sentence."""
+        return list(zip(*(array.tolist() for array in self), strict=True))
 
 
 def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:

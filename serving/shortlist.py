@@ -26,10 +26,13 @@ class Shortlist:
     def __init__(self, common_C: Ints, start_V1: Ints, target_T: Ints) -> None:
         """The pieces of source piece v are `target[start[v] : start[v + 1]]`."""
         self._common_C, self._start_V1, self._target_T = common_C, start_V1, target_T
+        self._size = 1 + max(common_C.max(initial=0), target_T.max(initial=0))
 
     def of(self, source: Sequence[int]) -> Ints:
         """The target pieces of a source, in order, each once."""
-        return np.unique(np.concatenate([self._common_C, *map(self.own, set(source))]))
+        listed = np.zeros(self._size, dtype=np.bool_)
+        listed[np.concatenate([self._common_C, *map(self.own, set(source))])] = True
+        return np.flatnonzero(listed)
 
     def own(self, piece: int) -> Ints:
         """The target pieces of one source piece, without the common ones."""

@@ -34,7 +34,7 @@ class _Head:
     """The matrix [D,U] and, with int8, its scales [U]."""
     column_BL: Ints
     mask_BL: Floats
-    piece_BL: Ints
+    piece_BL: NDArray[np.int32]
     laid_out_for: int
     """Sentences whose columns the matrix has, some of which may have left."""
 
@@ -109,9 +109,10 @@ class ShortlistStepper(OnnxStepper):
         outputs = self._run(state, inputs, want_logits=False, want_attention=bool(attention_rows))
         place_BN, piece_BL = outputs["candidate_place"], state.head.piece_BL
         parents_BN, columns_BN = np.divmod(place_BN, np.int32(piece_BL.shape[1]))
+        rows_B1 = np.arange(len(piece_BL))[:, None]
         return StepOutputs(
             outputs["candidate_score"],
-            np.take_along_axis(piece_BL, columns_BN, axis=1).astype(np.int32),
+            piece_BL[rows_B1, columns_BN],
             parents_BN,
             attention_RKS=self._rows_attention(outputs, state, attention_rows),
         )
@@ -149,7 +150,7 @@ class ShortlistStepper(OnnxStepper):
         ids_U = np.concatenate([union, np.full(padding, union[-1])])
         length = -(-max(map(len, lists)) // _COLUMN_UNIT) * _COLUMN_UNIT
         column_BL = np.zeros((len(lists), length), dtype=np.int64)
-        piece_BL = np.zeros_like(column_BL)
+        piece_BL = np.zeros(column_BL.shape, dtype=np.int32)
         mask_BL = np.full(column_BL.shape, -np.inf, dtype=np.float32)
         for row, pieces in enumerate(lists):
             column_BL[row, : len(pieces)] = np.searchsorted(union, pieces)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.batches import BatchLimits, decode_in_batches, demand, fill_batches
+from serving.batches import BatchLimits, Demand, decode_in_batches, demand, fill_batches, share_out
 from serving.hypotheses import Sentence
 from serving.options import SearchOptions
 from serving.search import BeamSearch
@@ -95,6 +95,23 @@ def test_few_sentences_are_spread_over_the_workers() -> None:
     sentences = {i: Sentence([4, EOS_ID], SearchOptions(beam_size=2)) for i in range(8)}
     list(decode_in_batches(stepper, sentences, workers=2))
     assert [len(state.sources) for state in stepper.states] == [4, 4]
+
+
+@property_test
+@given(st.lists(st.integers(1, 300), max_size=80), st.integers(1, 6))
+def test_shares_are_of_like_length_and_equal_in_ids(lengths: list[int], workers: int) -> None:
+    demands = {
+        key: Demand(beam_size=5, source_length=length, slots=8)
+        for key, length in enumerate(lengths)
+    }
+    shares = share_out(demands, workers)
+    assert len(shares) == workers
+    assert sorted(key for share in shares for key in share) == list(range(len(lengths)))
+    in_order = [demand.source_length for share in shares for demand in share.values()]
+    assert in_order == sorted(lengths)
+    for share in shares:
+        ids = sum(demand.source_length for demand in share.values())
+        assert abs(ids - sum(lengths) / workers) <= max(lengths, default=0)
 
 
 def test_workers_share_the_cache_budget() -> None:
