@@ -182,6 +182,7 @@ class _Clocked:
         self._stepper, self.clocks = stepper, Clocks()
         self.repack_every, self.most_states = stepper.repack_every, stepper.most_states
         self.reach, self.cache_bytes = stepper.reach, stepper.cache_bytes
+        self.one_query_first = stepper.one_query_first
         self.prefill, self.extend, self.free = stepper.prefill, stepper.extend, stepper.free
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:

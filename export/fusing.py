@@ -27,7 +27,7 @@ VERSION = 1
 _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")
 _SHORTLIST_CANDIDATES = ("candidate_scores", "candidate_places")
-_SHAPED = {"positions": "scores", "token_ids": "scores"}
+_SHAPED = {"positions": "label_ids", "token_ids": "label_ids"}
 """All are [B,Q]: where only their shape is read, one does for the others."""
 _PUBLIC = {
     ("Attention", "q_num_heads"): "num_heads",
@@ -81,14 +81,12 @@ class _Fusing:
             return
         name = node.input[0]
         while (before := self._producers.get(name)) is not None:
-            if before.op_type not in ("Add", "Reshape", "GatherElements"):
+            if before.op_type not in ("Add", "Transpose", "GatherND"):
                 break
             name = before.input[0]
         inside = self._between(name, _SHORTLIST_CANDIDATES)
         inputs = (name, "columns", "column_mask", "scores")
-        # [D,U], of which the second size is read, as the logits' [M,U] have it.
-        same = {**_SHAPED, "output_weight": name}
-        self._replace(inside, "ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES, same)
+        self._replace(inside, "ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES)
 
     def top_tokens(self, node: NodeProto) -> None:
         """All that lies between the logits and the likeliest tokens of a language model."""

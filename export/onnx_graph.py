@@ -1,8 +1,9 @@
 """From the model's own modules to ONNX at opset 24, through torch.onnx.
 
-Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-N candidates, M = B * Q rows; of a language model, R queries with outputs and M = B * R; of a
-shortlist, U columns of the output matrix that some sentence has, L those of one.
+Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
+slots, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R queries with
+outputs and M = B * R; of a shortlist, U columns of the output matrix that some sentence has, L
+those of one.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from training.models.decoding import (
 )
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R, _U, _L, _T = 3, 5, 16, 8, 4, 48, 32, 6
+_B, _Q, _C, _S, _R, _U, _L, _T, _K = 3, 5, 16, 8, 4, 48, 32, 6, 7
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
@@ -42,7 +43,7 @@ _STEP_INPUTS = (
     _tensor("positions", "int64", ("B", "Q"), "position"),
     _tensor("write_index", "int64", ("B",), "write_index"),
     _tensor("visible", "float32", ("B", 1, "Q", "C"), "visible"),
-    _tensor("scores", "float32", ("B", "Q"), "score"),
+    _tensor("scores", "float32", ("B", "K"), "score"),
 )
 """What every step of a translation model begins with."""
 
@@ -153,7 +154,7 @@ def _step_arguments() -> tuple[torch.Tensor, ...]:
         torch.zeros(_B, _Q, dtype=torch.int64),
         torch.zeros(_B, dtype=torch.int64),
         torch.zeros(_B, 1, _Q, _C),
-        torch.zeros(_B, _Q),
+        torch.zeros(_B, _K),
     )
 
 

@@ -196,6 +196,11 @@ class PairedStepper:
         return self._both[1].most_states
 
     @property
+    def one_query_first(self) -> bool:
+        """Where both can do it."""
+        return all(stepper.one_query_first for stepper in self._both)
+
+    @property
     def reach(self) -> int | None:
         """The same for both."""
         return self._both[0].reach
@@ -237,10 +242,10 @@ class PairedStepper:
             stepper.step(part, inputs, want_logits=True, attention_rows=attention_rows)
             for stepper, part in zip(self._both, state, strict=True)
         )
-        assert wanted.logits_BKV is not None
-        assert found.logits_BKV is not None
-        live_BK = np.isfinite(inputs.scores_BK)
-        difference = np.abs(wanted.logits_BKV - found.logits_BKV)[live_BK]
+        assert wanted.logits_BQV is not None
+        assert found.logits_BQV is not None
+        live_BQ = np.isfinite(inputs.scores_BK[:, : inputs.token_ids_BQ.shape[1]])
+        difference = np.abs(wanted.logits_BQV - found.logits_BQV)[live_BQ]
         if difference.size:
             # max and + carry a NaN on, so a broken graph cannot pass
             self.largest = float(np.maximum(self.largest, difference.max()))

@@ -71,7 +71,7 @@ class Tensor(_Strict):
     name: str
     dtype: Literal["int64", "int32", "int8", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B Q C S D V N R T, M rows of logits, BS = B * S, U and L columns of shortlists, or
+    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, U and L columns of shortlists, or
     fixed sizes."""
     role: Role
 

@@ -240,10 +240,10 @@ class _Standing:
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
     """The next token of each row that has one query; takes its slot in the tree."""
     return StepInputs(
-        token_ids_BK=tokens_B[:, None],
-        positions_BK=tree.next_positions[:, None],
+        token_ids_BQ=tokens_B[:, None],
+        positions_BQ=tree.next_positions[:, None],
         write_index_B=tree.write(),
-        visible_BKC=tree.visible,
+        visible_BQC=tree.visible,
         scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
         slot_positions_BC=tree.slot_positions,
     )

@@ -106,6 +106,7 @@ class LanguageStepper(CacheSizes):
         self._session = load_graph(folder, manifest.step.file, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
+        self.one_query_first = False  # as many candidates as beams ask for come of each query
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
         """`read` at once, without scores."""
@@ -150,8 +151,8 @@ class LanguageStepper(CacheSizes):
     ) -> StepOutputs:
         """One step of beam search."""
         del attention_rows
-        outputs = self._run(state, inputs, 2 * inputs.token_ids_BK.shape[1])
-        shape = (*inputs.token_ids_BK.shape, -1)
+        outputs = self._run(state, inputs, 2 * inputs.token_ids_BQ.shape[1])
+        shape = (*inputs.token_ids_BQ.shape, -1)
         return StepOutputs(
             *_best_candidates(outputs["top_score"], outputs["top_token"], inputs.scores_BK),
             outputs["logits"].reshape(shape) if want_logits else None,
@@ -258,15 +259,15 @@ class LanguageStepper(CacheSizes):
         state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
 
     def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> dict[str, NDArray[Any]]:
-        queries = inputs.token_ids_BK.shape[1]
-        state.caches.resize(inputs.visible_BKC.shape[2])
+        queries = inputs.token_ids_BQ.shape[1]
+        state.caches.resize(inputs.visible_BQC.shape[2])
         binding = self._binding(state, queries, queries, top)
         arrays = binding.inputs
-        arrays["token"][:] = inputs.token_ids_BK
-        arrays["position"][:] = inputs.positions_BK
+        arrays["token"][:] = inputs.token_ids_BQ
+        arrays["position"][:] = inputs.positions_BQ
         arrays["slot_position"][:] = inputs.slot_positions_BC
         arrays["write_index"][:] = inputs.write_index_B
-        arrays["visible"][:, 0] = inputs.visible_BKC
+        arrays["visible"][:, 0] = inputs.visible_BQC
         self._session.run_with_iobinding(binding.io)
         return binding.outputs
 

@@ -112,6 +112,11 @@ def _allocate(axes: Sequence[str | int], dtype: str, sizes: Mapping[str, int]) -
     return np.zeros(shape, dtype=dtype)
 
 
+def has_kernels() -> bool:
+    """Whether sessions have this project's own operators."""
+    return native_library() is not None
+
+
 def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None:
     """Have a session use this project's own operators where there are any.
 

@@ -1,6 +1,7 @@
 """Beam search over any model behind the `Stepper` protocol; greedy search is beam_size 1.
 
-Shape letters: B sentences, R some of them, K beams, S source ids, V vocabulary, N candidates.
+Shape letters: B sentences, R some of them, K beams, Q queries, S source ids, V vocabulary,
+N candidates.
 
 The rules are CTranslate2's: 2K candidates a step; only an end candidate ranked among the first K
 finishes a hypothesis, and the next best candidate that does not end takes its beam; a sentence
@@ -26,6 +27,9 @@ from serving.stepper import StepInputs, Stepper
 from serving.terms import allocate
 from serving.tokenizer import EOS_ID
 
+_LEAST_ALONE = 4
+"""Sentences whose dead beams cost more than a step of another shape does."""
+
 
 class BeamSearch:
     """A running batch of sentences of one beam size; `step` while it is `live`.
@@ -44,6 +48,8 @@ class BeamSearch:
     _positions: Ints
     _scores: Floats
     _tree: PrefixTree
+    _begun: bool
+    """Whether any sentence of the batch has done a step."""
     _any_attended: bool
     _any_constraint: bool
 
@@ -136,13 +142,15 @@ class BeamSearch:
     def step(self) -> list[Finished]:
         """Generate one token of every live sentence; returns those that are done."""
         constrained, attended = self._constrained(), self._attended()
+        queries = slice(1 if self._begins_alone() and not constrained else self._beam_size)
+        self._begun = True
         outputs = self._stepper.step(
             self._state,
             StepInputs(
-                token_ids_BK=self._tokens,
-                positions_BK=self._positions,
+                token_ids_BQ=self._tokens[:, queries],
+                positions_BQ=self._positions[:, queries],
                 write_index_B=self._tree.write(),
-                visible_BKC=self._tree.visible,
+                visible_BQC=self._tree.visible[:, queries],
                 scores_BK=self._scores,
                 slot_positions_BC=self._tree.slot_positions,
             ),
@@ -153,15 +161,21 @@ class BeamSearch:
         if constrained:
             candidates = candidates.copy()
         for number in constrained:
-            assert outputs.logits_BKV is not None
-            self._constrain(number, outputs.logits_BKV[number], candidates)
-        if outputs.attention_RKS is not None:
-            for number, attention_KS in zip(attended, outputs.attention_RKS, strict=True):
+            assert outputs.logits_BQV is not None
+            self._constrain(number, outputs.logits_BQV[number], candidates)
+        if outputs.attention_RQS is not None:
+            for number, attention_KS in zip(attended, outputs.attention_RQS, strict=True):
                 row = self._rows[number]
                 row.attention.append(attention_KS[:, : len(row.sentence.source)].copy())
         finished = self._advance(candidates)
         self._repack()
         return finished
+
+    def _begins_alone(self) -> bool:
+        """Whether a query for each sentence is enough: before the first step all other beams are
+        dead."""
+        enough = len(self._rows) >= _LEAST_ALONE and self._stepper.one_query_first
+        return enough and not self._begun
 
     def _empty(self) -> None:
         """A batch without rows."""
@@ -173,7 +187,7 @@ class BeamSearch:
         self._tokens = np.zeros((0, beam_size), dtype=np.int64)
         self._positions = np.zeros((0, beam_size), dtype=np.int64)
         self._scores = np.zeros((0, beam_size), dtype=np.float32)
-        self._any_attended = self._any_constraint = False
+        self._begun = self._any_attended = self._any_constraint = False
         if self._state is not None:
             self._stepper.free(self._state)
             self._state = None

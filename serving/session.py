@@ -1,7 +1,7 @@
 """ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
 
-Shape letters: B sentences, R some of them, S source positions, P prefix tokens, Q queries, C cache
-slots, D model, V vocabulary, N candidates.
+Shape letters: B sentences, R some of them, S source positions, P prefix tokens, K beams, Q queries,
+C cache slots, D model, V vocabulary, N candidates.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from serving.ort import (
     Floats,
     bind,
     check_int8,
+    has_kernels,
     load_graph,
     names_by_role,
 )
@@ -46,7 +47,7 @@ class OnnxState:
     source_mask_BS: Floats
     caches: Caches
     bindings: Bindings = field(default_factory=Bindings)
-    """By number of queries and by whether logits and alignment queries are wanted."""
+    """By numbers of queries and beams, and by whether logits and alignment queries are wanted."""
 
 
 class OnnxStepper(CacheSizes):
@@ -71,6 +72,10 @@ class OnnxStepper(CacheSizes):
         assert manifest.encoder is not None
         super().__init__(manifest)
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step
+        # Earlier bundles do not tell beams from queries, and ONNX Runtime's own attention gives one
+        # query other bits than several.
+        scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
+        self.one_query_first = "K" in scores.axes and has_kernels()
         self._memory = BlockPool()
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
@@ -119,7 +124,9 @@ class OnnxStepper(CacheSizes):
         chunk = PREFILL_CHUNK[self._kind]
         for start in range(0, padded, chunk):
             size = min(chunk, padded - start)
-            binding = self._binding(state, size, want_logits=False, want_attention=want_attention)
+            binding = self._binding(
+                state, size, size, want_logits=False, want_attention=want_attention
+            )
             real = slice(start, min(start + size, length))
             count = real.stop - real.start
             for name, values in (("token", token_ids_BP), ("label", labels_BP)):
@@ -152,7 +159,7 @@ class OnnxStepper(CacheSizes):
         )
         logits = None
         if want_logits:
-            logits = outputs["logits"].reshape(*inputs.token_ids_BK.shape, -1)
+            logits = outputs["logits"].reshape(*inputs.token_ids_BQ.shape, -1)
         return StepOutputs(
             outputs["candidate_score"],
             outputs["candidate_token"],
@@ -165,16 +172,16 @@ class OnnxStepper(CacheSizes):
         self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
     ) -> dict[str, NDArray[Any]]:
         """The step graph's outputs, by role."""
-        queries = inputs.token_ids_BK.shape[1]
-        state.caches.resize(inputs.visible_BKC.shape[2])
+        queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
+        state.caches.resize(inputs.visible_BQC.shape[2])
         binding = self._binding(
-            state, queries, want_logits=want_logits, want_attention=want_attention
+            state, queries, beams, want_logits=want_logits, want_attention=want_attention
         )
         arrays = binding.inputs
-        arrays["token"][:] = inputs.token_ids_BK
-        arrays["position"][:] = inputs.positions_BK
+        arrays["token"][:] = inputs.token_ids_BQ
+        arrays["position"][:] = inputs.positions_BQ
         arrays["write_index"][:] = inputs.write_index_B
-        arrays["visible"][:, 0] = inputs.visible_BKC
+        arrays["visible"][:, 0] = inputs.visible_BQC
         arrays["score"][:] = inputs.scores_BK
         self._step.run_with_iobinding(binding.io)
         return binding.outputs
@@ -204,12 +211,12 @@ class OnnxStepper(CacheSizes):
         state.caches.free()
 
     def _binding(
-        self, state: OnnxState, queries: int, *, want_logits: bool, want_attention: bool
+        self, state: OnnxState, queries: int, beams: int, *, want_logits: bool, want_attention: bool
     ) -> Binding:
         def make() -> Binding:
             rows, length = state.source_mask_BS.shape
-            sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "N": 2 * queries}
-            sizes |= {"S": length, "M": rows * queries, "BS": rows * length}
+            sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "K": beams}
+            sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
             unwanted = set() if want_logits else {"logits"}
             unwanted |= set() if want_attention else {"alignment", "alignment_query"}
             sources = {
@@ -220,7 +227,7 @@ class OnnxStepper(CacheSizes):
             caches = list(state.caches.array_TRCD)
             return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
 
-        key = (queries, want_logits, want_attention)
+        key = (queries, beams, want_logits, want_attention)
         return state.bindings.get(state.caches.layout, key, make)
 
     def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:

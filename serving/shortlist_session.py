@@ -114,7 +114,7 @@ class ShortlistStepper(OnnxStepper):
             outputs["candidate_score"],
             piece_BL[rows_B1, columns_BN],
             parents_BN,
-            attention_RKS=self._rows_attention(outputs, state, attention_rows),
+            attention_RQS=self._rows_attention(outputs, state, attention_rows),
         )
 
     def repack(self, state: OnnxState, repack: Repack) -> None:

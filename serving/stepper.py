@@ -1,7 +1,7 @@
 """What the search asks of a model: one step of a batch, and care for its caches.
 
-Shape letters: B sentences, R some of them, K beams, P prefix tokens, S source ids, C cache slots,
-V vocabulary, N candidates.
+Shape letters: B sentences, R some of them, K beams, Q queries, P prefix tokens, S source ids,
+C cache slots, V vocabulary, N candidates.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from serving.hypotheses import Floats, Ints
 
 
 class StepInputs(NamedTuple):
-    """One call of the step graph."""
+    """One call of the step graph: a query for each beam, or one for each sentence."""
 
-    token_ids_BK: Ints
-    positions_BK: Ints
+    token_ids_BQ: Ints
+    positions_BQ: Ints
     write_index_B: Ints
-    visible_BKC: Floats
-    """0 where query k may see slot c, -inf elsewhere."""
+    visible_BQC: Floats
+    """0 where a query may see slot c, -inf elsewhere."""
     scores_BK: Floats
     """Cumulative log-probabilities; -inf for a dead beam."""
     slot_positions_BC: Ints
@@ -38,8 +38,8 @@ class StepOutputs:
     scores_BN: Floats
     tokens_BN: NDArray[np.int32]
     parents_BN: NDArray[np.int32]
-    logits_BKV: Floats | None = None
-    attention_RKS: Floats | None = None
+    logits_BQV: Floats | None = None
+    attention_RQS: Floats | None = None
     """Source attention of one layer, mean over heads, for the sentences that were asked for."""
 
 
@@ -75,11 +75,15 @@ class Stepper(Sizes, Protocol):
     and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
     `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
     all. Nothing is ever reordered. A query sees no slot `reach` positions or more before it; None
-    is all.
+    is all. With `one_query_first` a step may have one query a sentence, its first beam's, while all
+    its other beams are dead.
     """
 
     @property
     def reach(self) -> int | None: ...
+
+    @property
+    def one_query_first(self) -> bool: ...
 
     def encode(self, sources: Sequence[Sequence[int]]) -> Any: ...
 

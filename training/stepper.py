@@ -48,6 +48,11 @@ class TorchStepper:
         return None
 
     @property
+    def one_query_first(self) -> bool:
+        """All models do."""
+        return True
+
+    @property
     def reach(self) -> None:
         """A decoder sees all of its target."""
         return None
@@ -108,12 +113,12 @@ class TorchStepper:
         """One step of all beams."""
         scores, tokens, parents, _, logits, alignment, _ = self._call(
             state,
-            inputs.token_ids_BK,
-            torch.from_numpy(inputs.positions_BK),
+            inputs.token_ids_BQ,
+            torch.from_numpy(inputs.positions_BQ),
             inputs.write_index_B,
-            inputs.visible_BKC,
+            inputs.visible_BQC,
             inputs.scores_BK,
-            np.zeros_like(inputs.token_ids_BK),
+            np.zeros_like(inputs.token_ids_BQ),
         )
         return StepOutputs(
             scores.cpu().numpy(),
@@ -174,7 +179,7 @@ class TorchStepper:
         positions_BQ: Tensor,
         write_index_B: NDArray[np.int64],
         visible_BQC: NDArray[np.float32],
-        scores_BQ: NDArray[np.float32],
+        scores_BK: NDArray[np.float32],
         label_ids_BQ: NDArray[np.int64],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         missing = visible_BQC.shape[2] - state.caches[0].shape[1]
@@ -192,7 +197,7 @@ class TorchStepper:
             positions_BQ.to(self._device),
             torch.from_numpy(write_index_B).to(self._device),
             visible,
-            torch.from_numpy(scores_BQ).to(self._device),
+            torch.from_numpy(scores_BK).to(self._device),
             torch.from_numpy(label_ids_BQ).to(self._device),
             state.source_mask_BS,
             state.caches,

@@ -1,7 +1,7 @@
 // The fused operators, on plain arrays.
 //
-// Shape letters: B sentences, Q queries a sentence, C cache slots, S source positions, D model,
-// V vocabulary, N = 2Q candidates.
+// Shape letters: B sentences, K beams and Q queries a sentence, C cache slots, S source positions,
+// D model, V vocabulary, N = 2K candidates.
 
 #pragma once
 
@@ -253,11 +253,11 @@ inline float keep_best(std::vector<Found>& found, size_t wanted) {
   return found.back().score;
 }
 
-// The N = 2Q best continuations of one sentence's beams: log-probability of the token plus the
+// The N = 2K best continuations of one sentence's beams: log-probability of the token plus the
 // beam's score.
 class Candidates {
  public:
-  explicit Candidates(int64_t queries) : wanted_(2 * queries) {}
+  explicit Candidates(int64_t beams) : wanted_(2 * beams) {}
 
   // Beam `query` with its logits.
   void add(int64_t query, Logits& row, float score) {

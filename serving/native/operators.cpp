@@ -231,29 +231,38 @@ void sinusoids_op(const Attributes&, const Context& context) {
   }
 }
 
-// logits [B*Q,V], scores [B,Q], labels [B,Q] -> candidates' scores, tokens and parents [B,2Q],
+// Queries a sentence: one for each of its beams, or one alone, the first beam's.
+int64_t queries_of(int64_t logits, int64_t rows, int64_t beams) {
+  const int64_t queries = rows ? logits / rows : 0;
+  if (logits != queries * rows || queries > beams)
+    throw std::invalid_argument("logits must have a row for each beam of a sentence, or fewer");
+  return queries;
+}
+
+// logits [B*Q,V], scores [B,K], labels [B,Q] -> candidates' scores, tokens and parents [B,2K],
 // log-probabilities of the labels [B,Q]
 void candidates_op(const Attributes&, const Context& context) {
-  const Shape shape = context.shape(1);
-  const int64_t rows = shape[0], queries = shape[1], size = context.shape(0)[1];
+  const Shape logits_shape = context.shape(0), shape = context.shape(1);
+  const int64_t rows = shape[0], beams = shape[1], size = logits_shape[1];
+  const int64_t queries = queries_of(logits_shape[0], rows, beams);
   const float* logits = context.input<float>(0);
   const float* scores = context.input<float>(1);
   const int64_t* labels = context.input<int64_t>(2);
-  const Shape found{rows, 2 * queries};
-  float* best_scores = context.output<float>(0, found);
-  int32_t* tokens = context.output<int32_t>(1, found);
-  int32_t* parents = context.output<int32_t>(2, found);
-  float* label_scores = context.output<float>(3, shape);
+  const Shape wanted{rows, 2 * beams};
+  float* best_scores = context.output<float>(0, wanted);
+  int32_t* tokens = context.output<int32_t>(1, wanted);
+  int32_t* parents = context.output<int32_t>(2, wanted);
+  float* label_scores = context.output<float>(3, {rows, queries});
   Logits row(size);
   for (int64_t b = 0; b < rows; ++b) {
-    Candidates found(queries);
+    Candidates found(beams);
     for (int64_t q = 0; q < queries; ++q) {
       const int64_t i = b * queries + q;
       row.read(logits + i * size);
       label_scores[i] = row.log_probability(labels[i]);
-      found.add(q, row, scores[i]);
+      found.add(q, row, scores[b * beams + q]);
     }
-    int64_t place = 2 * b * queries;
+    int64_t place = 2 * b * beams;
     for (const Found& each : found.best()) {
       best_scores[place] = each.score;
       tokens[place] = each.token;
@@ -262,31 +271,31 @@ void candidates_op(const Attributes&, const Context& context) {
   }
 }
 
-// logits [B*Q,U] or [B,Q,U], columns [B,L] of them, mask [B,L], scores [B,Q]
-// -> candidates' scores and places (query * L + column) [B,2Q]
+// logits [B*Q,U] or [B,Q,U], columns [B,L] of them, mask [B,L], scores [B,K]
+// -> candidates' scores and places (query * L + column) [B,2K]
 void shortlist_candidates_op(const Attributes&, const Context& context) {
-  const Shape shape = context.shape(3), lists = context.shape(1);
-  const int64_t rows = shape[0], queries = shape[1], length = lists[1];
-  const int64_t size = context.shape(0).back();
+  const Shape logits_shape = context.shape(0), shape = context.shape(3), lists = context.shape(1);
+  const int64_t rows = shape[0], beams = shape[1], length = lists[1], size = logits_shape.back();
+  const int64_t queries = queries_of(rows_of(logits_shape), rows, beams);
   const float* logits = context.input<float>(0);
   const int64_t* columns = context.input<int64_t>(1);
   const float* mask = context.input<float>(2);
   const float* scores = context.input<float>(3);
-  const Shape wanted{rows, 2 * queries};
+  const Shape wanted{rows, 2 * beams};
   float* best_scores = context.output<float>(0, wanted);
   int32_t* places = context.output<int32_t>(1, wanted);
   std::vector<float> own(length);
   Logits row(length);
   for (int64_t b = 0; b < rows; ++b) {
-    Candidates found(queries);
+    Candidates found(beams);
     for (int64_t q = 0; q < queries; ++q) {
       const float* all = logits + (b * queries + q) * size;
       for (int64_t l = 0; l < length; ++l)
         own[l] = all[columns[b * length + l]] + mask[b * length + l];
       row.read(own.data());
-      found.add(q, row, scores[b * queries + q]);
+      found.add(q, row, scores[b * beams + q]);
     }
-    int64_t place = 2 * b * queries;
+    int64_t place = 2 * b * beams;
     for (const Found& each : found.best()) {
       best_scores[place] = each.score;
       places[place++] = static_cast<int32_t>(each.parent * length + each.token);

@@ -138,6 +138,17 @@ def run_both(
     attributes: Mapping[str, float | int],
 ) -> list[tuple[NDArray[Any], NDArray[Any]]]:
     """Each output of one call, by the standard operators and by the kernel."""
+    standard, native = (run(function, path, inputs, attributes) for path in (None, library))
+    return list(zip(standard, native, strict=True))
+
+
+def run(
+    function: onnx.FunctionProto,
+    library: Path | None,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+) -> list[NDArray[Any]]:
+    """The outputs of one call."""
     names = [f"in_{i}" for i in range(len(inputs))]
     outputs = [f"out_{i}" for i in range(len(function.output))]
     node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
@@ -150,9 +161,8 @@ def run_both(
     opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
     feed = dict(zip(names, inputs, strict=True))
-    serialized = model.SerializeToString()
-    standard, native = (session(serialized, path).run(None, feed) for path in (None, library))
-    return list(zip(standard, native, strict=True))
+    found: list[NDArray[Any]] = session(model.SerializeToString(), library).run(None, feed)
+    return found
 
 
 @cache
@@ -277,20 +287,28 @@ def beam_candidates(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
     logits = (4 * floats(generator, rows * queries, VOCABULARY)).astype(np.float32)
-    scores = 3 * floats(generator, rows, queries)
-    scores[0, 1:] = -np.inf  # as at a sentence's first step
+    scores = beam_scores(generator, rows, queries)
     return [logits, scores, generator.integers(0, VOCABULARY, (rows, queries))], {}
+
+
+def beam_scores(generator: np.random.Generator, rows: int, queries: int) -> NDArray[Any]:
+    """Of as many beams as queries; one query may stand for several, as at the first step."""
+    beams = queries if queries > 1 else int(generator.integers(1, 7))
+    scores = 3 * floats(generator, rows, beams)
+    scores[: rows if beams > queries else 1, 1:] = -np.inf
+    return scores
 
 
 def shortlist_candidates(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
-    length = capacity + 2 * queries  # a list has at least as many words as are wanted
+    scores = beam_scores(generator, rows, queries)
+    wanted = 2 * scores.shape[1]
+    length = capacity + wanted  # a list has at least as many words as are wanted
     mask = np.zeros((rows, length), np.float32)
-    mask[0, 2 * queries :] = -np.inf
-    scores = 3 * floats(generator, rows, queries)
+    mask[0, wanted:] = -np.inf
     inputs = [
-        4 * floats(generator, rows, queries, VOCABULARY),  # flat in fp32 graphs
+        4 * floats(generator, rows, queries, VOCABULARY),
         np.array([generator.permutation(VOCABULARY)[:length] for _ in range(rows)]),
         mask,
         scores,
@@ -364,6 +382,14 @@ def test_shapes_that_do_not_fit_are_refused(
         run_both(functions["AddNormQuantize"], library, inputs, attributes)
 
 
+def test_more_queries_than_beams_are_refused(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    (logits, scores, labels), _ = beam_candidates(np.random.default_rng(1), 2, 3, 8)
+    with pytest.raises(Exception, match="a row for each beam of a sentence, or fewer"):
+        run(functions["Candidates"], library, [logits, scores[:, :2], labels], {})
+
+
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_a_bundle_decodes_without_kernels_too(
     precision: str, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
@@ -379,9 +405,15 @@ def test_a_bundle_decodes_without_kernels_too(
     manifest = write_graphs(model, tmp_path, name="random", precision=precision, ranges=ranges)
     options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
     sentences = [Sentence(source, options) for source in sources]
-    native = decode(OnnxStepper(tmp_path, manifest, 1), sentences)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    assert stepper.one_query_first
+    native = decode(stepper, sentences)
+    stepper.one_query_first = False
+    assert native == decode(stepper, sentences)  # to the bit
     monkeypatch.setattr(ort, "native_library", lambda: None)
-    standard = decode(OnnxStepper(tmp_path, manifest, 1), sentences)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    assert not stepper.one_query_first
+    standard = decode(stepper, sentences)
     pairs = list(zip(native, standard, strict=True))
     if precision == "fp32":
         assert [n.hypotheses[0].tokens for n, _ in pairs] == [

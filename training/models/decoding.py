@@ -1,7 +1,8 @@
 """The modules that decoding calls: eager for validation, exported for serving.
 
-Shape letters: B sentences, S source positions, Q queries, C cache slots, D model, V vocabulary,
-G groups, N candidates, U columns of the output matrix that some sentence has, L those of one.
+Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model,
+V vocabulary, G groups, N candidates, U columns of the output matrix that some sentence has, L those
+of one.
 """
 
 from __future__ import annotations
@@ -27,7 +28,10 @@ class EncoderGraph(nn.Module):
 
 
 class StepGraph(nn.Module):
-    """One decoding step: the N = 2Q best continuations, label log-probabilities and new caches."""
+    """One decoding step: the N = 2K best continuations, label log-probabilities and new caches.
+
+    There is a query for each beam, or one alone, the first beam's, while all others are dead.
+    """
 
     def __init__(self, model: Model) -> None:
         super().__init__()
@@ -39,7 +43,7 @@ class StepGraph(nn.Module):
         positions_BQ: Tensor,
         write_index_B: Tensor,
         visible_B1QC: Tensor,
-        scores_BQ: Tensor,
+        scores_BK: Tensor,
         label_ids_BQ: Tensor,
         source_mask_BS: Tensor,
         caches: list[Tensor],
@@ -59,7 +63,7 @@ class StepGraph(nn.Module):
         logits_BQV = self.model.output_logits(step.x_BQD)
         log_probs_BQV = logits_BQV.log_softmax(-1)
         labels_BQ = log_probs_BQV.gather(2, label_ids_BQ.unsqueeze(-1)).squeeze(-1)
-        best = best_candidates(log_probs_BQV, scores_BQ)
+        best = best_candidates(log_probs_BQV, scores_BK)
         return (*best, labels_BQ, logits_BQV, step.alignment, step.caches)
 
 
@@ -76,7 +80,7 @@ class ShortlistStepGraph(nn.Module):
         positions_BQ: Tensor,
         write_index_B: Tensor,
         visible_B1QC: Tensor,
-        scores_BQ: Tensor,
+        scores_BK: Tensor,
         output_weight_DU: Tensor,
         columns_BL: Tensor,
         column_mask_BL: Tensor,
@@ -84,7 +88,7 @@ class ShortlistStepGraph(nn.Module):
         caches: list[Tensor],
         sources: list[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """Returns scores [B,N] and places (query * L + column, int32) [B,N] of the N = 2Q best
+        """Returns scores [B,N] and places (query * L + column, int32) [B,N] of the N = 2K best
         continuations, the alignment and the caches. The mask is additive."""
         step = self.model.decode_step(
             token_ids_BQ,
@@ -95,40 +99,53 @@ class ShortlistStepGraph(nn.Module):
             caches,
             sources,
         )
-        queries = token_ids_BQ.shape[1]
-        logits_BQU = step.x_BQD @ output_weight_DU
-        logits_BQL = logits_BQU.gather(2, columns_BL.unsqueeze(1).expand(-1, queries, -1))
+        logits_BUQ = (step.x_BQD @ output_weight_DU).transpose(1, 2)
+        logits_BQL = gather_rows(logits_BUQ, columns_BL).transpose(1, 2)
         log_probs_BQL = (logits_BQL + column_mask_BL.unsqueeze(1)).log_softmax(-1)
-        best = (log_probs_BQL + scores_BQ.unsqueeze(-1)).flatten(1).topk(2 * queries)
+        scores_BKL = add_scores(log_probs_BQL, scores_BK)
+        best = scores_BKL.flatten(1).topk(2 * scores_BK.shape[1])
         return best.values, best.indices.to(torch.int32), step.alignment, step.caches
 
 
-def best_candidates(log_probs_BQV: Tensor, scores_BQ: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """The 2Q best continuations (score fp32, token int32, parent int32), each [B,2Q].
+def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """The 2K best continuations (score fp32, token int32, parent int32), each [B,2K].
 
-    Exact, in two stages: the candidates lie in the 2Q groups of tokens with the highest maxima.
+    Exact, in two stages: the candidates lie in the 2K groups of tokens with the highest maxima. One
+    query stands for all beams: only the first may then have a score above -inf.
     """
-    rows, queries, vocab_size = log_probs_BQV.shape
+    scores_BKV = add_scores(log_probs_BQV, scores_BK)
+    rows, beams, vocab_size = scores_BKV.shape
     width = group_width(vocab_size)
     if vocab_size % width:
         missing = width - vocab_size % width
-        log_probs_BQV = nn.functional.pad(log_probs_BQV, (0, missing), value=float("-inf"))
+        scores_BKV = nn.functional.pad(scores_BKV, (0, missing), value=float("-inf"))
         vocab_size += missing
     groups = vocab_size // width  # a beam
-    count = 2 * queries
-    grouped_BGW = reshape(log_probs_BQV, (rows, queries * groups, width), (0, -1, width))
-    maxima_BG = grouped_BGW.amax(-1)
-    maxima_BQG = reshape(maxima_BG, (rows, queries, groups), (0, -1, groups))
-    maxima_BQG = maxima_BQG + scores_BQ.unsqueeze(-1)
-    group_BN = reshape(maxima_BQG, (rows, queries * groups), (0, -1)).topk(count).indices
+    count = 2 * beams
+    grouped_BGW = reshape(scores_BKV, (rows, beams * groups, width), (0, -1, width))
+    group_BN = grouped_BGW.amax(-1).topk(count).indices
     scores_BNW = gather_rows(grouped_BGW, group_BN)
-    parent_scores_BN = scores_BQ.gather(1, integer_divide(group_BN, groups))
-    scores_BNW = scores_BNW + parent_scores_BN.unsqueeze(-1)
     best = reshape(scores_BNW, (rows, count * width), (0, -1)).topk(count)
     group_BN = group_BN.gather(1, integer_divide(best.indices, width))
     place_BN = group_BN * width + best.indices % width  # in the rows of all beams
     token_BN, parent_BN = place_BN % vocab_size, integer_divide(place_BN, vocab_size)
     return best.values, token_BN.to(torch.int32), parent_BN.to(torch.int32)
+
+
+def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
+    """[B,K,V]: each beam's score beside the log-probabilities of its query, or of the only one."""
+    scores_BK1 = scores_BK.unsqueeze(-1)
+    if torch.compiler.is_exporting():  # which would take Q and K for one size
+        rows, beams = scores_BK.shape
+        result: Tensor = torch.onnx.ops.symbolic(
+            "Add",
+            (log_probs_BQV, scores_BK1),
+            dtype=log_probs_BQV.dtype,
+            shape=(rows, beams, log_probs_BQV.shape[2]),
+            version=OPSET,
+        )
+        return result
+    return log_probs_BQV + scores_BK1
 
 
 def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:

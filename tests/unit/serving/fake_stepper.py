@@ -97,9 +97,15 @@ class FakeStepper:
     reach = None
 
     def __init__(
-        self, model: FakeModel, repack_every: int = 8, most_states: int | None = None
+        self,
+        model: FakeModel,
+        repack_every: int = 8,
+        most_states: int | None = None,
+        *,
+        one_query_first: bool = True,
     ) -> None:
         self.model, self.repack_every, self.most_states = model, repack_every, most_states
+        self.one_query_first = one_query_first
         self.states: list[FakeState] = []
         self.calls = 0
 
@@ -143,19 +149,24 @@ class FakeStepper:
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """The 2K best continuations; every score of a dead beam is -inf."""
+        """The 2K best continuations; every score of a dead beam is -inf.
+
+        A beam without a query must be dead.
+        """
         assert not state.freed
         self.calls += 1
-        assert (inputs.token_ids_BK < self.model.vocab_size).all()  # as an embedding wants it
-        rows, beams = inputs.token_ids_BK.shape
-        state.resize(inputs.visible_BKC.shape[2])
-        state.write(inputs.write_index_B, inputs.positions_BK, inputs.token_ids_BK)
-        logits = np.zeros((rows, beams, self.model.vocab_size), dtype=np.float32)
-        attention = np.zeros((rows, beams, max(map(len, state.sources))), dtype=np.float32)
-        totals = np.full_like(logits, -np.inf)
+        assert (inputs.token_ids_BQ < self.model.vocab_size).all()  # as an embedding wants it
+        rows, queries = inputs.token_ids_BQ.shape
+        beams = inputs.scores_BK.shape[1]
+        assert queries == beams or (queries == 1 and self.one_query_first)
+        state.resize(inputs.visible_BQC.shape[2])
+        state.write(inputs.write_index_B, inputs.positions_BQ, inputs.token_ids_BQ)
+        logits = np.zeros((rows, queries, self.model.vocab_size), dtype=np.float32)
+        attention = np.zeros((rows, queries, max(map(len, state.sources))), dtype=np.float32)
+        totals = np.full((rows, beams, self.model.vocab_size), -np.inf, dtype=np.float32)
         for row, source in enumerate(state.sources):
             for beam in np.flatnonzero(inputs.scores_BK[row] > -np.inf):
-                slots = state.seen(row, inputs.visible_BKC[row, beam])
+                slots = state.seen(row, inputs.visible_BQC[row, beam])
                 logits[row, beam] = self.model.logits(source, slots)
                 log_probs = self.model.log_probs(source, slots)
                 totals[row, beam] = log_probs + inputs.scores_BK[row, beam]

@@ -15,6 +15,7 @@ from serving.errors import DecodingError
 from serving.hypotheses import Finished, Hypothesis, Sentence
 from serving.options import SearchOptions
 from serving.search import BeamSearch, decode
+from serving.stepper import StepInputs, StepOutputs
 from serving.tokenizer import BOS_ID, EOS_ID
 from tests.unit.serving.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.reference_search import FakeScores, Result, enumerate_all, plain_search
@@ -253,6 +254,33 @@ def test_a_sentence_comes_out_the_same_in_any_batch(seed: int, count: int, beam_
         # Equality of floats, not closeness.
         assert together[place].hypotheses == alone[i].hypotheses
         assert together[place].peak_slots == alone[i].peak_slots
+
+
+@pytest.mark.parametrize("repetition_penalty", [1.0, 1.2])
+def test_a_first_step_with_one_query_a_sentence_changes_nothing(repetition_penalty: float) -> None:
+    options = SearchOptions(
+        beam_size=4, max_length=12, coverage_penalty=0.2, repetition_penalty=repetition_penalty
+    )
+    sentences = [Sentence((4 + n, EOS_ID), options, [5] * (n % 3)) for n in range(6)]
+    steppers = [WatchedStepper(one_query_first=first) for first in (True, False)]
+    alone, among_dead_beams = (decode(stepper, sentences) for stepper in steppers)
+    assert alone == among_dead_beams
+    # The whole distribution is edited beam by beam.
+    assert steppers[0].queries[0] == (1 if repetition_penalty == 1.0 else 4)
+    assert {*steppers[0].queries[1:], *steppers[1].queries} == {4}
+
+
+class WatchedStepper(FakeStepper):
+    """Notes the number of queries of each step."""
+
+    def __init__(self, *, one_query_first: bool) -> None:
+        super().__init__(FakeModel(), one_query_first=one_query_first)
+        self.queries: list[int] = []
+
+    def step(self, state: Any, inputs: StepInputs, **wanted: Any) -> StepOutputs:
+        """As usual."""
+        self.queries.append(inputs.token_ids_BQ.shape[1])
+        return super().step(state, inputs, **wanted)
 
 
 @settings(property_test, max_examples=25)

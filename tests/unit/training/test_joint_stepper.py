@@ -82,16 +82,16 @@ def one_beam_step(stepper: TorchStepper, state: TorchState, tokens: list[int], a
     visible = np.full((rows, 1, capacity), -np.inf, dtype=np.float32)
     visible[:, :, : at + 1] = 0
     inputs = StepInputs(
-        token_ids_BK=np.array(tokens)[:, None],
-        positions_BK=np.full((rows, 1), at),
+        token_ids_BQ=np.array(tokens)[:, None],
+        positions_BQ=np.full((rows, 1), at),
         write_index_B=np.full(rows, at),
-        visible_BKC=visible,
+        visible_BQC=visible,
         scores_BK=np.zeros((rows, 1), dtype=np.float32),
         slot_positions_BC=np.tile(np.arange(capacity), (rows, 1)),
     )
     outputs = stepper.step(state, inputs, want_logits=True)
-    assert outputs.logits_BKV is not None
-    log_probs = torch.from_numpy(outputs.logits_BKV[:, 0]).log_softmax(-1)
+    assert outputs.logits_BQV is not None
+    log_probs = torch.from_numpy(outputs.logits_BQV[:, 0]).log_softmax(-1)
     assert outputs.tokens_BN[:, 0].tolist() == log_probs.argmax(-1).tolist()
     return log_probs
 
@@ -137,10 +137,10 @@ def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
         visible = np.full((3, 1, 8), -np.inf, dtype=np.float32)
         visible[:, :, path] = 0
         inputs = StepInputs(
-            token_ids_BK=tokens[:, slot : slot + 1],
-            positions_BK=np.full((3, 1), len(path) - 1),
+            token_ids_BQ=tokens[:, slot : slot + 1],
+            positions_BQ=np.full((3, 1), len(path) - 1),
             write_index_B=np.full(3, slot),
-            visible_BKC=visible,
+            visible_BQC=visible,
             scores_BK=np.zeros((3, 1), dtype=np.float32),
             slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
         )
@@ -225,15 +225,15 @@ def test_alignment_is_the_mean_of_reductions_weights_over_the_features() -> None
     visible[:, :, :2] = 0
     visible[:, [0, 1], [2, 3]] = 0
     inputs = StepInputs(
-        token_ids_BK=np.stack([tokens[:, 2], np.full(3, 9)], axis=1),
-        positions_BK=np.full((3, 2), 2),
+        token_ids_BQ=np.stack([tokens[:, 2], np.full(3, 9)], axis=1),
+        positions_BQ=np.full((3, 2), 2),
         write_index_B=np.full(3, 2),
-        visible_BKC=visible,
+        visible_BQC=visible,
         scores_BK=np.zeros((3, 2), dtype=np.float32),
         slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
     outputs = stepper.step(state, inputs, want_logits=False, attention_rows=range(3))
-    attention_BKS = outputs.attention_RKS
+    attention_BKS = outputs.attention_RQS
     assert attention_BKS is not None
     assert attention_BKS.dtype == np.float32
     np.testing.assert_allclose(attention_BKS.sum(-1), 1.0, atol=1e-5)

@@ -41,19 +41,19 @@ def test_one_token_at_a_time_equals_teacher_forcing(block: str, norm: str) -> No
         outputs = stepper.step(
             state,
             StepInputs(
-                token_ids_BK=tokens[:, step : step + 1],
-                positions_BK=np.full((3, 1), step),
+                token_ids_BQ=tokens[:, step : step + 1],
+                positions_BQ=np.full((3, 1), step),
                 write_index_B=np.full(3, step),
-                visible_BKC=visible,
+                visible_BQC=visible,
                 scores_BK=np.zeros((3, 1), dtype=np.float32),
                 slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
             ),
             want_logits=True,
         )
-        assert outputs.logits_BKV is not None
+        assert outputs.logits_BQV is not None
         for row, source in enumerate(SOURCES):
             expected = teacher_forced(model, source, targets[row].tolist())[step]
-            found = torch.from_numpy(outputs.logits_BKV[row, 0]).log_softmax(-1)
+            found = torch.from_numpy(outputs.logits_BQV[row, 0]).log_softmax(-1)
             torch.testing.assert_close(found, expected, rtol=0, atol=1e-4)
             assert outputs.tokens_BN[row, 0] == int(expected.argmax())
             assert outputs.scores_BN[row, 0] == pytest.approx(float(expected.max()), abs=1e-4)
@@ -110,16 +110,16 @@ def test_attention_of_the_last_layer_is_returned_as_probabilities() -> None:
     stepper = TorchStepper(tiny_model(seed=5))
     state = stepper.encode(SOURCES)
     inputs = StepInputs(
-        token_ids_BK=np.full((3, 2), BOS_ID),
-        positions_BK=np.zeros((3, 2), dtype=np.int64),
+        token_ids_BQ=np.full((3, 2), BOS_ID),
+        positions_BQ=np.zeros((3, 2), dtype=np.int64),
         write_index_B=np.zeros(3, dtype=np.int64),
-        visible_BKC=np.where(np.eye(2, 8), 0, -np.inf).astype(np.float32)[None].repeat(3, 0),
+        visible_BQC=np.where(np.eye(2, 8), 0, -np.inf).astype(np.float32)[None].repeat(3, 0),
         scores_BK=np.zeros((3, 2), dtype=np.float32),
         slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
     )
     attention = stepper.step(
         state, inputs, want_logits=False, attention_rows=range(3)
-    ).attention_RKS
+    ).attention_RQS
     assert attention is not None
     np.testing.assert_allclose(attention.sum(-1), 1.0, atol=1e-5)
     for row, source in enumerate(SOURCES):
@@ -138,6 +138,17 @@ def test_the_best_candidates_are_exact(vocab_size: int) -> None:
     expected = total.topk(8)
     assert torch.equal(values, expected.values)
     assert torch.equal(parents.long() * vocab_size + tokens, expected.indices)
+
+
+@pytest.mark.parametrize("vocab_size", [8, 37, 1000])
+def test_one_query_stands_for_beams_of_which_all_others_are_dead(vocab_size: int) -> None:
+    log_probs = torch.randn(3, 1, vocab_size).log_softmax(-1)
+    scores = torch.full((3, 4), -torch.inf)
+    scores[:, 0] = torch.randn(3)
+    alone = best_candidates(log_probs, scores)
+    assert not alone[2].any()
+    among_equals = best_candidates(log_probs.expand(-1, 4, -1), scores)
+    assert all(map(torch.equal, alone, among_equals))
 
 
 def test_group_width_never_leaves_a_single_group() -> None:
