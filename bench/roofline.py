@@ -28,18 +28,20 @@ from serving.hypotheses import Sentence
 from serving.options import SearchOptions
 from serving.ort import register_kernels
 from serving.session import OnnxState, OnnxStepper
+from serving.stepper import StepInputs, StepOutputs
 
 PRODUCT = "MatMulIntegerToFloat"
 
 
 @dataclass(frozen=True)
 class BatchSize:
-    """A batch as the engine decodes it."""
+    """A batch as the engine decodes it in one step."""
 
     sentences: int
     source_length: int
     """Padding included."""
-    beam_size: int
+    queries: int
+    """A sentence."""
 
 
 @dataclass(frozen=True)
@@ -80,8 +82,9 @@ class ProductList:
         """Rows of each product, found by running the whole graph once."""
         if not self._products:
             return []
-        batch, length, queries = size.sentences, size.source_length, size.beam_size
-        sizes = {"B": batch, "S": length, "BS": batch * length, "Q": queries, "C": ALIGNMENT}
+        batch, length, queries = size.sentences, size.source_length, size.queries
+        sizes = {"B": batch, "S": length, "BS": batch * length, "C": ALIGNMENT}
+        sizes |= {"K": queries, "Q": queries}
         feeds = {
             tensor.name: np.zeros(
                 [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes],
@@ -145,8 +148,10 @@ def time_products(
     step = ProductList(folder, manifest.step, threads)
     seconds = [0.0] * repetitions
     for batches in sizes:
-        runs = [(encoder.bind(size), step.bind(size)) for size in batches]
-        _replay(runs, 1, workers)  # touches the new buffers and wakes the threads
+        runs = [
+            (encoder.bind(first), step.bind(first), step.bind(later)) for first, later in batches
+        ]
+        _replay(runs, 2, workers)  # touches the new buffers and wakes the threads
         for repetition in range(repetitions):
             start = time.perf_counter()
             _replay(runs, options.max_length, workers)
@@ -161,39 +166,58 @@ def _run(session: onnxruntime.InferenceSession, io: onnxruntime.IOBinding, held:
 
 
 class _Recorder(OnnxStepper):
-    """Notes the size of each batch that is decoded."""
+    """Notes the size of each batch that is decoded, and the queries of its first step."""
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         super().__init__(folder, manifest, threads)
-        self._shapes: list[tuple[int, ...]] = []
+        self._begun: list[tuple[OnnxState, tuple[int, ...]]] = []
+        self._queries: dict[int, int] = {}  # by the state's identity
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """As usual."""
         state = super().encode(sources)
-        self._shapes.append(state.source_mask_BS.shape)
+        self._begun.append((state, state.source_mask_BS.shape))
         return state
+
+    def step(
+        self,
+        state: OnnxState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
+    ) -> StepOutputs:
+        """As usual."""
+        self._queries.setdefault(id(state), inputs.token_ids_BQ.shape[1])
+        return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)
 
     def decode(
         self, call: Sequence[Sequence[int]], options: SearchOptions, workers: int
-    ) -> list[BatchSize]:
-        """The batches that one call is decoded in."""
-        self._shapes.clear()
+    ) -> list[tuple[BatchSize, BatchSize]]:
+        """The first and any later step of the batches that one call is decoded in."""
+        self._begun.clear()
+        self._queries.clear()
         sentences = {i: Sentence(source, options) for i, source in enumerate(call)}
         for _ in decode_in_batches(self, sentences, workers):
             pass
-        return [BatchSize(rows, length, options.beam_size) for rows, length in self._shapes]
+        return [
+            (
+                BatchSize(rows, length, self._queries[id(state)]),
+                BatchSize(rows, length, options.beam_size),
+            )
+            for state, (rows, length) in self._begun
+        ]
 
 
-def _replay(
-    batches: Sequence[tuple[Callable[[], None], Callable[[], None]]], steps: int, workers: int
-) -> None:
+def _replay(batches: Sequence[tuple[Callable[[], None], ...]], steps: int, workers: int) -> None:
     """The products of one call."""
 
-    def run(batch: tuple[Callable[[], None], Callable[[], None]]) -> None:
-        encoder, step = batch
+    def run(batch: tuple[Callable[[], None], ...]) -> None:
+        encoder, first, later = batch
         encoder()
-        for _ in range(steps):
-            step()
+        first()
+        for _ in range(steps - 1):
+            later()
 
     if workers == 1 or len(batches) == 1:
         for batch in batches:

@@ -24,7 +24,7 @@ from serving.ort import register_kernels
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import Model
 
-SIZE = BatchSize(sentences=3, source_length=16, beam_size=5)
+SIZE = BatchSize(sentences=3, source_length=16, queries=5)
 MODELS: dict[str, Callable[[], Model]] = {
     "transformer": lambda: ending_model(),
     "joint base": lambda: ending_joint_model(encoder_layers=0),
@@ -92,7 +92,7 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
         whole.SerializeToString(), options, providers=["CPUExecutionProvider"]
     )
     generator = np.random.default_rng(0)
-    sizes = {"B": 3, "S": 16, "BS": 48, "Q": 5, "C": 8}
+    sizes = {"B": 3, "S": 16, "BS": 48, "K": 5, "Q": 5, "C": 8}
     feeds = {
         tensor.name: np.ones(
             [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes], tensor.dtype
