@@ -85,6 +85,13 @@ def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: NDArray[np.int64]
     return filled
 
 
+def _lengthen(array: NDArray[Any], size: int, filler: float) -> NDArray[Any]:
+    """The array with a last axis of that size."""
+    longer = np.full((*array.shape[:-1], size), filler, dtype=array.dtype)
+    longer[..., : array.shape[-1]] = array
+    return longer
+
+
 class PrefixTree:
     """The tree of each sentence of a running batch.
 
@@ -210,12 +217,9 @@ class PrefixTree:
         all; it must have the same beam size."""
         capacity = max(self.capacity, other.capacity)
         for tree in (self, other):
-            room = capacity - tree.capacity
-            if room:
-                tree.visible = np.pad(
-                    tree.visible, ((0, 0), (0, 0), (0, room)), constant_values=-np.inf
-                )
-                tree.slot_positions = np.pad(tree.slot_positions, ((0, 0), (0, room)))
+            if tree.capacity < capacity:
+                tree.visible = _lengthen(tree.visible, capacity, -np.inf)
+                tree.slot_positions = _lengthen(tree.slot_positions, capacity, 0)
         self._joined = fill_rows(self._joined, self._count - other.steps, rows)
         self._peak = fill_rows(self.peak, other.peak, rows)
         for name in ("visible", "slot_positions", "used", "_next"):

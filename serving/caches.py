@@ -74,9 +74,10 @@ class Caches:
             self._adopt(array)
         own = self.array_TRCD.reshape(tensors, total, self.height, capacity, dim)
         others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
-        places = np.concatenate([sentences, np.arange(count, total)])
-        own[:, sentences] = 0.0
-        own[:, places, : other.height, : other.capacity] = others
+        for place in sentences.tolist():
+            own[:, place] = 0.0
+        for number, place in enumerate([*sentences.tolist(), *range(count, total)]):
+            own[:, place, : other.height, : other.capacity] = others[:, number]
         other.free()
 
     def free(self) -> None:

@@ -264,7 +264,7 @@ class BeamSearch:
         found = candidates.by_sentence()
         steps = [(t[:beam_size], p[:beam_size], s[:beam_size]) for s, t, p in found]
         finished: list[Finished] = []
-        for number in self._eventful(candidates):
+        for number in self._eventful(candidates.scores_BN, found):
             row, last_step = self._rows[number], bool(self._steps_left[number] == 0)
             scores, tokens, parents = found[number]
             if not all(score < math.inf for score in scores):  # NaN as well
@@ -297,15 +297,20 @@ class BeamSearch:
             row.steps.append(step)
         return finished
 
-    def _eventful(self, candidates: _Candidates) -> list[int]:
+    def _eventful(self, scores_BN: Floats, found: Sequence[_Found]) -> list[int]:
         """Sentences of which more is to be seen to than that their best candidates go on."""
-        ends_BK = candidates.tokens_BN[:, : self._beam_size] == EOS_ID
-        finite_BN = np.isfinite(candidates.scores_BN)
-        if not ends_BK.any() and finite_BN.all() and self._steps_left.all():
-            return []
-        events_B = ends_BK.any(axis=1) | ~finite_BN.all(axis=1) | (self._steps_left == 0)
-        numbers: list[int] = np.flatnonzero(events_B & self._running).tolist()
-        return numbers
+        beam_size, all_finite = self._beam_size, bool(np.isfinite(scores_BN).all())
+        state = zip(self._running.tolist(), self._steps_left.tolist(), found, strict=True)
+        return [
+            number
+            for number, (running, steps_left, (scores, tokens, _)) in enumerate(state)
+            if running
+            and (
+                EOS_ID in tokens[:beam_size]
+                or not steps_left
+                or not (all_finite or all(map(math.isfinite, scores)))
+            )
+        ]
 
     def _retire(self, number: int) -> None:
         """Make a row idle."""
@@ -337,6 +342,10 @@ class BeamSearch:
             self._positions, self._queries = self._positions[rows], self._queries[rows]
 
 
+_Found = tuple[list[float], list[int], list[int]]
+"""Scores, tokens and parents of one sentence's candidates."""
+
+
 class _Candidates(NamedTuple):
     """The best continuations of each sentence, best first."""
 
@@ -348,7 +357,7 @@ class _Candidates(NamedTuple):
         """Arrays of one's own."""
         return _Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
 
-    def by_sentence(self) -> list[tuple[list[float], list[int], list[int]]]:
+    def by_sentence(self) -> list[_Found]:
         """Scores, tokens and parents of each sentence."""
         return list(zip(*(array.tolist() for array in self), strict=True))
 

@@ -196,9 +196,11 @@ class OnnxStepper(CacheSizes):
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all; the other is left
         empty. Shorter sources are padded."""
+        total = len(state.source_mask_BS) + len(other.source_mask_BS) - len(rows)
+        places = [*rows.tolist(), *range(len(state.source_mask_BS), total)]
         pairs = zip(state.sources, other.sources, strict=True)
-        sources = [_fill(first, second, rows, 0.0) for first, second in pairs]
-        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, rows, -np.inf)
+        sources = [_fill(first, second, places, total, 0.0) for first, second in pairs]
+        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, places, total, -np.inf)
         if mask_BS is not state.source_mask_BS:
             state.sources, state.source_mask_BS = sources, mask_BS
             state.bindings.clear()
@@ -267,15 +269,17 @@ class OnnxStepper(CacheSizes):
         return result
 
 
-def _fill(first: Floats, second: Floats, rows: Ints, filler: float) -> Floats:
-    """The first with the second's entries in these rows, the rest behind all, and its second axis
-    filled up where the second's is longer; the very same array where it has room."""
-    total, length = len(first) + len(second) - len(rows), max(first.shape[1], second.shape[1])
+def _fill(
+    first: Floats, second: Floats, places: Sequence[int], total: int, filler: float
+) -> Floats:
+    """The first with the second's rows in these places of `total`, and its second axis filled up
+    where the second's is longer; the very same array where it has room."""
+    length = max(first.shape[1], second.shape[1])
     filled = first
     if (total, length) != first.shape[:2]:
         filled = np.full((total, length, *first.shape[2:]), filler, dtype=np.float32)
         filled[: len(first), : first.shape[1]] = first
-    places = np.concatenate([rows, np.arange(len(first), total)])
-    filled[places, : second.shape[1]] = second
-    filled[places, second.shape[1] :] = filler
+    for place, row in zip(places, second, strict=True):
+        filled[place, : len(row)] = row
+        filled[place, len(row) :] = filler
     return filled
