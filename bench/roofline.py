@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -166,18 +166,12 @@ def _run(session: onnxruntime.InferenceSession, io: onnxruntime.IOBinding, held:
 
 
 class _Recorder(OnnxStepper):
-    """Notes the size of each batch that is decoded, and the queries of its first step."""
+    """Notes the size of each batch's first step."""
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         super().__init__(folder, manifest, threads)
-        self._begun: list[tuple[OnnxState, tuple[int, ...]]] = []
-        self._queries: dict[int, int] = {}  # by the state's identity
-
-    def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
-        """As usual."""
-        state = super().encode(sources)
-        self._begun.append((state, state.source_mask_BS.shape))
-        return state
+        self._begun: dict[int, tuple[OnnxState, BatchSize]] = {}
+        """By the state's identity; the state is held so that no other takes its place."""
 
     def step(
         self,
@@ -188,7 +182,10 @@ class _Recorder(OnnxStepper):
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """As usual."""
-        self._queries.setdefault(id(state), inputs.token_ids_BQ.shape[1])
+        if id(state) not in self._begun:
+            rows, length = state.source_mask_BS.shape
+            size = BatchSize(rows, length, inputs.token_ids_BQ.shape[1])
+            self._begun[id(state)] = (state, size)
         return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)
 
     def decode(
@@ -196,16 +193,11 @@ class _Recorder(OnnxStepper):
     ) -> list[tuple[BatchSize, BatchSize]]:
         """The first and any later step of the batches that one call is decoded in."""
         self._begun.clear()
-        self._queries.clear()
         sentences = {i: Sentence(source, options) for i, source in enumerate(call)}
         for _ in decode_in_batches(self, sentences, workers):
             pass
         return [
-            (
-                BatchSize(rows, length, self._queries[id(state)]),
-                BatchSize(rows, length, options.beam_size),
-            )
-            for state, (rows, length) in self._begun
+            (first, replace(first, queries=options.beam_size)) for _, first in self._begun.values()
         ]
 
 

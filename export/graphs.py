@@ -9,6 +9,7 @@ from typing import Any
 import onnx
 
 from export.errors import ExportError
+from export.first_step import tell_beams_from_queries
 from export.lowering import lower
 from export.onnx_graph import export_encoder, export_language_step, export_step
 from export.probe import probe_model
@@ -77,6 +78,7 @@ def write_graphs(
     encoder = lower(encoder, int8=precision == "int8", ranges=ranges)
     step, step_graph = export_step(model)
     step = _lower_step(step, step_graph, precision, ranges)
+    step_graph = tell_beams_from_queries(step_graph, step)
     saved = {encoder_graph.file: encoder, step_graph.file: step}
     files = None
     if shortlist is not None:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 
 from export.errors import ExportError
+from export.first_step import tell_beams_from_queries
 from export.lowering import lower, scale_name
 from export.onnx_graph import export_shortlist_step
 from export.quantize import StaticRange, quantize_columns, weight_key
@@ -83,6 +84,7 @@ def write_shortlist(
     step, step_graph = export_shortlist_step(model)
     key = weight_key(quantize_columns(weight_VD.T)[0])
     step = lower(step, int8=int8, ranges=ranges, matrices={"output_weight": key})
+    step_graph = tell_beams_from_queries(step_graph, step)
     if int8:
         step_graph = _with_scale(step_graph)
     files = ShortlistFiles(file=FILE, columns=columns_graph, step=step_graph)

@@ -85,6 +85,12 @@ def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: NDArray[np.int64]
     return filled
 
 
+def places(rows: NDArray[np.int64], count: int, added: int) -> list[int]:
+    """Where sentences that are added to `count` stand: the first in these idle rows, the others
+    behind all."""
+    return [*rows.tolist(), *range(count, count + added - len(rows))]
+
+
 def _lengthen(array: NDArray[Any], size: int, filler: float) -> NDArray[Any]:
     """The array with a last axis of that size."""
     longer = np.full((*array.shape[:-1], size), filler, dtype=array.dtype)

@@ -11,7 +11,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.cache import Repack
+from serving.cache import Repack, places
 from serving.memory import BlockPool
 
 Floats = NDArray[np.float32]
@@ -65,6 +65,7 @@ class Caches:
         self._heighten(max(self.height, other.height))
         tensors, rows, _, dim = self.array_TRCD.shape
         count, added = rows // self.height, other.array_TRCD.shape[1] // other.height
+        taken = places(sentences, count, added)
         total, capacity = count + added - len(sentences), max(self.capacity, other.capacity)
         if (total, capacity) != (count, self.capacity):
             array = self._next_layout((tensors, total * self.height, capacity, dim))
@@ -76,7 +77,7 @@ class Caches:
         others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
         for place in sentences.tolist():
             own[:, place] = 0.0
-        for number, place in enumerate([*sentences.tolist(), *range(count, total)]):
+        for number, place in enumerate(taken):
             own[:, place, : other.height, : other.capacity] = others[:, number]
         other.free()
 

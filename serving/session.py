@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from serving.bundle import Graph, Manifest
-from serving.cache import Repack, round_up
+from serving.cache import Repack, places, round_up
 from serving.cache_sizes import CacheSizes
 from serving.caches import Caches
 from serving.memory import BlockPool
@@ -196,11 +196,12 @@ class OnnxStepper(CacheSizes):
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all; the other is left
         empty. Shorter sources are padded."""
-        total = len(state.source_mask_BS) + len(other.source_mask_BS) - len(rows)
-        places = [*rows.tolist(), *range(len(state.source_mask_BS), total)]
+        count, added = len(state.source_mask_BS), len(other.source_mask_BS)
+        taken = places(rows, count, added)
+        total = count + added - len(rows)
         pairs = zip(state.sources, other.sources, strict=True)
-        sources = [_fill(first, second, places, total, 0.0) for first, second in pairs]
-        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, places, total, -np.inf)
+        sources = [_fill(first, second, taken, total, 0.0) for first, second in pairs]
+        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, taken, total, -np.inf)
         if mask_BS is not state.source_mask_BS:
             state.sources, state.source_mask_BS = sources, mask_BS
             state.bindings.clear()
@@ -269,17 +270,15 @@ class OnnxStepper(CacheSizes):
         return result
 
 
-def _fill(
-    first: Floats, second: Floats, places: Sequence[int], total: int, filler: float
-) -> Floats:
-    """The first with the second's rows in these places of `total`, and its second axis filled up
+def _fill(first: Floats, second: Floats, taken: Sequence[int], total: int, filler: float) -> Floats:
+    """The first with the second's rows in these rows of `total`, and its second axis filled up
     where the second's is longer; the very same array where it has room."""
     length = max(first.shape[1], second.shape[1])
     filled = first
     if (total, length) != first.shape[:2]:
         filled = np.full((total, length, *first.shape[2:]), filler, dtype=np.float32)
         filled[: len(first), : first.shape[1]] = first
-    for place, row in zip(places, second, strict=True):
+    for place, row in zip(taken, second, strict=True):
         filled[place, : len(row)] = row
         filled[place, len(row) :] = filler
     return filled

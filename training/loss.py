@@ -69,4 +69,5 @@ class _LabelSmoothedLoss(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *upstream: Tensor) -> tuple[Tensor, None, None, None]:
         (gradient_NV,) = ctx.saved_tensors
+        # In place, as [N,V] is large: a second backward over the same graph raises.
         return gradient_NV.mul_(upstream[0].to(gradient_NV.dtype)), None, None, None

@@ -234,8 +234,8 @@ void sinusoids_op(const Attributes&, const Context& context) {
 // Queries a sentence: one for each of its beams, or one alone, the first beam's.
 int64_t queries_of(int64_t logits, int64_t rows, int64_t beams) {
   const int64_t queries = rows ? logits / rows : 0;
-  if (logits != queries * rows || queries > beams)
-    throw std::invalid_argument("logits must have a row for each beam of a sentence, or fewer");
+  if (logits != queries * rows || (rows && queries != beams && queries != 1))
+    throw std::invalid_argument("logits must have a row for each beam of a sentence, or one");
   return queries;
 }
 

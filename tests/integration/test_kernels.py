@@ -386,7 +386,7 @@ def test_more_queries_than_beams_are_refused(
     functions: dict[str, onnx.FunctionProto], library: Path
 ) -> None:
     (logits, scores, labels), _ = beam_candidates(np.random.default_rng(1), 2, 3, 8)
-    with pytest.raises(Exception, match="a row for each beam of a sentence, or fewer"):
+    with pytest.raises(Exception, match="a row for each beam of a sentence, or one"):
         run(functions["Candidates"], library, [logits, scores[:, :2], labels], {})
 
 

@@ -142,9 +142,10 @@ def test_the_best_candidates_are_exact(vocab_size: int) -> None:
 
 @pytest.mark.parametrize("vocab_size", [8, 37, 1000])
 def test_one_query_stands_for_beams_of_which_all_others_are_dead(vocab_size: int) -> None:
-    log_probs = torch.randn(3, 1, vocab_size).log_softmax(-1)
+    generator = torch.Generator().manual_seed(vocab_size)
+    log_probs = torch.randn(3, 1, vocab_size, generator=generator).log_softmax(-1)
     scores = torch.full((3, 4), -torch.inf)
-    scores[:, 0] = torch.randn(3)
+    scores[:, 0] = torch.randn(3, generator=generator)
     alone = best_candidates(log_probs, scores)
     assert not alone[2].any()
     among_equals = best_candidates(log_probs.expand(-1, 4, -1), scores)
