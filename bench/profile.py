@@ -36,7 +36,15 @@ from serving.shortlist_session import ShortlistStepper
 from serving.stepper import StepInputs, StepOutputs
 
 _PARTS = {
-    "matrix products": ("MatMulIntegerToFloat", "MatMul", "Gemm", "FusedMatMul", "MatMulNBits"),
+    "matrix products": (
+        "MatMulIntegerToFloat",
+        "MatMul",
+        "Gemm",
+        "FusedMatMul",
+        "MatMulNBits",
+        "ShortlistLogits",
+        "ShortlistLogitsInteger",
+    ),
     "rounding to int8": ("QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"),
     "attention": (
         "Attention",

@@ -26,7 +26,7 @@ from export.folding import live_nodes, users_by_value
 VERSION = 1
 _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")
-_SHORTLIST_CANDIDATES = ("candidate_scores", "candidate_places")
+_SHORTLIST_CANDIDATES = _CANDIDATES[:3]
 _SHAPED = {"positions": "label_ids", "token_ids": "label_ids"}
 """All are [B,Q]: where only their shape is read, one does for the others."""
 _PUBLIC = {
@@ -43,6 +43,8 @@ def fuse(model: onnx.ModelProto) -> None:
     fusing = _Fusing(model)
     fusing.each("LogSoftmax", fusing.candidates)
     fusing.each("LogSoftmax", fusing.shortlist_candidates)
+    for product in ("MatMul", "MatMulInteger"):
+        fusing.each(product, fusing.shortlist_logits)
     fusing.each("LogSoftmax", fusing.top_tokens)
     fusing.each("Attention", fusing.attention)
     fusing.each("Attention", fusing.attention_by_head)
@@ -77,16 +79,36 @@ class _Fusing:
 
     def shortlist_candidates(self, node: NodeProto) -> None:
         """The same of the columns in each sentence's list."""
-        if not self._outputs.issuperset(_SHORTLIST_CANDIDATES):
+        hidden = self._producers.get(node.input[0])
+        if hidden is None or hidden.op_type != "Where":
             return
-        name = node.input[0]
-        while (before := self._producers.get(name)) is not None:
-            if before.op_type not in ("Add", "Transpose", "GatherND"):
-                break
-            name = before.input[0]
+        name = hidden.input[2]
         inside = self._between(name, _SHORTLIST_CANDIDATES)
-        inputs = (name, "columns", "column_mask", "scores")
+        inputs = (name, "columns", "scores")
         self._replace(inside, "ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES)
+
+    def shortlist_logits(self, node: NodeProto) -> None:
+        """Products with each sentence's own rows of a table."""
+        chain = self._chain_before(node.input[1], ("Transpose", "Gather"))
+        if chain is None or chain[1].input[0] not in self._constants:
+            return
+        transpose, own = chain
+        if node.op_type == "MatMul":
+            inputs = (node.input[0], *own.input)
+            self._replace([own, transpose, node], "ShortlistLogits", inputs, node.output)
+            return
+        scaled = self._chain_after(node.output[0], ("Cast", "Mul"))
+        both = (
+            self._chain_before(scaled[1].input[1], ("Mul", "Unsqueeze", "Gather"))
+            if scaled
+            else None
+        )
+        if scaled is None or both is None:
+            return
+        group = [own, transpose, node, scaled[0], *both[::-1], scaled[1]]
+        row_scale, (scales, columns) = both[0].input[1], both[2].input
+        inputs = (node.input[0], row_scale, own.input[0], scales, node.input[2], columns)
+        self._replace(group, "ShortlistLogitsInteger", inputs, scaled[1].output)
 
     def top_tokens(self, node: NodeProto) -> None:
         """All that lies between the logits and the likeliest tokens of a language model."""

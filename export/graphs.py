@@ -70,7 +70,7 @@ def write_graphs(
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
     in evaluation mode. `max_source` counts ids with eos; `ranges` are those of `lower`. With a
-    `shortlist` there are graphs that choose from it, too.
+    `shortlist` there is a graph that chooses from it, too.
     """
     check_precision(precision, "cpu")
     model.eval()
@@ -82,10 +82,10 @@ def write_graphs(
     saved = {encoder_graph.file: encoder, step_graph.file: step}
     files = None
     if shortlist is not None:
-        files, graphs = write_shortlist(
+        files, chooser = write_shortlist(
             model, shortlist, folder, int8=precision == "int8", ranges=ranges
         )
-        saved |= dict(zip((files.columns.file, files.step.file), graphs, strict=True))
+        saved[files.step.file] = chooser
     share_weights(list(saved.values()), folder / SHARED_FILE)
     for file, proto in saved.items():
         _save(proto, folder / file)

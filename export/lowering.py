@@ -33,6 +33,7 @@ from export.quantize import (
     quantize_columns,
     weight_key,
 )
+from training.models.decoding import LISTED_LOGITS
 
 Shape = tuple[str | int, ...]
 
@@ -55,14 +56,12 @@ def lower(
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
     ranges: Mapping[bytes, StaticRange] | None = None,
-    matrices: Mapping[str, bytes] | None = None,
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8.
 
     A product whose weights' key is in `ranges` has activations with one static scale, others have
     one for each row. `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into
-    an output, and logits are large. `matrices` are inputs of the graph whose columns are taken from
-    weights of that key; with int8 they are s8 and a further input, `scale_name`, follows each.
+    an output, and logits are large.
     """
     fold_transposes(model)
     scaled = fold_scalars(model)
@@ -72,16 +71,10 @@ def lower(
         int8=int8,
         flat_outputs=flat_outputs,
         ranges=ranges or {},
-        matrices=matrices or {},
     ).run()
     fuse(lowered)
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
-
-
-def scale_name(matrix: str) -> str:
-    """The input with the scales of the columns of a matrix that is an input itself."""
-    return f"{matrix}_scale"
 
 
 class _Lowering:
@@ -95,11 +88,9 @@ class _Lowering:
         int8: bool,
         flat_outputs: frozenset[str],
         ranges: Mapping[bytes, StaticRange],
-        matrices: Mapping[str, bytes],
     ) -> None:
         self._model, self._int8, self._ranges = model, int8, ranges
-        self._scaled, self._matrices = scaled, matrices
-        self._flat_outputs = flat_outputs
+        self._scaled, self._flat_outputs = scaled, flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
         self._outputs = {output.name for output in model.graph.output}
@@ -124,9 +115,8 @@ class _Lowering:
                 continue
             if self._int8 and self._is_embedding(node):
                 self._embed(node)
-            elif node.op_type == "MatMul" and node.input[1] in self._matrices:
-                self._shapes[node.output[0]] = self._product_shape(*node.input)
-                self._product(node)
+            elif node.op_type == LISTED_LOGITS.partition("::")[2]:
+                self._listed_logits(node)
             elif node.op_type in _ROW_OPERATORS and self._rows(node):
                 self._lower_row_operator(node)
             elif node.op_type == "Reshape" and self._keeps_rows(node) and self._runs_flat(node):
@@ -144,7 +134,7 @@ class _Lowering:
         lowered = helper.make_graph(
             live_nodes(self._nodes, self._outputs),
             graph.name,
-            self._described_inputs(),
+            graph.input,
             self._described_outputs(),
             kept,
             value_info=self._reshaped,
@@ -170,11 +160,6 @@ class _Lowering:
             if constant is not None and constant.ndim > (2 if node.op_type == "MatMul" else 1):
                 return False
         return True
-
-    def _product_shape(self, rows: str, matrix: str) -> Shape:
-        """Of a product with an input of the graph."""
-        value = next(value for value in self._model.graph.input if value.name == matrix)
-        return (*self._shapes[rows][:-1], value.type.tensor_type.shape.dim[1].dim_param)
 
     def _keeps_rows(self, node: NodeProto) -> bool:
         """Whether a reshape leaves the last axis, and with it the order of rows, as it is."""
@@ -224,9 +209,6 @@ class _Lowering:
                 output, bias = users[0].output[0], other[0]
                 self._skip.add(output)
         rows, weight_name = node.input
-        if not self._int8 and weight_name in self._matrices:
-            self._product_of_rows(rows, weight_name, output)
-            return
         if not self._int8:
             operands = [self._flatten(rows), weight_name, *([bias] if bias else [])]
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
@@ -253,20 +235,41 @@ class _Lowering:
         self._add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
         self._add("Add", [product, bias], self._flat_name(output))
 
-    def _product_of_rows(self, rows: str, matrix: str, output: str) -> None:
-        """An fp32 product that gives a row the same bits alone as among others.
-
-        ONNX Runtime sums a single row times an input in another order; with a second row it cannot.
-        """
-        width = self._shapes[rows][-1]
-        assert isinstance(width, int)
-        zeros = np.zeros((1, width), np.float32)
-        operands = [self._flatten(rows), self._constant(zeros, "row_of_zeros")]
-        axis_0 = [helper.make_attribute("axis", 0)]
-        padded = self._add("Concat", operands, f"{output}_rows", axis_0)
-        product = self._add("MatMul", [padded, matrix], f"{output}_product")
-        first, last = (self._constant(np.array([i]), f"index_{i}") for i in (0, -1))
-        self._add("Slice", [product, first, last, first], self._flat_name(output))
+    def _listed_logits(self, node: NodeProto) -> None:
+        """Rows [B,Q,D] times each sentence's own rows of a table [V,D] (see `fusing`)."""
+        rows, table, columns = node.input
+        output, axes = node.output[0], self._shapes[node.input[0]]
+        swap = [helper.make_attribute("perm", [0, 2, 1])]
+        if not self._int8:
+            self._shape(rows)
+            own = self._add("Gather", [table, columns], f"{output}_rows")
+            own = self._add("Transpose", [own], f"{output}_columns", swap)
+            self._shaped.add(self._add("MatMul", [rows, own], output))
+            return
+        original, factor = original_of(table, self._scaled, self._constants)
+        quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
+        range_ = self._ranges.get(weight_key(quantized))
+        if range_ is not None:
+            self._shape(rows)
+            u8, row_scale, zero_point = self._quantize_statically(rows, range_)
+        else:
+            flat, flat_scale = self._quantize(self._flatten(rows), axes[:-1])
+            u8 = self._add("Reshape", [flat, self._shape_vector(axes[1:])], f"{output}_u8")
+            one = self._shape_vector((*axes[1:-1], 1))
+            row_scale = self._add("Reshape", [flat_scale, one], f"{output}_row_scale")
+            zero_point = self._constant(np.uint8(ZERO_POINT), "zero_point")
+        rows_s8 = self._constant(np.ascontiguousarray(quantized.T), f"{table}_s8")
+        scales = self._constant(scale * factor, f"{table}_column_scale")
+        own = self._add("Gather", [rows_s8, columns], f"{output}_rows")
+        own = self._add("Transpose", [own], f"{output}_columns", swap)
+        sums = self._add("MatMulInteger", [u8, own, zero_point], f"{output}_sums")
+        to_float = [helper.make_attribute("to", onnx.TensorProto.FLOAT)]
+        numbers = self._add("Cast", [sums], f"{output}_unscaled", to_float)
+        own_scale = self._add("Gather", [scales, columns], f"{output}_own_scale")
+        axis = self._constant(np.array([1]), "axis_1")
+        own_scale = self._add("Unsqueeze", [own_scale, axis], f"{output}_own_scales")
+        both = self._add("Mul", [own_scale, row_scale], f"{output}_scale")
+        self._shaped.add(self._add("Mul", [numbers, both], output))
 
     def _quantize_statically(self, name: str, range_: StaticRange) -> tuple[str, str, str]:
         """u8 values, their one scale and their zero point."""
@@ -310,8 +313,6 @@ class _Lowering:
 
     def _weight(self, name: str) -> tuple[str, str, bytes]:
         """s8 columns, their scales, and what names them in `ranges`."""
-        if name in self._matrices:
-            return name, scale_name(name), self._matrices[name]
         if name not in self._weights:
             # A factor changes the scales, not the levels: the key must be that of the model.
             weight, factor = original_of(name, self._scaled, self._constants)
@@ -345,21 +346,6 @@ class _Lowering:
         self._flat[name] = name if name in self._flat_outputs else f"{name}_flat"
         return self._flat[name]
 
-    def _described_inputs(self) -> list[onnx.ValueInfoProto]:
-        """The graph's inputs, with int8 matrices and their scales."""
-        inputs = []
-        for value in self._model.graph.input:
-            if not self._int8 or value.name not in self._matrices:
-                inputs.append(value)
-                continue
-            rows, columns = (d.dim_param or d.dim_value for d in value.type.tensor_type.shape.dim)
-            shape, scale = (rows, columns), scale_name(value.name)
-            inputs += [
-                helper.make_tensor_value_info(value.name, onnx.TensorProto.INT8, shape),
-                helper.make_tensor_value_info(scale, onnx.TensorProto.FLOAT, (columns,)),
-            ]
-        return inputs
-
     def _described_outputs(self) -> list[onnx.ValueInfoProto]:
         """The graph's outputs, with two axes where they are flat."""
         return [
@@ -385,18 +371,23 @@ class _Lowering:
             return
         if name in self._flat_outputs:
             raise ExportError(f"{name} is a flat output and cannot also be read in its own shape")
-        sizes = [self._size(axis) for axis in self._shapes[name][1:]]
+        shape = self._shape_vector(self._shapes[name][1:])
+        self._add("Reshape", [self._flat[name], shape], name)
+        self._shaped.add(name)
+        # ONNX Runtime cannot infer the width from such a shape, and takes Attention's for 0 then.
+        element = onnx.TensorProto.FLOAT
+        self._reshaped.append(helper.make_tensor_value_info(name, element, self._shapes[name]))
+
+    def _shape_vector(self, axes: Shape) -> str:
+        """A shape of all axes after the first, which is left to be found."""
+        sizes = [self._size(axis) for axis in axes]
         shape = "_".join(["shape_of", *sizes])
         if shape not in self._shaped:
             any_size = self._constant(np.array([-1]), "size_any")
             axis_0 = [helper.make_attribute("axis", 0)]
             self._add("Concat", [any_size, *sizes], shape, axis_0)
             self._shaped.add(shape)
-        self._add("Reshape", [self._flat[name], shape], name)
-        self._shaped.add(name)
-        # ONNX Runtime cannot infer the width from such a shape, and takes Attention's for 0 then.
-        element = onnx.TensorProto.FLOAT
-        self._reshaped.append(helper.make_tensor_value_info(name, element, self._shapes[name]))
+        return shape
 
     def _size(self, axis: str | int) -> str:
         """A one-element vector that holds the size of an axis."""

@@ -2,8 +2,7 @@
 
 Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
 slots, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R queries with
-outputs and M = B * R; of a shortlist, U columns of the output matrix that some sentence has, L
-those of one.
+outputs and M = B * R; L pieces of the longest shortlist.
 """
 
 from __future__ import annotations
@@ -30,7 +29,7 @@ from training.models.decoding import (
 )
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R, _U, _L, _T, _K = 3, 5, 16, 8, 4, 48, 32, 6, 7
+_B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
@@ -46,6 +45,11 @@ _STEP_INPUTS = (
     _tensor("scores", "float32", ("B", "K"), "score"),
 )
 """What every step of a translation model begins with."""
+_CANDIDATES = (
+    _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
+    _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
+    _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
+)
 
 
 def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
@@ -71,9 +75,7 @@ def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
         *_memory_inputs(model),
     )
     outputs = (
-        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
-        _tensor("candidate_tokens", "int32", ("B", "N"), "candidate_token"),
-        _tensor("candidate_parents", "int32", ("B", "N"), "candidate_parent"),
+        *_CANDIDATES,
         _tensor("label_scores", "float32", ("B", "Q"), "label_score"),
         _tensor("logits", "float32", ("M", model.config.vocab_size), "logits"),
         *_memory_outputs(model),
@@ -86,25 +88,14 @@ def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
 
 def export_shortlist_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
     """The step graph that chooses from shortlists, fp32, and its description."""
-    dim = model.config.model_dim
     inputs = (
         *_STEP_INPUTS,
-        _tensor("output_weight", "float32", (dim, "U"), "output_weight"),
         _tensor("columns", "int64", ("B", "L"), "column"),
-        _tensor("column_mask", "float32", ("B", "L"), "column_mask"),
         *_memory_inputs(model),
     )
-    outputs = (
-        _tensor("candidate_scores", "float32", ("B", "N"), "candidate_score"),
-        _tensor("candidate_places", "int32", ("B", "N"), "candidate_place"),
-        *_memory_outputs(model),
-    )
-    head = (
-        torch.zeros(dim, _U),
-        torch.zeros(_B, _L, dtype=torch.int64),
-        torch.zeros(_B, _L),
-    )
-    arguments = (*_step_arguments(), *head, *_memory_arguments(model))
+    outputs = (*_CANDIDATES, *_memory_outputs(model))
+    columns = torch.zeros(_B, _L, dtype=torch.int64)
+    arguments = (*_step_arguments(), columns, *_memory_arguments(model))
     proto = _export(ShortlistStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step_shortlist.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 

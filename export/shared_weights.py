@@ -9,6 +9,8 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 _LEAST_BYTES = 1 << 16
+_PAGE = 4096
+"""What begins with a page is read in place."""
 
 
 def share_weights(models: Sequence[onnx.ModelProto], file: Path) -> None:
@@ -25,6 +27,7 @@ def share_weights(models: Sequence[onnx.ModelProto], file: Path) -> None:
     for data, tensors in places.items():
         if len(tensors) < 2:
             continue
+        content += bytes(-len(content) % _PAGE)
         for tensor in tensors:
             set_external_data(tensor, file.name, offset=len(content), length=len(data))
             tensor.ClearField("raw_data")

@@ -53,11 +53,7 @@ Role = Literal[
     "top_token",
     "alignment",
     "alignment_query",
-    "output_weight",
-    "output_scale",
     "column",
-    "column_mask",
-    "candidate_place",
 ]
 
 
@@ -71,8 +67,8 @@ class Tensor(_Strict):
     name: str
     dtype: Literal["int64", "int32", "int8", "float32"]
     axes: tuple[str | int, ...]
-    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, U and L columns of shortlists, or
-    fixed sizes."""
+    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
+    shortlist, or fixed sizes."""
     role: Role
 
 
@@ -90,10 +86,8 @@ class ShortlistFiles(_Strict):
 
     file: str
     """The lexicon."""
-    columns: Graph
-    """Ids to columns of the output matrix."""
     step: Graph
-    """The step graph with an output layer of such columns."""
+    """The step graph that chooses from each sentence's pieces."""
 
 
 class Sizes(_Strict):
@@ -302,7 +296,7 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
         files = manifest.shortlist
-        needed |= {files.file, files.columns.file, files.step.file}
+        needed |= {files.file, files.step.file}
     unlisted = needed - manifest.files.keys()
     if unlisted:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")

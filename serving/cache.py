@@ -13,11 +13,14 @@ the same slots.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
+
+Number = TypeVar("Number", np.float32, np.int64)
 
 REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
 """Steps between repacks by kind of decoder: slots of a joint model are S times as large, and most
@@ -89,6 +92,26 @@ def places(rows: NDArray[np.int64], count: int, added: int) -> list[int]:
     """Where sentences that are added to `count` stand: the first in these idle rows, the others
     behind all."""
     return [*rows.tolist(), *range(count, count + added - len(rows))]
+
+
+def fill_padded(
+    first: NDArray[Number],
+    second: NDArray[Number],
+    taken: Sequence[int],
+    total: int,
+    filler: float,
+) -> NDArray[Number]:
+    """The first with the second's rows in these rows of `total`, and its second axis filled up
+    where the second's is longer; the very same array where it has room."""
+    length = max(first.shape[1], second.shape[1])
+    filled = first
+    if (total, length) != first.shape[:2]:
+        filled = np.full((total, length, *first.shape[2:]), filler, dtype=first.dtype)
+        filled[: len(first), : first.shape[1]] = first
+    for place, row in zip(taken, second, strict=True):
+        filled[place, : len(row)] = row
+        filled[place, len(row) :] = filler
+    return filled
 
 
 def _lengthen(array: NDArray[Any], size: int, filler: float) -> NDArray[Any]:

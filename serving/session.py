@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from onnxruntime import InferenceSession
 
 from serving.bundle import Graph, Manifest
-from serving.cache import Repack, places, round_up
+from serving.cache import Repack, fill_padded, places, round_up
 from serving.cache_sizes import CacheSizes
 from serving.caches import Caches
 from serving.memory import BlockPool
@@ -200,8 +200,8 @@ class OnnxStepper(CacheSizes):
         taken = places(rows, count, added)
         total = count + added - len(rows)
         pairs = zip(state.sources, other.sources, strict=True)
-        sources = [_fill(first, second, taken, total, 0.0) for first, second in pairs]
-        mask_BS = _fill(state.source_mask_BS, other.source_mask_BS, taken, total, -np.inf)
+        sources = [fill_padded(first, second, taken, total, 0.0) for first, second in pairs]
+        mask_BS = fill_padded(state.source_mask_BS, other.source_mask_BS, taken, total, -np.inf)
         if mask_BS is not state.source_mask_BS:
             state.sources, state.source_mask_BS = sources, mask_BS
             state.bindings.clear()
@@ -268,17 +268,3 @@ class OnnxStepper(CacheSizes):
         weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
         result: Floats = weights_RHQS.mean(axis=1)
         return result
-
-
-def _fill(first: Floats, second: Floats, taken: Sequence[int], total: int, filler: float) -> Floats:
-    """The first with the second's rows in these rows of `total`, and its second axis filled up
-    where the second's is longer; the very same array where it has room."""
-    length = max(first.shape[1], second.shape[1])
-    filled = first
-    if (total, length) != first.shape[:2]:
-        filled = np.full((total, length, *first.shape[2:]), filler, dtype=np.float32)
-        filled[: len(first), : first.shape[1]] = first
-    for place, row in zip(taken, second, strict=True):
-        filled[place, : len(row)] = row
-        filled[place, len(row) :] = filler
-    return filled

@@ -99,14 +99,15 @@ inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
 }
 
 // Sums of four vectors, side by side. Each is the same whatever the other three are.
-inline QuarterFloats four_sums(Floats a, Floats b, Floats c, Floats d) {
-  const auto halves = [](Floats x, Floats y) {
+template <typename Vector>
+inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
+  const auto halves = [](Vector x, Vector y) {
     return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
            __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
                                    31);
   };
-  const Floats ab = halves(a, b), cd = halves(c, d);
-  Floats all =
+  const Vector ab = halves(a, b), cd = halves(c, d);
+  Vector all =
       __builtin_shufflevector(ab, cd, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27) +
       __builtin_shufflevector(ab, cd, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31);
   all += __builtin_shufflevector(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);

@@ -3,12 +3,14 @@
 // Each stands in the graphs as a local function of standard operators as well, which ONNX Runtime
 // runs where this library is not loaded: export/fusing.py.
 
+#include <algorithm>
 #include <array>
 #include <stdexcept>
 
 #include "kernels.h"
 #include "operator.h"
 #include "product_operator.h"
+#include "shortlist.h"
 
 namespace macaron {
 namespace {
@@ -271,34 +273,36 @@ void candidates_op(const Attributes&, const Context& context) {
   }
 }
 
-// logits [B*Q,U] or [B,Q,U], columns [B,L] of them, mask [B,L], scores [B,K]
-// -> candidates' scores and places (query * L + column) [B,2K]
+// logits [B,Q,L], columns [B,L], scores [B,K] -> candidates' scores, tokens and parents [B,2K]
 void shortlist_candidates_op(const Attributes&, const Context& context) {
-  const Shape logits_shape = context.shape(0), shape = context.shape(3), lists = context.shape(1);
-  const int64_t rows = shape[0], beams = shape[1], length = lists[1], size = logits_shape.back();
+  const Shape logits_shape = context.shape(0), shape = context.shape(2);
+  const int64_t rows = shape[0], beams = shape[1], length = logits_shape.back();
   const int64_t queries = queries_of(rows_of(logits_shape), rows, beams);
   const float* logits = context.input<float>(0);
   const int64_t* columns = context.input<int64_t>(1);
-  const float* mask = context.input<float>(2);
-  const float* scores = context.input<float>(3);
+  const float* scores = context.input<float>(2);
   const Shape wanted{rows, 2 * beams};
   float* best_scores = context.output<float>(0, wanted);
-  int32_t* places = context.output<int32_t>(1, wanted);
-  std::vector<float> own(length);
+  int32_t* tokens = context.output<int32_t>(1, wanted);
+  int32_t* parents = context.output<int32_t>(2, wanted);
+  std::vector<float> listed(length);
   Logits row(length);
   for (int64_t b = 0; b < rows; ++b) {
+    const int64_t* own = columns + b * length;
+    const int64_t count = std::find(own, own + length, -1) - own;
+    std::fill(listed.begin() + count, listed.end(), -kInfinity);
     Candidates found(beams);
     for (int64_t q = 0; q < queries; ++q) {
-      const float* all = logits + (b * queries + q) * size;
-      for (int64_t l = 0; l < length; ++l)
-        own[l] = all[columns[b * length + l]] + mask[b * length + l];
-      row.read(own.data());
+      const float* from = logits + (b * queries + q) * length;
+      std::copy(from, from + count, listed.begin());
+      row.read(listed.data());
       found.add(q, row, scores[b * beams + q]);
     }
     int64_t place = 2 * b * beams;
     for (const Found& each : found.best()) {
       best_scores[place] = each.score;
-      places[place++] = static_cast<int32_t>(each.parent * length + each.token);
+      tokens[place] = static_cast<int32_t>(own[each.token]);
+      parents[place++] = each.parent;
     }
   }
 }
@@ -320,7 +324,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 13> operators{{
+std::array<Operator, 15> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -342,7 +346,10 @@ std::array<Operator, 13> operators{{
     {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
     {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},
      candidates_op},
-    {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat, kFloat}, {kFloat, kInt32},
+    {make_table(), "ShortlistLogits", {kFloat, kFloat, kInt64}, {kFloat}, shortlist_logits_op},
+    {shortlist_table(), "ShortlistLogitsInteger", {kUint8, kFloat, kInt8, kFloat, kUint8, kInt64},
+     {kFloat}, nullptr},
+    {make_table(), "ShortlistCandidates", {kFloat, kInt64, kFloat}, {kFloat, kInt32, kInt32},
      shortlist_candidates_op},
     {make_table(), "TopTokens", {kFloat, kInt64, kInt64}, {kFloat, kInt32, kFloat}, top_tokens_op},
 }};

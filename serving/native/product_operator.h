@@ -55,26 +55,7 @@ class ReadyRows {
   std::optional<TileRows> tiles_;
 };
 
-// A weight that is given anew for each run, laid out. What it was is kept beside it: as a rule it
-// is the same as in the run before, and comparing is faster than laying it out.
-class GivenWeight {
- public:
-  const PackedWeight& of(const int8_t* weight, int64_t inputs, int64_t outputs) {
-    const size_t size = inputs * outputs;
-    const bool same = packed_.inputs() == inputs && packed_.outputs() == outputs;
-    if (!same || std::memcmp(copy_.data(), weight, size)) {
-      copy_.assign(weight, weight + size);
-      packed_.pack(weight, inputs, outputs);
-    }
-    return packed_;
-  }
-
- private:
-  std::vector<int8_t> copy_;
-  PackedWeight packed_;
-};
-
-// Its weight, laid out, where it is a constant.
+// Its weight, laid out.
 struct ProductKernel {
   PackedWeight weight;
 };
@@ -82,31 +63,26 @@ struct ProductKernel {
 // rows [..,K] of 8 bits, weight [K,N], their scales, zero points of both, bias [N] -> [..,N]
 inline void run_product(const ProductKernel& kernel, const Context& context) {
   static thread_local Aligned<uint8_t> room;
-  static thread_local GivenWeight given;
   if (context.input<int8_t>(5))
     throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
-  const PackedWeight* weight = &kernel.weight;
+  const PackedWeight& weight = kernel.weight;
   Shape shape = context.shape(0);
-  if (!weight->outputs()) {
-    const Shape size = context.shape(kWeight);
-    weight = &given.of(context.input<int8_t>(kWeight), size[0], size[1]);
-  }
   const int64_t count = rows_of(shape);
   const uint8_t* zero_point = context.input<uint8_t>(4);
   const Scales scales{context.input<float>(2), size_of(context.shape(2)) > 1,
                       context.input<float>(3), size_of(context.shape(3)) > 1,
                       context.input<float>(6), zero_point ? *zero_point : 0};
   const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
-  shape.back() = weight->outputs();
+  shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
   // Parts that are worth a thread's while.
   constexpr int64_t kLeast = 1 << 18, kBlock = 16;
-  const int64_t size = weight->inputs() * weight->outputs() * pieces(count, kBlock);
+  const int64_t size = weight.inputs() * weight.outputs() * pieces(count, kBlock);
   const int64_t parts =
-      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight->panels(), 16));
+      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight.panels(), 16));
   const auto part = [&](size_t index) {
-    rows.multiply(*weight, scales, index * weight->panels() / parts,
-                  (index + 1) * weight->panels() / parts, out);
+    rows.multiply(weight, scales, index * weight.panels() / parts,
+                  (index + 1) * weight.panels() / parts, out);
   };
   if (parts == 1)
     part(0);
@@ -122,12 +98,13 @@ inline OperatorTable product_table() {
     const void* weight = nullptr;
     if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kWeight, &constant, &weight))
       return failed;
+    if (!constant)
+      return runtime->call(Runtime::kCreateStatus, kFailed,
+                           "MatMulIntegerToFloat: weights must be constants");
     try {
       auto made = std::make_unique<ProductKernel>();
-      if (constant) {
-        const Shape shape = shape_of(*runtime, weight);
-        made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
-      }
+      const Shape shape = shape_of(*runtime, weight);
+      made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
       *kernel = made.release();
     } catch (const std::exception& error) {
       return runtime->call(Runtime::kCreateStatus, kFailed, error.what());

@@ -1,8 +1,7 @@
 """The modules that decoding calls: eager for validation, exported for serving.
 
 Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model,
-V vocabulary, G groups, N candidates, U columns of the output matrix that some sentence has, L those
-of one.
+V vocabulary, G groups, N candidates, L pieces of the longest shortlist.
 """
 
 from __future__ import annotations
@@ -13,6 +12,9 @@ from torch import Tensor, nn
 from training.models.attention import OPSET, reshape
 from training.models.base import Model
 from training.models.language_model import LanguageModel
+
+LISTED_LOGITS = "macaron::ListedLogits"
+"""What `listed_logits` is in a graph that `export.lowering` has not gone through."""
 
 
 class EncoderGraph(nn.Module):
@@ -81,15 +83,13 @@ class ShortlistStepGraph(nn.Module):
         write_index_B: Tensor,
         visible_B1QC: Tensor,
         scores_BK: Tensor,
-        output_weight_DU: Tensor,
         columns_BL: Tensor,
-        column_mask_BL: Tensor,
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
-    ) -> tuple[Tensor, Tensor, Tensor, list[Tensor]]:
-        """Returns scores [B,N] and places (query * L + column, int32) [B,N] of the N = 2K best
-        continuations, the alignment and the caches. The mask is additive."""
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
+        """Returns scores, tokens and parents [B,N] of the N = 2K best continuations, the alignment
+        and the caches. `columns` are the pieces of each sentence, with -1 behind the last."""
         step = self.model.decode_step(
             token_ids_BQ,
             positions_BQ,
@@ -99,12 +99,31 @@ class ShortlistStepGraph(nn.Module):
             caches,
             sources,
         )
-        logits_BUQ = (step.x_BQD @ output_weight_DU).transpose(1, 2)
-        logits_BQL = gather_rows(logits_BUQ, columns_BL).transpose(1, 2)
-        log_probs_BQL = (logits_BQL + column_mask_BL.unsqueeze(1)).log_softmax(-1)
+        logits_BQL = listed_logits(step.x_BQD, self.model.output_weight, columns_BL)
+        hidden_B1L = (columns_BL < 0).unsqueeze(1)
+        log_probs_BQL = logits_BQL.masked_fill(hidden_B1L, float("-inf")).log_softmax(-1)
         scores_BKL = add_scores(log_probs_BQL, scores_BK)
         best = scores_BKL.flatten(1).topk(2 * scores_BK.shape[1])
-        return best.values, best.indices.to(torch.int32), step.alignment, step.caches
+        tokens_BKL = columns_BL.unsqueeze(1).expand_as(scores_BKL)
+        tokens_BN = tokens_BKL.flatten(1).gather(1, best.indices).to(torch.int32)
+        beams_K = torch.arange(scores_BK.shape[1], device=scores_BK.device)
+        parents_BKL = beams_K[:, None].expand_as(scores_BKL)
+        parents_BN = parents_BKL.flatten(1).gather(1, best.indices).to(torch.int32)
+        return best.values, tokens_BN, parents_BN, step.alignment, step.caches
+
+
+def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
+    """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
+    if torch.compiler.is_exporting():
+        result: Tensor = torch.onnx.ops.symbolic(
+            LISTED_LOGITS,
+            (x_BQD, weight_VD, columns_BL),
+            dtype=x_BQD.dtype,
+            shape=(*x_BQD.shape[:2], columns_BL.shape[1]),
+            version=1,
+        )
+        return result
+    return x_BQD @ weight_VD[columns_BL].transpose(1, 2)
 
 
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -1,0 +1,200 @@
+// Logits of the pieces in each sentence's list: products with rows of the output matrix [V,D] as it
+// stands, which no two sentences need have in common.
+//
+// Shape letters: B sentences, Q queries, D inputs, V pieces, L those of the longest list; -1 fills
+// up shorter ones.
+
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <vector>
+
+#include "dots.h"
+#include "operator.h"
+
+namespace macaron {
+
+inline int32_t dot(const uint8_t* a, const int8_t* b, int64_t count) {
+  int32_t total = 0;
+  for (int64_t i = 0; i < count; ++i) total += int32_t{a[i]} * b[i];
+  return total;
+}
+
+// Calls `work` with each sentence's number, its pieces and how many there are.
+template <typename Work>
+void for_each_list(const Context& context, size_t columns, int64_t work_a_piece, Work work) {
+  const Shape shape = context.shape(columns);
+  const int64_t* pieces = context.input<int64_t>(columns);
+  const int64_t rows = shape[0], most = shape[1];
+  const auto part = [&](size_t row) {
+    const int64_t* own = pieces + row * most;
+    work(static_cast<int64_t>(row), own, std::find(own, own + most, -1) - own);
+  };
+  constexpr int64_t kLeast = 1 << 18;  // that is worth a thread's while
+  if (rows > 1 && rows * most * work_a_piece > 2 * kLeast)
+    context.in_parallel(rows, part);
+  else
+    for (int64_t row = 0; row < rows; ++row) part(row);
+}
+
+// x [B,Q,D], table [V,D], columns [B,L] -> logits [B,Q,L]
+inline void shortlist_logits_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  const int64_t queries = shape[1], inputs = shape[2], most = context.shape(2)[1];
+  const float* x = context.input<float>(0);
+  const float* table = context.input<float>(1);
+  float* logits = context.output<float>(0, {shape[0], queries, most});
+  for_each_list(context, 2, queries * inputs, [&](int64_t b, const int64_t* own, int64_t count) {
+    for (int64_t q = b * queries; q < (b + 1) * queries; ++q) {
+      float* to = logits + q * most;
+      for (int64_t l = 0; l < count; ++l) to[l] = dot(x + q * inputs, table + own[l] * inputs, inputs);
+      std::fill(to + count, to + most, 0.0f);
+    }
+  });
+}
+
+#ifdef MACARON_PRODUCTS
+
+constexpr int64_t kColumnsTogether = 4;
+constexpr int64_t kSoon = 8;  // columns, after which one is asked of the memory
+
+// Sums of the products of rows, each `step` bytes after the other, with four columns.
+template <size_t... r>
+__attribute__((target("avx512vnni,avx512bw"))) inline void multiply_columns(
+    std::index_sequence<r...>, const uint8_t* rows, int64_t step, const int8_t* const* columns,
+    int64_t inputs, int32_t* sums, int64_t sums_step) {
+  Ints a[sizeof...(r)] = {}, b[sizeof...(r)] = {}, c[sizeof...(r)] = {}, d[sizeof...(r)] = {};
+  for (int64_t k = 0; k < inputs; k += kLine) {
+    const int64_t left = inputs - k;
+    const __mmask64 some = left < kLine ? (uint64_t{1} << left) - 1 : ~uint64_t{0};
+    const auto line = [&](const void* from) __attribute__((target("avx512vnni,avx512bw"))) {
+      return _mm512_maskz_loadu_epi8(some, static_cast<const char*>(from) + k);
+    };
+    const __m512i w[] = {line(columns[0]), line(columns[1]), line(columns[2]), line(columns[3])};
+    __m512i x;
+    ((x = line(rows + r * step), a[r] = add_dots(a[r], x, w[0]), b[r] = add_dots(b[r], x, w[1]),
+      c[r] = add_dots(c[r], x, w[2]), d[r] = add_dots(d[r], x, w[3])),
+     ...);
+  }
+  const auto write = [&](size_t row, auto four) {
+    std::memcpy(sums + row * sums_step, &four, sizeof four);
+  };
+  (write(r, four_sums(a[r], b[r], c[r], d[r])), ...);
+}
+
+template <size_t count>
+void multiply_some_columns(const uint8_t* rows, int64_t step, const int8_t* const* columns,
+                           int64_t inputs, int32_t* sums, int64_t sums_step) {
+  multiply_columns(std::make_index_sequence<count>(), rows, step, columns, inputs, sums, sums_step);
+}
+
+// Sums [Q, count rounded up to four] of the products of rows [Q,D] with those of a table [V,D].
+inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, const int8_t* table,
+                          const int64_t* own, int64_t count, int32_t* sums) {
+  constexpr decltype(&multiply_some_columns<1>) multiply[kRowsTogether] = {
+      multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>,
+      multiply_some_columns<4>, multiply_some_columns<5>};
+  const int64_t step = pieces(count, kColumnsTogether) * kColumnsTogether;
+  for (int64_t l = 0; l < count; l += kColumnsTogether) {
+    const int8_t* columns[kColumnsTogether];
+    for (int64_t i = 0; i < kColumnsTogether; ++i) {
+      columns[i] = table + own[std::min(l + i, count - 1)] * inputs;
+      const int8_t* soon = table + own[std::min(l + i + kSoon, count - 1)] * inputs;
+      for (int64_t k = 0; k < inputs; k += kLine) __builtin_prefetch(soon + k);
+    }
+    for (int64_t q = 0; q < queries; q += kRowsTogether)
+      multiply[std::min(kRowsTogether, queries - q) - 1](rows + q * inputs, inputs, columns, inputs,
+                                                         sums + q * step + l, step);
+  }
+}
+
+#endif
+
+// The sum of each row of the table.
+struct ShortlistKernel {
+  std::vector<int32_t> sums;
+};
+
+// rows [B,Q,D] of 8 bits, their scales (one, or [B,Q,1]), table [V,D], its scales [V], the rows'
+// zero point, columns [B,L] -> logits [B,Q,L]
+inline void run_integer_logits(const ShortlistKernel& kernel, const Context& context) {
+  constexpr size_t kColumns = 5;
+  const Shape shape = context.shape(0);
+  const int64_t queries = shape[1], inputs = shape[2], most = context.shape(kColumns)[1];
+  const uint8_t* rows = context.input<uint8_t>(0);
+  const float* row_scales = context.input<float>(1);
+  const bool each_row = size_of(context.shape(1)) > 1;
+  const int8_t* table = context.input<int8_t>(2);
+  const float* scales = context.input<float>(3);
+  const int32_t zero_point = *context.input<uint8_t>(4);
+  float* logits = context.output<float>(0, {shape[0], queries, most});
+#ifdef MACARON_PRODUCTS
+  static const bool vectors = dots_work();
+#endif
+  const auto list = [&](int64_t b, const int64_t* own, int64_t count) {
+    static thread_local std::vector<int32_t> sums, corrections;
+    static thread_local std::vector<float> factors;
+    const uint8_t* first = rows + b * queries * inputs;
+    const int64_t step = (count + 3) / 4 * 4;
+    sums.resize(queries * step);
+    corrections.resize(count);
+    factors.resize(count);
+    for (int64_t l = 0; l < count; ++l) {
+      corrections[l] = -zero_point * kernel.sums[own[l]];
+      factors[l] = scales[own[l]];
+    }
+#ifdef MACARON_PRODUCTS
+    if (vectors)
+      multiply_list(first, queries, inputs, table, own, count, sums.data());
+    else
+#endif
+      for (int64_t q = 0; q < queries; ++q)
+        for (int64_t l = 0; l < count; ++l)
+          sums[q * step + l] = dot(first + q * inputs, table + own[l] * inputs, inputs);
+    for (int64_t q = 0; q < queries; ++q) {
+      const int64_t row = b * queries + q;
+      const float scale = row_scales[each_row ? row : 0];
+      float* to = logits + row * most;
+      const int32_t *sum = sums.data() + q * step, *correction = corrections.data();
+      const float* factor = factors.data();
+      for (int64_t l = 0; l < count; ++l)
+        to[l] = static_cast<float>(sum[l] + correction[l]) * (factor[l] * scale);
+      std::fill(to + count, to + most, 0.0f);
+    }
+  };
+  for_each_list(context, kColumns, queries * inputs / 16, list);
+}
+
+inline OperatorTable shortlist_table() {
+  constexpr size_t kTable = 2;
+  OperatorTable table = make_table();
+  table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
+    int constant = 0;
+    const void* weight = nullptr;
+    if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kTable, &constant, &weight))
+      return failed;
+    if (!constant)
+      return runtime->call(Runtime::kCreateStatus, kFailed, "the table must be a constant");
+    const Shape shape = shape_of(*runtime, weight);
+    const int8_t* from = data_of<int8_t>(*runtime, weight);
+    auto made = std::make_unique<ShortlistKernel>();
+    for (int64_t v = 0; v < shape[0]; ++v, from += shape[1])
+      made->sums.push_back(std::accumulate(from, from + shape[1], int32_t{0}));
+    *kernel = made.release();
+    return Status{};
+  };
+  table.compute_v2 = [](void* kernel, void* context) {
+    try {
+      run_integer_logits(*static_cast<ShortlistKernel*>(kernel), Context(*runtime, context));
+    } catch (const std::exception& error) {
+      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+    }
+    return Status{};
+  };
+  table.destroy = [](void* kernel) { delete static_cast<ShortlistKernel*>(kernel); };
+  return table;
+}
+
+}  // namespace macaron
