@@ -236,6 +236,8 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{folder}: bundle format {version} is newer than this runtime reads "
             f"({FORMAT_VERSION}); upgrade serving or export again"
         )
+    if isinstance(tree.get("shortlist"), dict) and "columns" in tree["shortlist"]:
+        raise BundleError(f"{path}: its shortlists have an earlier form; export it again")
     try:
         manifest = Manifest.model_validate(tree)
     except ValidationError as error:
