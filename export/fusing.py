@@ -27,6 +27,8 @@ VERSION = 1
 _TOP_TOKENS = ("top_scores", "top_tokens", "label_scores")
 _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "label_scores")
 _SHORTLIST_CANDIDATES = _CANDIDATES[:3]
+_COLUMNS = "columns"
+"""The input that a step graph has where it chooses from shortlists."""
 _SHAPED = {"positions": "label_ids", "token_ids": "label_ids"}
 """All are [B,Q]: where only their shape is read, one does for the others."""
 _PUBLIC = {
@@ -80,22 +82,30 @@ class _Fusing:
     def shortlist_candidates(self, node: NodeProto) -> None:
         """The same of the columns in each sentence's list."""
         hidden = self._producers.get(node.input[0])
-        if hidden is None or hidden.op_type != "Where":
+        if hidden is None or hidden.op_type != "Where" or not self._has_lists():
             return
         name = hidden.input[2]
         inside = self._between(name, _SHORTLIST_CANDIDATES)
-        inputs = (name, "columns", "scores")
+        inputs = (name, _COLUMNS, "scores")
         self._replace(inside, "ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES)
 
     def shortlist_logits(self, node: NodeProto) -> None:
-        """Products with each sentence's own rows of a table."""
+        """Products with each sentence's own rows of a table (`lowering` writes them)."""
         chain = self._chain_before(node.input[1], ("Transpose", "Gather"))
-        if chain is None or chain[1].input[0] not in self._constants:
+        chain = chain or self._chain_before(node.input[1], ("Transpose", "Split", "Gather"))
+        if chain is None or chain[-1].input[1] != _COLUMNS or not self._has_lists():
             return
-        transpose, own = chain
+        transpose, own = chain[0], chain[-1]
         if node.op_type == "MatMul":
-            inputs = (node.input[0], *own.input)
-            self._replace([own, transpose, node], "ShortlistLogits", inputs, node.output)
+            rows, output = node.input[0], node.output[0]
+            if len(chain) == 3:  # the first of several parts
+                rows = self._producers[rows].input[0]
+                sums = self._chain_after(output, ["Add"] * (len(chain[1].output) - 1))
+                if sums is None:
+                    return
+                output = sums[-1].output[0]
+            inside = self._between(rows, [output])
+            self._replace(inside, "ShortlistLogits", (rows, *own.input), [output])
             return
         scaled = self._chain_after(node.output[0], ("Cast", "Mul"))
         both = (
@@ -248,6 +258,10 @@ class _Fusing:
         kept = [i for i in self._graph.initializer if i.name in used]
         del self._graph.initializer[:]
         self._graph.initializer.extend(kept)
+
+    def _has_lists(self) -> bool:
+        """Whether it is a step graph that chooses from shortlists."""
+        return _COLUMNS in {value.name for value in self._graph.input}
 
     def _index(self) -> None:
         self._producers = {output: node for node in self._graph.node for output in node.output}

@@ -50,6 +50,11 @@ _ROW_OPERATORS |= {
 }
 
 
+_IN_ORDER = 128
+"""Inputs of a product that ONNX Runtime adds up in one order, whatever the other sizes (MLAS's
+default stride over them)."""
+
+
 def lower(
     model: onnx.ModelProto,
     *,
@@ -243,8 +248,8 @@ class _Lowering:
         if not self._int8:
             self._shape(rows)
             own = self._add("Gather", [table, columns], f"{output}_rows")
-            own = self._add("Transpose", [own], f"{output}_columns", swap)
-            self._shaped.add(self._add("MatMul", [rows, own], output))
+            self._sum_products(rows, own, output, swap)
+            self._shaped.add(output)
             return
         original, factor = original_of(table, self._scaled, self._constants)
         quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
@@ -270,6 +275,36 @@ class _Lowering:
         own_scale = self._add("Unsqueeze", [own_scale, axis], f"{output}_own_scales")
         both = self._add("Mul", [own_scale, row_scale], f"{output}_scale")
         self._shaped.add(self._add("Mul", [numbers, both], output))
+
+    def _sum_products(
+        self, rows: str, own: str, output: str, swap: list[onnx.AttributeProto]
+    ) -> None:
+        """[B,Q,D] times the transposed [B,L,D], a part of D after the other.
+
+        ONNX Runtime sums up to so many inputs in one order, and more by the number of columns and
+        threads: a sentence's bits would depend on its batch.
+        """
+        width = self._shapes[rows][-1]
+        assert isinstance(width, int)
+        sizes = [min(_IN_ORDER, width - start) for start in range(0, width, _IN_ORDER)]
+        parts = [[rows], [own]]
+        if len(sizes) > 1:
+            split = self._constant(np.array(sizes), f"{output}_parts")
+            axis = helper.make_attribute("axis", 2)
+            for i, name in enumerate((rows, own)):
+                parts[i] = [f"{output}_part_{i}_{j}" for j in range(len(sizes))]
+                self._nodes.append(helper.make_node("Split", [name, split], parts[i]))
+                self._nodes[-1].attribute.append(axis)
+        total = ""
+        for j, (left, right) in enumerate(zip(*parts, strict=True)):
+            last = j + 1 == len(sizes)
+            right = self._add("Transpose", [right], f"{output}_columns_{j}", swap)
+            name = output if last and not total else f"{output}_product_{j}"
+            product = self._add("MatMul", [left, right], name)
+            if total:
+                name = output if last else f"{output}_sum_{j}"
+                product = self._add("Add", [total, product], name)
+            total = product
 
     def _quantize_statically(self, name: str, range_: StaticRange) -> tuple[str, str, str]:
         """u8 values, their one scale and their zero point."""

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.errors import BundleError
+from serving.tokenizer import EOS_ID
 
 Ints = NDArray[np.int64]
 
@@ -58,4 +59,6 @@ def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
     ordered = start.size and start[0] == 0 and start[-1] == len(target) and (np.diff(start) >= 0)
     if not (np.all(ordered) and np.all(np.concatenate([common, target]) < vocab_size)):
         raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
+    if EOS_ID not in common:
+        raise BundleError(f"{path}: eos ({EOS_ID}) is not among the common pieces, so nothing ends")
     return Shortlist(common, start, target)

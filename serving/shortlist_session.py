@@ -21,7 +21,7 @@ from serving.shortlist import load_shortlist
 from serving.stepper import PrefillOutputs
 
 _UNIT = 16
-"""Lists are filled up to a multiple, for the same bits in any batch without native kernels too."""
+"""Lists are filled up to a multiple, for full vectors."""
 
 
 @dataclass
@@ -61,8 +61,7 @@ class ShortlistStepper(OnnxStepper):
         """Run the encoder and look up what the sources may become."""
         state = super().encode(sources)
         lists = [self._shortlist.of(source) for source in sources]
-        length = -(-max(map(len, lists)) // _UNIT) * _UNIT
-        column_BL = np.full((len(lists), length), -1, dtype=np.int64)
+        column_BL = np.full((len(lists), _room(max(map(len, lists)))), -1, dtype=np.int64)
         for row, pieces in enumerate(lists):
             column_BL[row, : len(pieces)] = pieces
         return ShortlistState(
@@ -80,7 +79,9 @@ class ShortlistStepper(OnnxStepper):
         assert isinstance(state, ShortlistState)
         super().repack(state, repack)
         if len(repack.rows) < len(state.column_BL):
-            state.column_BL = state.column_BL[repack.rows]
+            kept_BL = state.column_BL[repack.rows]
+            longest = int((kept_BL >= 0).sum(axis=1).max(initial=0))
+            state.column_BL = np.ascontiguousarray(kept_BL[:, : _room(longest)])
 
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all."""
@@ -97,3 +98,8 @@ class ShortlistStepper(OnnxStepper):
     def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
         assert isinstance(state, ShortlistState)
         return {"column": [state.column_BL]}
+
+
+def _room(pieces: int) -> int:
+    """Columns for so many pieces."""
+    return -(-pieces // _UNIT) * _UNIT

@@ -278,6 +278,8 @@ void shortlist_candidates_op(const Attributes&, const Context& context) {
   const Shape logits_shape = context.shape(0), shape = context.shape(2);
   const int64_t rows = shape[0], beams = shape[1], length = logits_shape.back();
   const int64_t queries = queries_of(rows_of(logits_shape), rows, beams);
+  if (!(context.shape(1) == Shape{rows, length}) || !length)
+    throw std::invalid_argument("columns must be [B,L], as logits are [B,Q,L]");
   const float* logits = context.input<float>(0);
   const int64_t* columns = context.input<int64_t>(1);
   const float* scores = context.input<float>(2);
@@ -286,11 +288,11 @@ void shortlist_candidates_op(const Attributes&, const Context& context) {
   int32_t* tokens = context.output<int32_t>(1, wanted);
   int32_t* parents = context.output<int32_t>(2, wanted);
   std::vector<float> listed(length);
-  Logits row(length);
   for (int64_t b = 0; b < rows; ++b) {
     const int64_t* own = columns + b * length;
     const int64_t count = std::find(own, own + length, -1) - own;
     std::fill(listed.begin() + count, listed.end(), -kInfinity);
+    Logits row(std::min<int64_t>(length, (count / kLanes + 1) * kLanes));
     Candidates found(beams);
     for (int64_t q = 0; q < queries; ++q) {
       const float* from = logits + (b * queries + q) * length;

@@ -8,9 +8,13 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <numeric>
+#include <stdexcept>
+#include <utility>
 #include <vector>
 
+#include "arithmetic.h"
 #include "dots.h"
 #include "operator.h"
 
@@ -20,6 +24,19 @@ inline int32_t dot(const uint8_t* a, const int8_t* b, int64_t count) {
   int32_t total = 0;
   for (int64_t i = 0; i < count; ++i) total += int32_t{a[i]} * b[i];
   return total;
+}
+
+// Refuses what the kernels would read or write out of bounds: rows [B,Q,D], a table [V,D] and columns
+// [B,L] of it.
+inline void check_lists(const Context& context, size_t table, size_t columns) {
+  const Shape rows = context.shape(0), all = context.shape(table), lists = context.shape(columns);
+  if (rows.size() != 3 || all.size() != 2 || lists.size() != 2 || rows[0] != lists[0] ||
+      rows[2] != all[1])
+    throw std::invalid_argument("rows, table and columns must be [B,Q,D], [V,D] and [B,L]");
+  const int64_t* pieces = context.input<int64_t>(columns);
+  if (std::any_of(pieces, pieces + size_of(lists),
+                  [&](int64_t piece) { return piece < -1 || piece >= all[0]; }))
+    throw std::invalid_argument("columns must be rows of the table, or -1");
 }
 
 // Calls `work` with each sentence's number, its pieces and how many there are.
@@ -41,6 +58,7 @@ void for_each_list(const Context& context, size_t columns, int64_t work_a_piece,
 
 // x [B,Q,D], table [V,D], columns [B,L] -> logits [B,Q,L]
 inline void shortlist_logits_op(const Attributes&, const Context& context) {
+  check_lists(context, 1, 2);
   const Shape shape = context.shape(0);
   const int64_t queries = shape[1], inputs = shape[2], most = context.shape(2)[1];
   const float* x = context.input<float>(0);
@@ -112,6 +130,8 @@ inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, 
 
 #endif
 
+constexpr size_t kTable = 2;  // the input of the integer kernel that has it
+
 // The sum of each row of the table.
 struct ShortlistKernel {
   std::vector<int32_t> sums;
@@ -121,6 +141,7 @@ struct ShortlistKernel {
 // zero point, columns [B,L] -> logits [B,Q,L]
 inline void run_integer_logits(const ShortlistKernel& kernel, const Context& context) {
   constexpr size_t kColumns = 5;
+  check_lists(context, kTable, kColumns);
   const Shape shape = context.shape(0);
   const int64_t queries = shape[1], inputs = shape[2], most = context.shape(kColumns)[1];
   const uint8_t* rows = context.input<uint8_t>(0);
@@ -168,7 +189,6 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
 }
 
 inline OperatorTable shortlist_table() {
-  constexpr size_t kTable = 2;
   OperatorTable table = make_table();
   table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
     int constant = 0;
@@ -176,13 +196,18 @@ inline OperatorTable shortlist_table() {
     if (Status failed = runtime->call(Runtime::kGetConstantInput, info, kTable, &constant, &weight))
       return failed;
     if (!constant)
-      return runtime->call(Runtime::kCreateStatus, kFailed, "the table must be a constant");
-    const Shape shape = shape_of(*runtime, weight);
-    const int8_t* from = data_of<int8_t>(*runtime, weight);
-    auto made = std::make_unique<ShortlistKernel>();
-    for (int64_t v = 0; v < shape[0]; ++v, from += shape[1])
-      made->sums.push_back(std::accumulate(from, from + shape[1], int32_t{0}));
-    *kernel = made.release();
+      return runtime->call(Runtime::kCreateStatus, kFailed, 
+                           "ShortlistLogitsInteger: the table must be a constant");
+    try {
+      const Shape shape = shape_of(*runtime, weight);
+      const int8_t* from = data_of<int8_t>(*runtime, weight);
+      auto made = std::make_unique<ShortlistKernel>();
+      for (int64_t v = 0; v < shape[0]; ++v, from += shape[1])
+        made->sums.push_back(std::accumulate(from, from + shape[1], int32_t{0}));
+      *kernel = made.release();
+    } catch (const std::exception& error) {
+      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+    }
     return Status{};
   };
   table.compute_v2 = [](void* kernel, void* context) {

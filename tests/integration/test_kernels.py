@@ -147,6 +147,7 @@ def run(
     library: Path | None,
     inputs: list[NDArray[Any]],
     attributes: Mapping[str, float | int],
+    threads: int = 1,
 ) -> list[NDArray[Any]]:
     """The outputs of one call."""
     names = [f"in_{i}" for i in range(len(inputs))]
@@ -164,14 +165,14 @@ def run(
     graph = helper.make_graph([node], "one", given, wanted, constants)
     opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
     model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
-    found: list[NDArray[Any]] = session(model.SerializeToString(), library).run(None, feed)
+    found: list[NDArray[Any]] = session(model.SerializeToString(), library, threads).run(None, feed)
     return found
 
 
 @cache
-def session(model: bytes, library: Path | None) -> onnxruntime.InferenceSession:
+def session(model: bytes, library: Path | None, threads: int) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
-    options.log_severity_level, options.intra_op_num_threads = 3, 1
+    options.log_severity_level, options.intra_op_num_threads = 3, threads
     if library is not None:
         options.register_custom_ops_library(str(library))
     return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
@@ -417,8 +418,42 @@ def test_more_queries_than_beams_are_refused(
     functions: dict[str, onnx.FunctionProto], library: Path
 ) -> None:
     (logits, scores, labels), _ = beam_candidates(np.random.default_rng(1), 2, 3, 8)
-    with pytest.raises(Exception, match="a row for each beam of a sentence, or one"):
-        run(functions["Candidates"], library, [logits, scores[:, :2], labels], {})
+    for other in (scores[:, :2], np.repeat(scores, 2, axis=1)):  # nor are fewer, but for one
+        with pytest.raises(Exception, match="a row for each beam of a sentence, or one"):
+            run(functions["Candidates"], library, [logits, other, labels], {})
+
+
+def test_lists_that_do_not_fit_are_refused(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    for make in (shortlist_logits, shortlist_logits_integer):
+        name = "".join(part.title() for part in make.__name__.split("_"))
+        inputs, _ = make(np.random.default_rng(1), 3, 2, 8)
+        with pytest.raises(Exception, match=r"\[B,Q,D\], \[V,D\] and \[B,L\]"):
+            run(functions[name], library, [*inputs[:-1], inputs[-1][:2]], {})
+        inputs[-1][0, 0] = VOCABULARY
+        with pytest.raises(Exception, match="rows of the table, or -1"):
+            run(functions[name], library, inputs, {})
+
+
+def test_lists_shared_out_to_threads_come_out_the_same(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    generator = np.random.default_rng(2)
+    inputs = [
+        generator.integers(0, 256, (16, 5, 512), dtype=np.uint8),
+        np.array(0.01, np.float32),
+        generator.integers(-127, 128, (1000, 512), dtype=np.int8),
+        generator.random(1000).astype(np.float32),
+        np.array(128, np.uint8),
+        np.array([generator.permutation(1000)[:500] for _ in range(16)]),
+    ]
+    function = functions["ShortlistLogitsInteger"]
+    (together,) = run(function, library, inputs, {}, threads=2)
+    for row in range(16):
+        part = slice(row, row + 1)
+        (alone,) = run(function, library, [inputs[0][part], *inputs[1:5], inputs[5][part]], {})
+        assert np.array_equal(alone[0], together[row])
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])

@@ -16,6 +16,7 @@ from export.calibration import calibrate
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import quantized_twin
+from serving import ort
 from serving.bundle import Manifest, read_manifest
 from serving.errors import BundleError, InvalidOptionError
 from serving.hypotheses import Hypothesis, Sentence
@@ -34,7 +35,7 @@ from tests.integration.test_export import (
     random_model,
     random_sentences,
 )
-from training.models import Model
+from training.models import Model, TransformerConfig, build_model
 from training.run import VALIDATION_SOURCE
 from training.stepper import TorchStepper
 
@@ -128,6 +129,20 @@ def test_outputs_are_those_of_masked_logits_to_the_bit_in_any_batch(
             if arithmetic == "fp32":
                 assert found[0].tokens == wanted[0].tokens
         assert same >= (12 if arithmetic == "fp32" else 8)  # a rounded level may flip
+
+
+def test_a_batch_changes_nothing_without_native_kernels_either(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ort, "native_library", lambda: None)
+    sizes = {"model_dim": 256, "num_heads": 4, "ffn_dim": 64, "vocab_size": 900}
+    torch.manual_seed(1)
+    config = TransformerConfig(num_encoder_layers=1, num_decoder_layers=1, **sizes)
+    model = build_model(config).eval()
+    stepper, _, _ = export(model, random_shortlist(900), tmp_path, "fp32")
+    sentences = shortlisted(random_sentences(12, 900, every_hypothesis(4)))
+    alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+    assert alone == [found.hypotheses for found in decode(stepper, sentences)]
 
 
 @pytest.mark.parametrize("arithmetic", ["fp32", "int8 static"])
