@@ -65,7 +65,7 @@ class Tensor(_Strict):
     """One input or output of a graph."""
 
     name: str
-    dtype: Literal["int64", "int32", "int8", "float32"]
+    dtype: Literal["int64", "int32", "float32"]
     axes: tuple[str | int, ...]
     """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
     shortlist, or fixed sizes."""

@@ -154,28 +154,10 @@ class OnnxStepper(CacheSizes):
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
         """One step of all beams."""
-        outputs = self._run(
-            state, inputs, want_logits=want_logits, want_attention=bool(attention_rows)
-        )
-        logits = None
-        if want_logits:
-            logits = outputs["logits"].reshape(*inputs.token_ids_BQ.shape, -1)
-        return StepOutputs(
-            outputs["candidate_score"],
-            outputs["candidate_token"],
-            outputs["candidate_parent"],
-            logits,
-            self._rows_attention(outputs, state, attention_rows),
-        )
-
-    def _run(
-        self, state: OnnxState, inputs: StepInputs, *, want_logits: bool, want_attention: bool
-    ) -> dict[str, NDArray[Any]]:
-        """The step graph's outputs, by role."""
         queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
         state.caches.resize(inputs.visible_BQC.shape[2])
         binding = self._binding(
-            state, queries, beams, want_logits=want_logits, want_attention=want_attention
+            state, queries, beams, want_logits=want_logits, want_attention=bool(attention_rows)
         )
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
@@ -184,7 +166,14 @@ class OnnxStepper(CacheSizes):
         arrays["visible"][:, 0] = inputs.visible_BQC
         arrays["score"][:] = inputs.scores_BK
         self._step.run_with_iobinding(binding.io)
-        return binding.outputs
+        outputs = binding.outputs
+        return StepOutputs(
+            outputs["candidate_score"],
+            outputs["candidate_token"],
+            outputs["candidate_parent"],
+            outputs["logits"].reshape(*inputs.token_ids_BQ.shape, -1) if want_logits else None,
+            self._attention(outputs, state, attention_rows) if attention_rows else None,
+        )
 
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
@@ -236,12 +225,6 @@ class OnnxStepper(CacheSizes):
     def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
         """Further inputs of the step graph that stay the same from step to step, by role."""
         return {}
-
-    def _rows_attention(
-        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
-    ) -> Floats | None:
-        """`_attention`, where it is wanted of any."""
-        return self._attention(outputs, state, rows) if rows else None
 
     def _attention(
         self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]

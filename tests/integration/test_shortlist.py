@@ -23,10 +23,11 @@ from serving.hypotheses import Hypothesis, Sentence
 from serving.options import SearchOptions
 from serving.scheduler import Completed, Request, Scheduler
 from serving.search import BeamSearch, decode
-from serving.session import OnnxStepper
+from serving.session import OnnxState, OnnxStepper
 from serving.shortlist import Shortlist, load_shortlist
 from serving.shortlist_session import ShortlistStepper
-from serving.tokenizer import EOS_ID
+from serving.stepper import StepInputs
+from serving.tokenizer import BOS_ID, EOS_ID
 from serving.translator import Translator
 from tests.conftest import TinyModel
 from tests.integration.test_export import (
@@ -143,6 +144,42 @@ def test_a_batch_changes_nothing_without_native_kernels_either(
     sentences = shortlisted(random_sentences(12, 900, every_hypothesis(4)))
     alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
     assert alone == [found.hypotheses for found in decode(stepper, sentences)]
+
+
+def first_step(stepper: ShortlistStepper, state: OnnxState, rows: int) -> list[list[list[float]]]:
+    """Scores, tokens and parents of each row's first candidates."""
+    inputs = StepInputs(
+        token_ids_BQ=np.full((rows, 1), BOS_ID),
+        positions_BQ=np.zeros((rows, 1), np.int64),
+        write_index_B=np.zeros(rows, np.int64),
+        visible_BQC=np.where(np.arange(8) == 0, 0, -np.inf)
+        .astype(np.float32)[None, None]
+        .repeat(rows, 0),
+        scores_BK=np.array([[0.0, -np.inf]], np.float32).repeat(rows, 0),
+        slot_positions_BC=np.zeros((1, 1), np.int64),
+    )
+    found = stepper.step(state, inputs, want_logits=False)
+    arrays = (found.scores_BN, found.tokens_BN, found.parents_BN)
+    return [[array[row].tolist() for array in arrays] for row in range(rows)]
+
+
+@pytest.mark.parametrize("newcomer", [9, 5])
+def test_a_longer_or_shorter_list_may_take_the_place_of_another(
+    tmp_path: Path, newcomer: int
+) -> None:
+    model = random_model("macaron")
+    size = model.config.vocab_size
+    counts = np.zeros(size, np.int64)
+    counts[[7, 9]] = 5, 60  # further pieces of these two
+    starts = np.concatenate([[0], np.cumsum(counts)])
+    lists = Shortlist(np.array([EOS_ID, 7, 20]), starts, np.arange(4, 69))
+    stepper, _, _ = export(model, lists, tmp_path, "fp32")
+    before, after = [[7, 6, EOS_ID], [6, 8, EOS_ID]], [newcomer, 6, EOS_ID]
+    state = stepper.encode(before)
+    first_step(stepper, state, 2)
+    stepper.extend(state, stepper.encode([after]), np.array([1]))
+    alone = [first_step(stepper, stepper.encode([s]), 1)[0] for s in (before[0], after)]
+    assert first_step(stepper, state, 2) == alone
 
 
 @pytest.mark.parametrize("arithmetic", ["fp32", "int8 static"])
