@@ -214,6 +214,10 @@ class _Clocked:
         with self.clocks.time("repack"):
             self._stepper.repack(state, repack)
 
+    def trim(self, state: OnnxState, source_length: int) -> None:
+        with self.clocks.time("repack"):
+            self._stepper.trim(state, source_length)
+
 
 def _calls(subject: Subject, batch: int, options: SearchOptions) -> list[list[Sentence]]:
     """Sentences in calls of one size, as a caller would bring them."""

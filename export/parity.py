@@ -265,6 +265,11 @@ class PairedStepper:
         for stepper, part, added in zip(self._both, state, other, strict=True):
             stepper.extend(part, added, rows)
 
+    def trim(self, state: tuple[Any, Any], source_length: int) -> None:
+        """Trim both."""
+        for stepper, part in zip(self._both, state, strict=True):
+            stepper.trim(part, source_length)
+
     def free(self, state: tuple[Any, Any]) -> None:
         """Free both."""
         for stepper, part in zip(self._both, state, strict=True):

@@ -81,6 +81,17 @@ class Caches:
             own[:, place, : other.height, : other.capacity] = others[:, number]
         other.free()
 
+    def lower(self, height: int) -> None:
+        """Keep the first rows of each sentence."""
+        tensors, rows, capacity, dim = self.array_TRCD.shape
+        sentences = rows // self.height
+        array = self._next_layout((tensors, sentences * height, capacity, dim))
+        parts = array.reshape(tensors, sentences, height, capacity, dim)
+        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
+        parts[:] = old[:, :, :height]
+        self.height = height
+        self._adopt(array)
+
     def free(self) -> None:
         """Give the memory back; nothing may be bound to it any more."""
         self.array_TRCD = self.array_TRCD[:, :, :0]

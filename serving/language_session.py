@@ -188,6 +188,9 @@ class LanguageStepper(CacheSizes):
         state.caches.extend(other.caches, rows)
         state.rows += other.rows - len(rows)
 
+    def trim(self, state: LanguageState, source_length: int) -> None:
+        """A language model has no source."""
+
     def free(self, state: LanguageState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
         state.bindings.clear()

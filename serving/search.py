@@ -41,6 +41,8 @@ class BeamSearch:
     """Seconds in the encoder for the sentences that joined last."""
     _rows: list[SentenceSearch]
     _running: NDArray[np.bool_]
+    _lengths: Ints
+    """Ids of each row's source."""
     _steps_left: Ints
     _queries: Ints
     """Up to the last live beam of each row."""
@@ -98,6 +100,8 @@ class BeamSearch:
         tokens_BK = np.repeat(np.array(last, dtype=np.int64)[:, None], beam_size, axis=1)
         positions_BK = np.repeat(used_B[:, None], beam_size, axis=1)
         self._running = fill_rows(self._running, np.ones(len(rows), dtype=np.bool_), idle)
+        lengths = np.array([len(sentence.source) for sentence in sentences], dtype=np.int64)
+        self._lengths = fill_rows(self._lengths, lengths, idle)
         self._steps_left = fill_rows(self._steps_left, np.array(steps, dtype=np.int64), idle)
         self._queries = fill_rows(self._queries, np.ones(len(rows), dtype=np.int64), idle)
         self._tokens = fill_rows(self._tokens, tokens_BK, idle)
@@ -182,6 +186,7 @@ class BeamSearch:
         beam_size = self._beam_size
         self._rows = []
         self._running = np.zeros(0, dtype=np.bool_)
+        self._lengths = np.zeros(0, dtype=np.int64)
         self._steps_left = np.zeros(0, dtype=np.int64)
         self._queries = np.zeros(0, dtype=np.int64)
         self._tokens = np.zeros((0, beam_size), dtype=np.int64)
@@ -329,6 +334,7 @@ class BeamSearch:
             if not live.size:
                 self._empty()
                 return
+            self._stepper.trim(self._state, int(self._lengths[live].max()))
             if (len(rows) - live.size) * 4 > len(rows):
                 rows = live
         repack = self._tree.repack(rows)
@@ -338,6 +344,7 @@ class BeamSearch:
         if len(rows) < len(self._rows):
             self._rows = [self._rows[number] for number in rows]
             self._running, self._steps_left = self._running[rows], self._steps_left[rows]
+            self._lengths = self._lengths[rows]
             self._tokens, self._scores = self._tokens[rows], self._scores[rows]
             self._positions, self._queries = self._positions[rows], self._queries[rows]
 

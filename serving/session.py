@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnxruntime import InferenceSession
 
 from serving.bundle import Graph, Manifest
 from serving.cache import Repack, fill_padded, places, round_up
 from serving.cache_sizes import CacheSizes
 from serving.caches import Caches
+from serving.encoder import Encoder
 from serving.memory import BlockPool
 from serving.ort import (
     Binding,
@@ -28,13 +28,16 @@ from serving.ort import (
     check_int8,
     has_kernels,
     load_graph,
-    names_by_role,
 )
 from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
 from serving.tokenizer import PAD_ID
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
 """Tokens given to the step graph at once; with a joint model each costs S states."""
+
+_WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
+"""Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
+model does nearly all of a step for each source position, others their source attention alone."""
 
 Ints = NDArray[np.int64]
 
@@ -60,7 +63,7 @@ class OnnxStepper(CacheSizes):
         threads: int,
         *,
         step: Graph | None = None,
-        encoder: InferenceSession | None = None,
+        encoder: Encoder | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs with `threads` intra-op threads.
@@ -69,7 +72,6 @@ class OnnxStepper(CacheSizes):
         `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where ONNX
         Runtime refuses a graph, or this machine's int8 products are not exact.
         """
-        assert manifest.encoder is not None
         super().__init__(manifest)
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step
         # Earlier bundles do not tell beams from queries, and ONNX Runtime's own attention gives one
@@ -79,8 +81,7 @@ class OnnxStepper(CacheSizes):
         self._memory = BlockPool()
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
-        self.encoder = encoder or load_graph(folder, manifest.encoder.file, threads, int8=int8)
-        self._encoder_names = names_by_role(manifest.encoder)
+        self.encoder = encoder or Encoder(folder, manifest, threads)
         self._step = load_graph(
             folder, self._step_graph.file, threads, int8=int8, profile_prefix=profile_prefix
         )
@@ -91,17 +92,9 @@ class OnnxStepper(CacheSizes):
         return None
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
-        """Run the encoder on sources padded on the right to a multiple of 8."""
-        length = round_up(max(map(len, sources)))
-        ids_BS = np.full((len(sources), length), PAD_ID, dtype=np.int64)
-        mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
-        for row, source in enumerate(sources):
-            ids_BS[row, : len(source)] = source
-            mask_BS[row, : len(source)] = 0.0
-        names = self._encoder_names
-        tensors = self.encoder.run(
-            names["source"], {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
-        )
+        """Run the encoder on sources, padded on the right to a multiple of 8."""
+        tensors, mask_BS = self.encoder.run(sources)
+        length = mask_BS.shape[1]
         height = length if self._kind == "joint" else 1
         dim = self._sizes.model_dim
         caches = Caches(self._memory, self._num_caches, len(sources), dim, height)
@@ -196,6 +189,18 @@ class OnnxStepper(CacheSizes):
             state.bindings.clear()
         other.bindings.clear()
         state.caches.extend(other.caches, rows)
+
+    def trim(self, state: OnnxState, source_length: int) -> None:
+        """Cut padding, once there is much of it; else a long source would go on to slow down all
+        that join after it. Sources of idle rows may lose ids."""
+        width, needed = state.source_mask_BS.shape[1], round_up(source_length)
+        if width <= _WIDTH_KEPT[self._kind] * needed:
+            return
+        state.sources = [np.ascontiguousarray(tensor[:, :needed]) for tensor in state.sources]
+        state.source_mask_BS = np.ascontiguousarray(state.source_mask_BS[:, :needed])
+        state.bindings.clear()
+        if self._kind == "joint":
+            state.caches.lower(needed)
 
     def free(self, state: OnnxState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""

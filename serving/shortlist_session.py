@@ -12,10 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from onnxruntime import InferenceSession
 
 from serving.bundle import Manifest
 from serving.cache import Repack, fill_padded, places
+from serving.encoder import Encoder
 from serving.session import Ints, OnnxState, OnnxStepper
 from serving.shortlist import load_shortlist
 from serving.stepper import PrefillOutputs
@@ -41,7 +41,7 @@ class ShortlistStepper(OnnxStepper):
         manifest: Manifest,
         threads: int,
         *,
-        encoder: InferenceSession | None = None,
+        encoder: Encoder | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs of a bundle that has shortlists, as `OnnxStepper` does."""

@@ -74,9 +74,9 @@ class Stepper(Sizes, Protocol):
     `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
     and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
     `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
-    all. Nothing is ever reordered. A query sees no slot `reach` positions or more before it; None
-    is all. With `one_query_first` a step may have one query a sentence, its first beam's, while all
-    its other beams are dead.
+    all. `trim` tells how long the longest source is that still matters. Nothing is ever reordered.
+    A query sees no slot `reach` positions or more before it; None is all. With `one_query_first` a
+    step may have one query a sentence, its first beam's, while all its other beams are dead.
     """
 
     @property
@@ -103,5 +103,7 @@ class Stepper(Sizes, Protocol):
     def repack(self, state: Any, repack: Repack) -> None: ...
 
     def extend(self, state: Any, other: Any, rows: Ints) -> None: ...
+
+    def trim(self, state: Any, source_length: int) -> None: ...
 
     def free(self, state: Any) -> None: ...

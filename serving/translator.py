@@ -10,6 +10,7 @@ import numpy as np
 
 from serving.batches import BatchLimits, Demand, decode_in_batches, fill_batches
 from serving.cache import round_up
+from serving.encoder import Encoder
 from serving.errors import DecodingError, InvalidOptionError
 from serving.hypotheses import Finished, Sentence
 from serving.options import SearchOptions
@@ -54,14 +55,18 @@ class Translator(TextProcessor):
         self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
 
     @functools.cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self._folder, self.manifest, self._threads)
+
+    @functools.cached_property
     def stepper(self) -> Stepper:
         """The model, loaded at first use."""
-        return OnnxStepper(self._folder, self.manifest, self._threads)
+        return OnnxStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
 
     @functools.cached_property
     def shortlist_stepper(self) -> Stepper:
         """The model with shortlists, loaded at first use."""
-        return ShortlistStepper(self._folder, self.manifest, self._threads)
+        return ShortlistStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
 
     def stepper_for(self, *, shortlisted: bool) -> Stepper:
         """The model for sentences of one kind; see `Sentence.shortlisted`."""

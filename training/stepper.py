@@ -169,6 +169,19 @@ class TorchStepper:
         state.source_mask_BS = join(state.source_mask_BS, other.source_mask_BS, length, -torch.inf)
         state.caches = [join_caches(*pair) for pair in zip(state.caches, other.caches, strict=True)]
 
+    def trim(self, state: TorchState, source_length: int) -> None:
+        """Cut padding."""
+        if state.source_mask_BS.shape[1] <= source_length:
+            return
+        if self._model.decoder_kind == "joint":
+            count = len(state.source_mask_BS)
+            state.caches = [
+                cache.unflatten(0, (count, -1))[:, :source_length].flatten(0, 1)
+                for cache in state.caches
+            ]
+        state.sources = [tensor[:, :source_length] for tensor in state.sources]
+        state.source_mask_BS = state.source_mask_BS[:, :source_length]
+
     def free(self, state: TorchState) -> None:
         """Nothing to give back: tensors go with the state."""
 

@@ -29,6 +29,7 @@ from export.parity import (
 from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
 from serving.bundle import read_manifest, write_manifest
+from serving.encoder import Encoder
 from serving.errors import BundleError
 from serving.hypotheses import Hypothesis, Sentence
 from serving.options import SearchOptions
@@ -219,6 +220,51 @@ def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
     sentences[5] = Sentence([*[5] * 70, EOS_ID], options)  # pads all that run beside it
     alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
     assert decode_joining(stepper, sentences) == alone
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_a_batch_is_no_wider_than_those_still_in_it_need(
+    tmp_path: Path, name: str, precision: str
+) -> None:
+    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    options = every_hypothesis(2)
+    sentences = random_sentences(7, options=options)
+    brief = dataclasses.replace(options, max_length=3)
+    sentences.insert(2, Sentence([*[5] * 120, EOS_ID], brief))
+    alone = [decode(stepper, [sentence])[0].hypotheses for sentence in sentences]
+    search, found = BeamSearch(stepper, sentences[:3]), {}
+    for sentence in sentences[3:]:
+        found |= {finished.index: finished.hypotheses for finished in search.step()}
+        width = search._state.source_mask_BS.shape[1]
+        assert width <= 24 if 2 in found else width == 128
+        heights = search._state.caches.array_TRCD.shape[1] // len(search._rows)
+        assert heights == (width if name == "joint fast" else 1)
+        search.add([sentence])
+    while search.live:
+        found |= {finished.index: finished.hypotheses for finished in search.step()}
+    assert [found[number] for number in range(len(sentences))] == alone
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
+    tmp_path: Path, name: str, precision: str
+) -> None:
+    manifest = write_graphs(random_model(name), tmp_path, name="random", precision=precision)
+    encoder = Encoder(tmp_path, manifest, 1)
+    lengths = [3, 9, 4, 120, 17, 8, 60, 5, 5, 18, 33]
+    generator = np.random.default_rng(2)
+    sources = [[*generator.integers(4, 90, length - 1).tolist(), EOS_ID] for length in lengths]
+    tensors, mask_BS = encoder.run(sources)
+    assert mask_BS.shape == (len(sources), 120)
+    for row, source in enumerate(sources):
+        alone, _ = encoder.run([source])
+        assert np.array_equal(np.isfinite(mask_BS[row]), np.arange(120) < len(source))
+        for tensor, own in zip(tensors, alone, strict=True):
+            assert np.array_equal(tensor[row, : len(source)], own[0, : len(source)])
+            assert np.isfinite(tensor[row]).all()
 
 
 @pytest.mark.parametrize("name", ["macaron", "joint fast"])

@@ -206,6 +206,10 @@ class FakeStepper:
                 )
         other.freed = True
 
+    def trim(self, state: FakeState, source_length: int) -> None:
+        """Sources of idle rows may be cut."""
+        state.sources = [source[:source_length] for source in state.sources]
+
     def free(self, state: FakeState) -> None:
         """Mark the state as given back; twice is an error."""
         assert not state.freed
