@@ -2,7 +2,9 @@
 
 #pragma once
 
+#include <algorithm>
 #include <memory>
+#include <stdexcept>
 #include <vector>
 
 #include "runtime.h"
@@ -24,6 +26,18 @@ inline int64_t size_of(const Shape& shape) {
 
 inline int64_t rows_of(const Shape& shape) {
   return shape.back() ? size_of(shape) / shape.back() : 0;
+}
+
+// Kernels refuse what they would read or write out of bounds, as the standard operators do.
+inline void require(bool holds, const char* what) {
+  if (!holds) throw std::invalid_argument(what);
+}
+
+// Whether all numbers of an input are from 0 up and below `size`.
+inline bool all_below(const Context& context, size_t input, int64_t size) {
+  const int64_t* numbers = context.input<int64_t>(input);
+  return std::all_of(numbers, numbers + size_of(context.shape(input)),
+                     [size](int64_t number) { return number >= 0 && number < size; });
 }
 
 struct Operator {

@@ -21,9 +21,12 @@ class Rows {
   // Output 0 of that shape; where it is of 8 bits, `scale` is the input that has its scale and the
   // next one its zero point.
   Rows(const Context& context, const Shape& shape, size_t scale)
-      : dim_(shape.back()), buffer_(dim_), scale_(*context.input<float>(scale)),
-        zero_point_(*context.input<uint8_t>(scale + 1)),
-        bytes_(context.output<uint8_t>(0, shape)) {}
+      : dim_(shape.back()), buffer_(dim_), bytes_(context.output<uint8_t>(0, shape)) {
+    require(size_of(context.shape(scale)) == 1 && size_of(context.shape(scale + 1)) == 1,
+            "scale and zero point of a context or norm must be single numbers");
+    scale_ = *context.input<float>(scale);
+    zero_point_ = *context.input<uint8_t>(scale + 1);
+  }
   Rows(const Context& context, const Shape& shape)
       : dim_(shape.back()), floats_(context.output<float>(0, shape)) {}
 
@@ -47,9 +50,12 @@ class Rows {
 // sentences or queries.
 class Mask {
  public:
-  Mask(const Context& context, size_t mask, int64_t capacity)
+  Mask(const Context& context, size_t mask, int64_t rows, int64_t queries, int64_t capacity)
       : capacity_(capacity), visible_(context.input<float>(mask)) {
     const Shape shape = context.shape(mask);
+    require(shape.size() == 4 && (shape[0] == 1 || shape[0] == rows) && shape[1] == 1 &&
+                (shape[2] == 1 || shape[2] == queries) && shape[3] == capacity,
+            "a mask must be [B,1,Q,C], where B and Q may be 1");
     query_step_ = shape[2] > 1 ? capacity : 0;
     row_step_ = shape[0] > 1 ? shape[2] * capacity : 0;
   }
@@ -83,14 +89,21 @@ void tree_attention(const Attributes& attributes, const Context& context, const 
   const Shape cache = context.shape(1);
   const bool by_head = cache.size() == 4;
   const int64_t queries = shape[1], dim = shape[2] / 3;
-  const int64_t heads = by_head ? cache[1] : attributes.heads, width = dim / heads;
-  const int64_t capacity = cache[by_head ? 2 : 1];
+  const int64_t heads = by_head ? cache[1] : attributes.heads;
+  require(heads > 0, "attention must have a head");
+  const int64_t width = dim / heads, capacity = cache[by_head ? 2 : 1];
+  require(shape.size() == 3 && 3 * heads * width == shape[2] && context.shape(2) == cache &&
+              cache == (by_head ? Shape{shape[0], heads, capacity, width}
+                                : Shape{shape[0], capacity, dim}),
+          "qkv and caches must be [B,Q,3D] and [B,C,D] or [B,H,C,E]");
+  require(size_of(context.shape(3)) == shape[0] && all_below(context, 3, capacity - queries + 1),
+          "write_index must leave room for the new slots of each row");
   const Layout layout = by_head ? Layout{width, capacity * width} : Layout{dim, width};
   const float* qkv = context.input<float>(0);
   const int64_t* write_index = context.input<int64_t>(3);
   float* keys = continued(context, 1, 1, cache);
   float* values = continued(context, 2, 2, cache);
-  Mask mask(context, 4, capacity);
+  Mask mask(context, 4, shape[0], queries, capacity);
   std::vector<float> scores(heads * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
@@ -130,11 +143,16 @@ void tree_attention_quantize_op(const Attributes& attributes, const Context& con
 void masked_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                       Rows& out) {
   const int64_t queries = shape[1], dim = shape[2], capacity = context.shape(1)[1];
+  require(attributes.heads > 0, "attention must have a head");
   const int64_t width = dim / attributes.heads;
+  const Shape memory{shape[0], capacity, dim};
+  require(shape.size() == 3 && width * attributes.heads == dim && context.shape(1) == memory &&
+              context.shape(2) == memory,
+          "queries, keys and values must be [B,Q,D], [B,C,D] and [B,C,D]");
   const float* query = context.input<float>(0);
   const float* keys = context.input<float>(1);
   const float* values = context.input<float>(2);
-  Mask mask(context, 3, capacity);
+  Mask mask(context, 3, shape[0], queries, capacity);
   std::vector<float> scores(attributes.heads * score_room(capacity));
   for (int64_t row = 0; row < shape[0] * queries; ++row) {
     const int64_t begin = row / queries * capacity * dim;
@@ -163,6 +181,9 @@ void masked_attention_quantize_op(const Attributes& attributes, const Context& c
 void reach_mask_op(const Attributes& attributes, const Context& context) {
   const Shape shape = context.shape(0);
   const int64_t rows = shape[0], queries = shape[2], capacity = shape[3];
+  require(shape.size() == 4 && size_of(context.shape(1)) == rows * queries &&
+              size_of(context.shape(2)) == rows * capacity && shape[1] == 1,
+          "visible, positions and their slots' must be [B,1,Q,C], [B,Q] and [B,C]");
   const float* visible = context.input<float>(0);
   const int64_t* positions = context.input<int64_t>(1);
   const int64_t* slots = context.input<int64_t>(2);
@@ -188,6 +209,8 @@ void add_norm_quantize_op(const Attributes& attributes, const Context& context) 
   const Shape shape = context.shape(0);
   const int64_t dim = shape.back(), rows = rows_of(shape);
   const int64_t rows_y = rows_of_repeated(context.shape(1), shape);
+  require(size_of(context.shape(2)) == dim && size_of(context.shape(3)) == dim,
+          "weight and bias of a norm must be [D]");
   const float* x = context.input<float>(0);
   const float* y = context.input<float>(1);
   const float* weight = context.input<float>(2);
@@ -206,7 +229,10 @@ void add_norm_quantize_op(const Attributes& attributes, const Context& context) 
 // table [V,D] of 8 bits, scales [V,1], ids [B,Q] -> rows [B,Q,D]
 void gather_dequantize_op(const Attributes&, const Context& context) {
   const Shape table = context.shape(0), shape = context.shape(2);
-  const int64_t dim = table[1], count = shape[0] * shape[1];
+  const int64_t dim = table[1], count = size_of(shape);
+  require(table.size() == 2 && shape.size() == 2 && size_of(context.shape(1)) == table[0],
+          "table, scales and ids must be [V,D], [V,1] and [B,Q]");
+  require(all_below(context, 2, table[0]), "ids must be rows of the table");
   const int8_t* rows = context.input<int8_t>(0);
   const float* scales = context.input<float>(1);
   const int64_t* ids = context.input<int64_t>(2);
@@ -219,7 +245,9 @@ void gather_dequantize_op(const Attributes&, const Context& context) {
 // positions [B,Q], offset, frequencies [D/2] -> sinusoids [B,Q,D]
 void sinusoids_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
-  const int64_t half = context.shape(2)[0], count = shape[0] * shape[1];
+  const int64_t half = context.shape(2)[0], count = size_of(shape);
+  require(shape.size() == 2 && context.shape(2).size() == 1 && size_of(context.shape(1)) == 1,
+          "positions, offset and frequencies must be [B,Q], one number and [D/2]");
   const int64_t* positions = context.input<int64_t>(0);
   const float offset = *context.input<float>(1);
   const float* frequencies = context.input<float>(2);
@@ -247,6 +275,10 @@ void candidates_op(const Attributes&, const Context& context) {
   const Shape logits_shape = context.shape(0), shape = context.shape(1);
   const int64_t rows = shape[0], beams = shape[1], size = logits_shape[1];
   const int64_t queries = queries_of(logits_shape[0], rows, beams);
+  require(logits_shape.size() == 2 && shape.size() == 2 && size > 0 &&
+              size_of(context.shape(2)) == rows * queries,
+          "logits, scores and labels must be [B*Q,V], [B,K] and [B,Q]");
+  require(all_below(context, 2, size), "labels must be below the size of the vocabulary");
   const float* logits = context.input<float>(0);
   const float* scores = context.input<float>(1);
   const int64_t* labels = context.input<int64_t>(2);
@@ -314,6 +346,10 @@ void shortlist_candidates_op(const Attributes&, const Context& context) {
 void top_tokens_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(1);
   const int64_t size = context.shape(0)[1], wanted = context.shape(2)[0];
+  require(context.shape(0) == Shape{size_of(shape), size} && shape.size() == 2 && wanted > 0 &&
+              wanted <= size,
+          "logits, labels and ranks must be [B*R,V], [B,R] and [T], T from 1 to V");
+  require(all_below(context, 1, size), "labels must be below the size of the vocabulary");
   const float* logits = context.input<float>(0);
   const int64_t* labels = context.input<int64_t>(1);
   float* scores = context.output<float>(0, {shape[0], shape[1], wanted});

@@ -68,10 +68,17 @@ inline void run_product(const ProductKernel& kernel, const Context& context) {
   const PackedWeight& weight = kernel.weight;
   Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
+  const int64_t row_scales = size_of(context.shape(2)), scales_given = size_of(context.shape(3));
+  const float* bias = context.input<float>(6);
+  if (shape.back() != weight.inputs() || (row_scales != 1 && row_scales != count) ||
+      (scales_given != 1 && scales_given != weight.outputs()) ||
+      (bias && size_of(context.shape(6)) != weight.outputs()))
+    throw std::invalid_argument(
+        "MatMulIntegerToFloat: rows, their scales, weights' scales and bias must be [..,K], 1 or a "
+        "row's each, 1 or N, and N");
   const uint8_t* zero_point = context.input<uint8_t>(4);
-  const Scales scales{context.input<float>(2), size_of(context.shape(2)) > 1,
-                      context.input<float>(3), size_of(context.shape(3)) > 1,
-                      context.input<float>(6), zero_point ? *zero_point : 0};
+  const Scales scales{context.input<float>(2), row_scales > 1, context.input<float>(3),
+                      scales_given > 1, bias, zero_point ? *zero_point : 0};
   const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
   shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
@@ -104,6 +111,7 @@ inline OperatorTable product_table() {
     try {
       auto made = std::make_unique<ProductKernel>();
       const Shape shape = shape_of(*runtime, weight);
+      require(shape.size() == 2, "MatMulIntegerToFloat: weights must be [K,N]");
       made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
       *kernel = made.release();
     } catch (const std::exception& error) {

@@ -154,7 +154,8 @@ class Context {
   template <typename T>
   T* output(size_t index, const Shape& shape) const {
     void* found = nullptr;
-    runtime_.call(Runtime::kGetOutput, context_, index, shape.data(), shape.size(), &found);
+    if (runtime_.call(Runtime::kGetOutput, context_, index, shape.data(), shape.size(), &found))
+      throw std::runtime_error("ONNX Runtime gave no memory for an output");
     return data_of<T>(runtime_, found);
   }
 

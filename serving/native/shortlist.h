@@ -147,6 +147,9 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
   const uint8_t* rows = context.input<uint8_t>(0);
   const float* row_scales = context.input<float>(1);
   const bool each_row = size_of(context.shape(1)) > 1;
+  require((!each_row || size_of(context.shape(1)) == shape[0] * queries) &&
+              size_of(context.shape(3)) == context.shape(kTable)[0],
+          "scales must be those of each row, or one, and of each piece");
   const int8_t* table = context.input<int8_t>(2);
   const float* scales = context.input<float>(3);
   const int32_t zero_point = *context.input<uint8_t>(4);

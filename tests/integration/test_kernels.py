@@ -423,6 +423,53 @@ def test_more_queries_than_beams_are_refused(
             run(functions["Candidates"], library, [logits, other, labels], {})
 
 
+Change = Callable[[NDArray[Any]], NDArray[Any]]
+
+REFUSED: list[tuple[str, int, Change, str]] = [
+    ("TreeAttention", 0, lambda qkv: qkv[..., :-1], "qkv and caches must be"),
+    ("TreeAttention", 2, lambda values: values[:, :-1], "qkv and caches must be"),
+    ("TreeAttention", 3, lambda index: index + 9, "must leave room for the new slots"),
+    ("TreeAttention", 3, lambda index: index - 9, "must leave room for the new slots"),
+    ("TreeAttention", 3, lambda index: index[:-1], "must leave room for the new slots"),
+    ("TreeAttention", 4, lambda mask: mask[..., :-1], "a mask must be"),
+    ("TreeAttentionQuantize", 5, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("TreeAttentionByHead", 1, lambda keys: keys[:, :, :-1], "qkv and caches must be"),
+    ("TreeAttentionByHead", 1, lambda keys: keys[:, :0], "attention must have a head"),
+    ("MaskedAttention", 1, lambda keys: keys[:-1], "queries, keys and values must be"),
+    ("MaskedAttention", 2, lambda values: values[:, :-1], "queries, keys and values must be"),
+    ("MaskedAttention", 3, lambda mask: mask[:2], "a mask must be"),
+    ("ReachMask", 1, lambda positions: positions[:, :-1], "visible, positions and their slots'"),
+    ("ReachMask", 2, lambda slots: slots[:, :-1], "visible, positions and their slots'"),
+    ("AddNormQuantize", 2, lambda weight: weight[:-1], "weight and bias of a norm"),
+    ("GatherDequantize", 1, lambda scales: scales[:-1], "table, scales and ids must be"),
+    ("GatherDequantize", 2, lambda ids: ids + 8, "ids must be rows of the table"),
+    ("GatherDequantize", 2, lambda ids: ids - 8, "ids must be rows of the table"),
+    ("Sinusoids", 1, lambda offset: offset.repeat(2), "positions, offset and frequencies"),
+    ("Candidates", 2, lambda labels: labels[:-1], "logits, scores and labels must be"),
+    ("Candidates", 2, lambda labels: labels + VOCABULARY, "labels must be below the size"),
+    ("Candidates", 2, lambda labels: labels - VOCABULARY, "labels must be below the size"),
+    ("ShortlistLogitsInteger", 3, lambda scales: scales[:-1], "scales must be those of each row"),
+    ("TopTokens", 0, lambda logits: logits[:-1], "logits, labels and ranks must be"),
+    ("TopTokens", 1, lambda labels: labels + VOCABULARY, "labels must be below the size"),
+    ("TopTokens", 2, lambda _: np.arange(VOCABULARY + 1), "logits, labels and ranks must be"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "change", "message"), REFUSED)
+def test_what_would_be_read_or_written_out_of_bounds_is_refused(
+    functions: dict[str, onnx.FunctionProto],
+    library: Path,
+    name: str,
+    changed: int,
+    change: Change,
+    message: str,
+) -> None:
+    inputs, attributes = CASES[name](np.random.default_rng(4), 3, 2, 8)
+    inputs[changed] = np.ascontiguousarray(change(inputs[changed]))
+    with pytest.raises(Exception, match=message):
+        run(functions[name], library, inputs, attributes)
+
+
 def test_lists_that_do_not_fit_are_refused(
     functions: dict[str, onnx.FunctionProto], library: Path
 ) -> None:

@@ -46,7 +46,7 @@ def session(
         "zero": np.array(ZERO_POINT, np.uint8),
     }
     given = [
-        helper.make_tensor_value_info("rows", TensorProto.UINT8, [None, None, inputs]),
+        helper.make_tensor_value_info("rows", TensorProto.UINT8, [None, None, None]),
         helper.make_tensor_value_info("scales", TensorProto.FLOAT, None),
     ]
     operands = ["rows", "weight", "scales", "weight_scale", "zero", "", ""]
@@ -132,6 +132,18 @@ needs_products = pytest.mark.skipif(
     not {"amx_int8", "avx512_vnni"} & set(kernels._processor().split()),
     reason="needs a processor with AMX or AVX-512 VNNI",
 )
+
+
+@needs_products
+def test_rows_and_scales_that_do_not_fit_are_refused() -> None:
+    rows, scale = random_rows(4, 3, 64), np.asarray(ACTIVATION_SCALE[0])
+    product = session(64, 32, bias=True)
+    for feed in (
+        {"rows": rows[..., :16], "scales": scale},
+        {"rows": rows, "scales": scale.repeat(2)},
+    ):
+        with pytest.raises(Exception, match="rows, their scales, weights' scales and bias must be"):
+            product.run(None, feed)
 
 
 @needs_products
