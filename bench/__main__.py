@@ -75,6 +75,11 @@ def _parser() -> argparse.ArgumentParser:
     server.add_argument("--seconds", type=int, default=30, metavar="N", help="a run; default 30")
     server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
     server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    server.add_argument(
+        "--long-tail",
+        action="store_true",
+        help="one sentence in twenty is made of six, so that long ones run beside short ones",
+    )
     server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     server.add_argument("--busy", action="store_true", help=_BUSY)
 

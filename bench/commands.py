@@ -33,11 +33,12 @@ from bench.report import (
     look_at_machine,
     score_translations,
     to_markdown,
+    unequal,
     write_record,
 )
 from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
+from bench.server import TAIL_EVERY, TAIL_TIMES, run_server, server_markdown, texts_of
 from bench.server import Plan as ServerPlan
-from bench.server import run_server, server_markdown, texts_of
 from bench.tables import refresh_tables
 from bench.translate import BEAM, run_translate, translate_markdown
 from bench.translate import Plan as TranslatePlan
@@ -74,7 +75,7 @@ def engine(options: argparse.Namespace) -> int:
     print(to_markdown(command, machine, subject, plan, result, bleu))
     if options.json is not None:
         write_record(options.json, command, machine, subject, plan, result, bleu)
-    failed = failures(result, forced=subject.forced)
+    failed = failures(result, forced=subject.forced) + unequal(bleu)
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
     return 1 if failed else 0
@@ -93,9 +94,10 @@ def server(options: argparse.Namespace) -> int:
     subject = _subject(options, random_sentences=_SERVED_SENTENCES)
     _check_peer(subject)
     machine = _idle_machine(cores, busy=options.busy)
-    texts = texts_of(subject)
+    texts = texts_of(subject, long_tail=options.long_tail)
     result = run_server(subject, texts, beam_size, plan, _progress)
-    line = f"{subject.name}; {len(texts)} texts, one a request, beam {beam_size}."
+    mix = f", one in {TAIL_EVERY} of {TAIL_TIMES} times the length" if options.long_tail else ""
+    line = f"{subject.name}; {len(texts)} texts{mix}, one a request, beam {beam_size}."
     print(server_markdown(_command(options), machine, line, plan, result))
     return 0
 

@@ -12,21 +12,22 @@ from typing import Any
 import ctranslate2
 import sentencepiece
 
-_BATCH = 32
-
 
 def main() -> None:
-    """`python -m bench.peer_translate MODEL TOKENIZER --workers N --threads N --beam N`"""
+    """`python -m bench.peer_translate MODEL TOKENIZER --workers N --threads N --beam N
+    --batch-type TYPE --batch-size N`"""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("model")
     parser.add_argument("tokenizer")
-    for name in ("--workers", "--threads", "--beam"):
+    parser.add_argument("--batch-type", choices=("examples", "tokens"), required=True)
+    for name in ("--workers", "--threads", "--beam", "--batch-size"):
         parser.add_argument(name, type=int, required=True)
     options = parser.parse_args()
     translator, pieces = load(options.model, options.tokenizer, options.workers, options.threads)
     content = sys.stdin.buffer.read().decode()
-    lines = translate(translator, pieces, content.removesuffix("\n").split("\n"), options.beam)
-    for line in lines:
+    lines = content.removesuffix("\n").split("\n")
+    batches = (options.batch_type, options.batch_size)
+    for line in translate(translator, pieces, lines, options.beam, batches):
         print(line.replace("\n", " "))
 
 
@@ -36,10 +37,16 @@ def load(model: str, tokenizer: str, workers: int, threads: int) -> tuple[Any, A
     return translator, sentencepiece.SentencePieceProcessor(model_file=tokenizer)
 
 
-def translate(translator: Any, pieces: Any, lines: list[str], beam_size: int) -> list[str]:
-    """All lines in one call, which sorts them by length and shares the batches out."""
+def translate(
+    translator: Any, pieces: Any, lines: list[str], beam_size: int, batches: tuple[str, int]
+) -> list[str]:
+    """All lines in one call, which sorts them by length and shares the `batches`, of a type and a
+    size, out."""
     sources = [[*tokens, "</s>"] for tokens in pieces.encode(lines, out_type=str)]
-    results = translator.translate_batch(sources, max_batch_size=_BATCH, beam_size=beam_size)
+    kind, size = batches
+    results = translator.translate_batch(
+        sources, max_batch_size=size, batch_type=kind, beam_size=beam_size
+    )
     decoded: list[str] = pieces.decode([result.hypotheses[0] for result in results])
     return decoded
 

@@ -6,7 +6,7 @@ import json
 import platform
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -17,12 +17,15 @@ from bench.engine import TIE, Plan, Result, Roofline
 from bench.materials import Subject
 from bench.models import slot_bytes
 from bench.repetitions import Measured
-from bench.scenarios import EAGER, PEER_INT8, SLOT_BEAM, System
+from bench.scenarios import EAGER, LIKE, PEER_INT8, SLOT_BEAM, System
+from export.quality import BleuChange, bleu_change
 from training.checkpoint import write_atomically
 from training.quality import measure_quality
 
 BUSY_SHARE = 0.1
 """Of the machine's processors; where other processes use more, times are not to be trusted."""
+MOST_UNEQUAL = 0.2
+"""BLEU that systems may differ by when their times are compared."""
 _LOOK_S = 2.0
 _RATIO = {EAGER: "speed / PyTorch eager", PEER_INT8: "speed / CTranslate2 int8"}
 _CACHE_NOTE = (
@@ -57,6 +60,8 @@ class Bleu:
 
     scores: dict[tuple[System, int], float]
     signature: str
+    changes: dict[tuple[System, int], BleuChange] = field(default_factory=dict)
+    """Of a system from CTranslate2 of the same kind."""
 
 
 @dataclass(frozen=True)
@@ -91,7 +96,24 @@ def score_translations(subject: Subject, result: Result) -> Bleu:
     for key, texts in result.translations.items():
         quality = measure_quality(texts, subject.references)
         scores[key], signature = quality.bleu, quality.bleu_signature
-    return Bleu(scores, signature)
+    found = result.translations
+    changes = {
+        (system, beam): bleu_change(found[LIKE[system], beam], texts, subject.references)
+        for (system, beam), texts in found.items()
+        if (LIKE.get(system), beam) in found
+    }
+    return Bleu(scores, signature, changes)
+
+
+def unequal(bleu: Bleu) -> list[str]:
+    """Systems whose quality is surely another than CTranslate2's of the same kind, a line each:
+    then their times cannot be compared. With shortlists each has lists of its own."""
+    return [
+        f"beam {beam}: BLEU of {system.name} is {_written(change)} beside {LIKE[system].name}, at "
+        f"most {MOST_UNEQUAL} either way is equal"
+        for (system, beam), change in bleu.changes.items()
+        if not system.shortlist and (change.low > MOST_UNEQUAL or change.high < -MOST_UNEQUAL)
+    ]
 
 
 def versions() -> dict[str, str]:
@@ -157,6 +179,10 @@ def write_record(
         "repetitions": plan.repetitions,
         "rows": [_record_row(m, subject, result, bleu) for m in result.measured],
         "bleu_signature": bleu.signature,
+        "bleu_changes": [
+            {"system": system.name, "rival": LIKE[system].name, "beam_size": beam, **asdict(change)}
+            for (system, beam), change in bleu.changes.items()
+        ],
         "agreement": [
             asdict(a)
             | {"system": a.system.name, "rival": a.rival.name, "other": a.other, "tie": TIE}
@@ -233,6 +259,19 @@ def _notes(bleu: Bleu) -> Iterator[str]:
     )
     if bleu.scores:
         yield f"BLEU is of the whole file, decoded at the largest batch: {bleu.signature}."
+    if bleu.changes:
+        written = [
+            f"{system.name}, beam {beam}: {_written(change)}"
+            for (system, beam), change in bleu.changes.items()
+        ]
+        yield (
+            "BLEU beside CTranslate2's of the same kind, with the 95 % interval of the paired "
+            f"bootstrap over sentences: {'; '.join(written)}."
+        )
+
+
+def _written(change: BleuChange) -> str:
+    return f"{change.mean:+.2f} ({change.low:+.2f} to {change.high:+.2f})"
 
 
 def _agreement_lines(result: Result) -> Iterator[str]:

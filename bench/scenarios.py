@@ -51,6 +51,8 @@ PEER_FP32 = System("CTranslate2", "ctranslate2", "float32")
 PEER_INT8 = System("CTranslate2", "ctranslate2", "int8")
 OUR_SHORTLIST = replace(OUR_INT8, shortlist=True)
 PEER_SHORTLIST = replace(PEER_INT8, shortlist=True)
+LIKE = {OUR_FP32: PEER_FP32, OUR_INT8: PEER_INT8, OUR_SHORTLIST: PEER_SHORTLIST}
+"""CTranslate2 with the same weights, precision and choice of pieces."""
 
 
 @dataclass(frozen=True)

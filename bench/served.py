@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -144,7 +144,7 @@ def main() -> None:
         )
         scheduler: Any = Scheduler(translator, limits=limits, workers=job.workers)
     else:
-        scheduler = PeerScheduler(load(job), search, job)
+        scheduler = PeerScheduler(load(replace(job, shared_calls=False)), search, job)
     registry = Registry(settings)
     registry.add(Model(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)

@@ -29,6 +29,8 @@ from serving.vocabulary import EOS, UNK
 SYSTEMS = (OUR_INT8, PEER_INT8)
 SHARE = 0.7
 """Of the rival's saturation: the arrival rate."""
+TAIL_EVERY, TAIL_TIMES = 20, 6
+"""Of a long tail: which sentences are long, and how many others each is made of."""
 _CLIENTS, _SATURATION_SECONDS = 64, 10.0
 _LANGUAGES = ("xx", "yy")
 _WORDS_FILE = "vocab.txt"
@@ -205,16 +207,30 @@ def layouts(kind: str, cores: int) -> list[Layout]:
     return [*tried, Layout(cores, Setting(1, 1))] if cores > 1 else tried
 
 
-def texts_of(subject: Subject) -> list[str]:
+def texts_of(subject: Subject, *, long_tail: bool = False) -> list[str]:
     """What the requests hold; ids in decimals for a random model.
 
-    No text stands there twice: equal requests in flight would be decoded once.
+    No text stands there twice: equal requests in flight would be decoded once. With a `long_tail`
+    every twentieth is made of six, joined to one sentence.
     """
+    joint = " "
     if subject.tokenizer is not None:
-        texts = [str(source) for source in subject.sources]
+        texts, joint = [str(source) for source in subject.sources], ", "
     else:
         texts = [" ".join(map(str, source[:-1])) for source in subject.sources]
-    return list(dict.fromkeys(texts))
+    texts = list(dict.fromkeys(texts))
+    if not long_tail:
+        return texts
+    return [
+        text if number % TAIL_EVERY else _joined(texts, number, joint)
+        for number, text in enumerate(texts)
+    ]
+
+
+def _joined(texts: list[str], first: int, joint: str) -> str:
+    """Some texts from one on as one sentence."""
+    parts = [texts[(first + n) % len(texts)] for n in range(TAIL_TIMES)]
+    return joint.join([*(part.rstrip(".!?… ") for part in parts[:-1]), parts[-1]])
 
 
 def _write(subject: Subject, folder: Path) -> Path:

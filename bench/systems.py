@@ -32,6 +32,8 @@ class Job:
     tokenizer_file: str | None
     """None for calls on ids."""
     shortlist: bool = False
+    shared_calls: bool = True
+    """Whether CTranslate2's workers share a call; else each takes calls of its own."""
 
 
 @dataclass(frozen=True)
@@ -168,7 +170,8 @@ class _CTranslate2:
     def __init__(self, job: Job) -> None:
         import ctranslate2
 
-        self._workers, self._shortlist = job.workers, job.shortlist
+        self._sharing = job.workers if job.shared_calls else 1
+        self._shortlist = job.shortlist
         self._translator = ctranslate2.Translator(
             job.folder,
             compute_type=job.precision,
@@ -200,8 +203,8 @@ class _CTranslate2:
             sources = [[*pieces, "</s>"] for pieces in encoded]
         results = self._translator.translate_batch(
             sources,
-            # one call shared by the workers; 0 is no splitting
-            max_batch_size=-(-len(sources) // self._workers) if self._workers > 1 else 0,
+            # 0 is no splitting
+            max_batch_size=-(-len(sources) // self._sharing) if self._sharing > 1 else 0,
             beam_size=search.beam_size,
             patience=1,
             length_penalty=1,

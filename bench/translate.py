@@ -23,6 +23,8 @@ from training.quality import measure_quality
 
 SYSTEMS = (OUR_INT8, PEER_INT8)
 BEAM = 5
+PEER_BATCHES = (("examples", 32), ("examples", 64), ("tokens", 1024))
+"""Types and sizes of batches that CTranslate2 is tried with."""
 _ENDED = "ended"
 _MIB = 2**20
 
@@ -54,6 +56,8 @@ class Translated:
 
     system: System
     setting: Setting
+    batches: tuple[str, int] | None = None
+    """Of CTranslate2; this engine's are made by its own rules."""
     usages: list[Usage] = field(default_factory=list)
     """One a repetition."""
     lines: list[str] = field(default_factory=list)
@@ -76,22 +80,20 @@ def run_translate(subject: Subject, plan: Plan, progress: Progress) -> list[Tran
         content = "".join(f"{line}\n" for line in subject.sources)
         (folder / "source").write_text(content, encoding="utf-8")
         tried = [
-            Translated(system, setting)
+            Translated(system, setting, batches)
             for system in SYSTEMS
             for setting in _settings(system, len(subject.sources), plan.cores)
+            for batches in (PEER_BATCHES if system == PEER_INT8 else (None,))
         ]
-        for repetition in range(plan.repetitions + 1):
-            label = f"repetition {repetition}" if repetition else "warming up"
+        warm = []
+        for each in tried:
+            progress(f"warming up: {_label(each)}")
+            warm.append(_run(each, folder, len(subject.sources)).seconds)
+        tried = _fastest_batches(tried, warm)
+        for repetition in range(plan.repetitions):
             for each in tried:
-                progress(f"{label}: {each.system.name}, {each.setting} threads")
-                usage = _run(each, folder)
-                if len(each.lines) != len(subject.sources):
-                    raise BenchError(
-                        f"{each.system.name} wrote {len(each.lines)} lines for "
-                        f"{len(subject.sources)}, so its times cannot be compared"
-                    )
-                if repetition:
-                    each.usages.append(usage)
+                progress(f"repetition {repetition + 1}: {_label(each)}")
+                each.usages.append(_run(each, folder, len(subject.sources)))
         best = [
             min((t for t in tried if t.system == system), key=lambda each: each.seconds)
             for system in SYSTEMS
@@ -133,6 +135,12 @@ def translate_markdown(
         "",
         "Medians of whole processes, from start to end, each at its fastest thread setting; the "
         f"text is on stdin, the files have been read before. BLEU: {signature}.",
+        *(
+            f"{each.system.name} has batches of {each.batches[1]} {each.batches[0]}, the fastest "
+            "of those tried."
+            for each in found
+            if each.batches
+        ),
         f"Same translations: {same} of {len(subject.sources)}.",
         "",
         *_stage_lines(found),
@@ -159,8 +167,8 @@ def _stage_lines(found: list[Translated]) -> list[str]:
 
 
 def _settings(system: System, sentences: int, cores: int) -> list[Setting]:
-    """`serving translate` has a worker for each thread, and so no other choice."""
-    tried = settings(system.kind, sentences, cores)
+    """Those that use all cores; `serving translate` has a worker for each thread."""
+    tried = [s for s in settings(system.kind, sentences, cores) if s.workers * s.threads == cores]
     return [s for s in tried if s.threads == 1] if system == OUR_INT8 else tried
 
 
@@ -171,16 +179,43 @@ def _words(each: Translated, folder: Path) -> list[str]:
         options = [f"beam_size={BEAM}", f"max_length={MAX_LENGTH}", "loop_guard=false"]
         words = ["translate", place, "--threads", str(setting.workers)]
         return words + [word for option in options for word in ("--option", option)]
-    counts = {"workers": setting.workers, "threads": setting.threads, "beam": BEAM}
+    assert each.batches is not None
+    kind, size = each.batches
+    given: dict[str, object] = {
+        "workers": setting.workers,
+        "threads": setting.threads,
+        "beam": BEAM,
+    }
+    given |= {"batch-type": kind, "batch-size": size}
     words = [place, str(folder / TOKENIZER_FILE)]
-    return words + [word for name, n in counts.items() for word in (f"--{name}", str(n))]
+    return words + [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def _run(each: Translated, folder: Path) -> Usage:
+def _fastest_batches(tried: list[Translated], seconds: list[float]) -> list[Translated]:
+    """Of those that differ in nothing else, the one that took the least."""
+    fastest: dict[tuple[System, Setting], tuple[float, Translated]] = {}
+    for each, taken in zip(tried, seconds, strict=True):
+        key = (each.system, each.setting)
+        if key not in fastest or taken < fastest[key][0]:
+            fastest[key] = (taken, each)
+    return [each for _, each in fastest.values()]
+
+
+def _label(each: Translated) -> str:
+    batches = f", batches of {each.batches[1]} {each.batches[0]}" if each.batches else ""
+    return f"{each.system.name}, {each.setting} threads{batches}"
+
+
+def _run(each: Translated, folder: Path, sentences: int) -> Usage:
     """One process; what it wrote becomes the system's lines."""
     module = "serving" if each.system == OUR_INT8 else "bench.peer_translate"
     usage = _time(each, folder, [module, *_words(each, folder)])
     each.lines[:] = decode_lines((folder / "output").read_bytes())
+    if len(each.lines) != sentences:
+        raise BenchError(
+            f"{each.system.name} wrote {len(each.lines)} lines for {sentences}, so its times "
+            "cannot be compared"
+        )
     return usage
 
 

@@ -14,7 +14,7 @@ from bench.errors import BenchError
 from bench.materials import folder_name, job_for, random_subject
 from bench.scenarios import OUR_INT8, Setting
 from bench.served import Served
-from bench.server import SYSTEMS, _write, layouts, texts_of
+from bench.server import SYSTEMS, TAIL_EVERY, TAIL_TIMES, _write, layouts, texts_of
 from bench.systems import Search
 
 
@@ -36,6 +36,17 @@ def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     assert [len(words) for words in ours] == [len(words) for words in theirs] == [25] * 4
     # int8 is rounded in two ways, and a random model is flat: the first words agree.
     assert sum(a[0] == b[0] for a, b in zip(ours, theirs, strict=True)) >= 3
+
+
+def test_a_long_tail_is_made_of_the_same_words() -> None:
+    subject = random_subject("tiny", 3, 45)
+    texts, tailed = texts_of(subject), texts_of(subject, long_tail=True)
+    long = [n for n, (text, other) in enumerate(zip(texts, tailed, strict=True)) if text != other]
+    assert long == list(range(0, len(texts), TAIL_EVERY))
+    for n in long:
+        parts = [texts[(n + k) % len(texts)] for k in range(TAIL_TIMES)]
+        assert tailed[n].split() == [word for part in parts for word in part.split()]
+    assert len(set(tailed)) == len(tailed)
 
 
 def test_a_server_that_does_not_start_is_an_error(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,9 +12,25 @@ import pytest
 from bench.engine import Agreement, Plan, Result, Roofline
 from bench.materials import Subject
 from bench.repetitions import Measured
-from bench.report import Bleu, Machine, to_markdown, write_record
-from bench.scenarios import EAGER, OUR_FP32, OUR_INT8, Scenario, Setting
+from bench.report import (
+    Bleu,
+    Machine,
+    score_translations,
+    to_markdown,
+    unequal,
+    write_record,
+)
+from bench.scenarios import (
+    EAGER,
+    OUR_FP32,
+    OUR_INT8,
+    OUR_SHORTLIST,
+    PEER_FP32,
+    Scenario,
+    Setting,
+)
 from bench.worker import SlotCount, Timing
+from export.quality import BleuChange
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 
 MACHINE = Machine(cpu="a CPU", cores=2, processors=2, memory_gib=4.0, others=0.01)
@@ -89,3 +106,25 @@ def test_a_baseline_stands_beside_both() -> None:
     )
     assert "(limit 0.7)" in text
     assert "cache, KiB/sentence: 31, reordered by parent 62.  " in text
+
+
+def test_quality_stands_beside_that_of_ctranslate2_of_the_same_kind() -> None:
+    subject = make_subject(TransformerConfig(**SIZES))
+    close, far = BleuChange(-0.3, -0.5, -0.1), BleuChange(-0.4, -0.6, -0.21)
+    bleu = Bleu({}, "", {(OUR_FP32, 5): close, (OUR_INT8, 5): far, (OUR_SHORTLIST, 5): far})
+    text = to_markdown("command", MACHINE, subject, PLAN, make_result(subject), bleu)
+    assert (
+        f"{OUR_FP32.name}, beam 5: -0.30 (-0.50 to -0.10); {OUR_INT8.name}, beam 5: -0.40" in text
+    )
+    (line,) = unequal(bleu)  # an interval that reaches 0.2 does not tell; lists are each its own
+    assert line.startswith(f"beam 5: BLEU of {OUR_INT8.name} is -0.40 (-0.60 to -0.21) beside")
+
+
+def test_bleu_of_the_same_translations_is_the_same() -> None:
+    texts = ["one of them is here", "two of them are here"]
+    subject = replace(make_subject(TransformerConfig(**SIZES)), references=texts)
+    result = make_result(subject)
+    result.translations = {(OUR_FP32, 5): texts, (PEER_FP32, 5): texts, (OUR_INT8, 5): texts}
+    bleu = score_translations(subject, result)
+    assert bleu.changes == {(OUR_FP32, 5): BleuChange(0.0, 0.0, 0.0)}
+    assert bleu.scores[OUR_INT8, 5] == pytest.approx(100)

@@ -6,7 +6,7 @@ from bench.materials import Subject
 from bench.report import Machine
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
 from bench.stopwatch import Usage
-from bench.translate import Stage, Translated, translate_markdown
+from bench.translate import Stage, Translated, _fastest_batches, translate_markdown
 from training.models import TransformerConfig, build_model
 
 MACHINE = Machine(cpu="a CPU", cores=2, processors=2, memory_gib=4.0, others=0.01)
@@ -20,7 +20,8 @@ def translated(system: System, seconds: list[float], lines: list[str]) -> Transl
         [Stage("loaded", s / 4, s / 8, 2**20, 2**21), Stage("ended", s, s, None, 2**22)]
         for s in seconds
     ]
-    return Translated(system, Setting(2, 1), usages, lines, stages)
+    batches = ("tokens", 1024) if system == PEER_INT8 else None
+    return Translated(system, Setting(2, 1), batches, usages, lines, stages)
 
 
 def test_processes_stand_beside_each_other() -> None:
@@ -47,5 +48,13 @@ def test_processes_stand_beside_each_other() -> None:
     assert rival[-2] == "1.00"
     assert 0 < float(rival[-1]) < 100
     assert "Same translations: 3 of 4." in lines
+    assert any(line.startswith(f"{PEER_INT8.name} has batches of 1024 tokens,") for line in lines)
     assert rows[-4] == [OUR_INT8.name, "loaded", "0.500", "0.250", "1", "2"]
     assert rows[-3] == [OUR_INT8.name, "ended", "2.000", "2.000", "", "4"]
+
+
+def test_each_thread_setting_keeps_its_fastest_batches() -> None:
+    one, two = Setting(1, 1), Setting(2, 1)
+    tried = [Translated(OUR_INT8, one), Translated(PEER_INT8, one, ("examples", 32))]
+    tried += [Translated(PEER_INT8, two, batches) for batches in (("examples", 32), ("tokens", 9))]
+    assert _fastest_batches(tried, [9.0, 8.0, 3.0, 2.0]) == [tried[0], tried[1], tried[3]]
