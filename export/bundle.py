@@ -9,6 +9,7 @@ from pathlib import Path
 
 from export.calibration import calibrate_translation
 from export.errors import ExportError
+from export.exclusion import keep_exact_translation
 from export.folder import commit, new_folder, package_versions
 from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
@@ -84,17 +85,20 @@ def export_bundle(
     dev_set = _read(dev)
     with new_folder(out) as folder:
         twin = quantized_twin(trained.model) if precision == "int8" else trained.model
-        ranges = None
-        if activations == "static":
-            # The end of the text; its beginning is what the logits are compared on.
-            encoded = trained.tokenizer.encode_batch(dev_set.sources[-_CALIBRATED_SENTENCES:])
-            ranges = calibrate_translation(twin, [[*ids, EOS_ID] for ids in encoded])
+        # The end of the text; its beginning is what the logits are compared on.
+        encoded = trained.tokenizer.encode_batch(dev_set.sources[-_CALIBRATED_SENTENCES:])
+        sources = [[*ids, EOS_ID] for ids in encoded]
+        ranges = calibrate_translation(twin, sources) if activations == "static" else None
+        exact: frozenset[bytes] = frozenset()
+        if precision == "int8":
+            exact = keep_exact_translation(trained.model, twin, sources)
         manifest = write_graphs(
             trained.model,
             folder,
             name=out.name,
             precision=precision,
             ranges=ranges,
+            exact=exact,
             shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
@@ -103,7 +107,7 @@ def export_bundle(
         parity = measure(*steppers, trained.tokenizer, dev_set)
         logger.info("parity on %s: %s", dev.name, parity.to_dict())
         check(parity, manifest.decoder_kind, precision)
-        found = {"data": dev.name, **parity.to_dict()}
+        found = {"data": dev.name, **parity.to_dict(), "fp32_products": len(exact)}
         if shortlist:
             chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
             found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev_set)

@@ -63,27 +63,29 @@ def write_graphs(
     name: str,
     precision: str,
     ranges: Mapping[bytes, StaticRange] | None = None,
+    exact: frozenset[bytes] = frozenset(),
     shortlist: Shortlist | None = None,
     max_source: int = MAX_STEPS,
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos; `ranges` are those of `lower`. With a
+    in evaluation mode. `max_source` counts ids with eos; `ranges` and
+    `exact` are those of `lower`. With a
     `shortlist` there is a graph that chooses from it, too.
     """
     check_precision(precision, "cpu")
     model.eval()
     encoder, encoder_graph = export_encoder(model)
-    encoder = lower(encoder, int8=precision == "int8", ranges=ranges)
+    encoder = lower(encoder, int8=precision == "int8", ranges=ranges, exact=exact)
     step, step_graph = export_step(model)
-    step = _lower_step(step, step_graph, precision, ranges)
+    step = _lower_step(step, step_graph, precision, ranges, exact)
     step_graph = tell_beams_from_queries(step_graph, step)
     saved = {encoder_graph.file: encoder, step_graph.file: step}
     files = None
     if shortlist is not None:
         files, chooser = write_shortlist(
-            model, shortlist, folder, int8=precision == "int8", ranges=ranges
+            model, shortlist, folder, int8=precision == "int8", ranges=ranges, exact=exact
         )
         saved[files.step.file] = chooser
     share_weights(list(saved.values()), folder / SHARED_FILE)
@@ -112,12 +114,13 @@ def write_language_graphs(
     name: str,
     precision: str,
     ranges: Mapping[bytes, StaticRange] | None = None,
+    exact: frozenset[bytes] = frozenset(),
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
     check_precision(precision, "cpu")
     model.eval()
     step, step_graph = export_language_step(model)
-    step = _lower_step(step, step_graph, precision, ranges)
+    step = _lower_step(step, step_graph, precision, ranges, exact)
     _save(step, folder / step_graph.file)
     _save_probe(folder, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
@@ -135,10 +138,14 @@ def write_language_graphs(
 
 
 def _lower_step(
-    step: onnx.ModelProto, graph: Graph, precision: str, ranges: Mapping[bytes, StaticRange] | None
+    step: onnx.ModelProto,
+    graph: Graph,
+    precision: str,
+    ranges: Mapping[bytes, StaticRange] | None,
+    exact: frozenset[bytes],
 ) -> onnx.ModelProto:
     flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
-    return lower(step, int8=precision == "int8", flat_outputs=flat, ranges=ranges)
+    return lower(step, int8=precision == "int8", flat_outputs=flat, ranges=ranges, exact=exact)
 
 
 def _save_probe(folder: Path, precision: str) -> None:

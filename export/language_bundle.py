@@ -14,6 +14,7 @@ import torch
 
 from export.calibration import calibrate
 from export.errors import ExportError, ParityError
+from export.exclusion import keep_exact
 from export.folder import commit, new_folder, package_versions
 from export.graphs import choose_activations, write_language_graphs
 from export.parity import check_logits
@@ -97,9 +98,11 @@ def export_language_bundle(
         int8 = precision == "int8"
         twin = quantized_twin(trained.model) if int8 else trained.model
         windows = _first_tokens(rolling_windows(documents, trained.recipe.data.segment_length))
-        ranges = _calibrate(twin, windows) if activations == "static" else None
+        some = windows[_LOGIT_WINDOWS:][:_CALIBRATED_WINDOWS] or windows
+        ranges = _calibrate(twin, some) if activations == "static" else None
+        exact = _keep_exact(trained.model, twin, some) if int8 else frozenset()
         manifest = write_language_graphs(
-            trained.model, folder, name=out.name, precision=precision, ranges=ranges
+            trained.model, folder, name=out.name, precision=precision, ranges=ranges, exact=exact
         )
         (folder / file).write_bytes(trained.tokenizer.serialized())
         stepper = LanguageStepper(folder, manifest, default_threads())
@@ -109,6 +112,7 @@ def export_language_bundle(
         tokens = {"kind": "words" if words else "sentencepiece"}
         tokens |= {"source_file": file, "target_file": file}
         found = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
+        found["fp32_products"] = len(exact)
         manifest = manifest.model_copy(
             update={
                 "tokenizer": TokenizerFiles.model_validate(tokens),
@@ -185,13 +189,25 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
 
 
 def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, StaticRange]:
-    """Static scales from the windows after those on which logits are compared."""
+    """Static scales."""
 
     def run() -> None:
-        for window in windows[_LOGIT_WINDOWS:][:_CALIBRATED_WINDOWS] or windows:
+        for window in windows:
             _logits(twin, window)
 
     return calibrate(twin, run)
+
+
+def _keep_exact(
+    model: LanguageModel, twin: LanguageModel, windows: list[Window]
+) -> frozenset[bytes]:
+    """Products that keep fp32 weights, by the change of perplexity."""
+    own, tokens = score_windows(model, windows), sum(window.scored for window in windows)
+
+    def change() -> float:
+        return math.expm1((score_windows(twin, windows) - own) / tokens)
+
+    return keep_exact(twin, change, MAX_PERPLEXITY_CHANGE["int8"] / 2)
 
 
 def _quality(

@@ -61,12 +61,13 @@ def lower(
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
     ranges: Mapping[bytes, StaticRange] | None = None,
+    exact: frozenset[bytes] = frozenset(),
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8.
 
-    A product whose weights' key is in `ranges` has activations with one static scale, others have
-    one for each row. `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into
-    an output, and logits are large.
+    A product whose weights' key is in `ranges` has activations with one static scale, one whose key
+    is in `exact` stays fp32, and others have a scale for each row. `flat_outputs` are given as
+    [M,*]: ONNX Runtime copies what it reshapes into an output, and logits are large.
     """
     fold_transposes(model)
     scaled = fold_scalars(model)
@@ -76,6 +77,7 @@ def lower(
         int8=int8,
         flat_outputs=flat_outputs,
         ranges=ranges or {},
+        exact=exact,
     ).run()
     fuse(lowered)
     onnx.checker.check_model(lowered, full_check=False)
@@ -93,8 +95,9 @@ class _Lowering:
         int8: bool,
         flat_outputs: frozenset[str],
         ranges: Mapping[bytes, StaticRange],
+        exact: frozenset[bytes],
     ) -> None:
-        self._model, self._int8, self._ranges = model, int8, ranges
+        self._model, self._int8, self._ranges, self._exact = model, int8, ranges, exact
         self._scaled, self._flat_outputs = scaled, flat_outputs
         self._constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self._users = users_by_value(model.graph)
@@ -214,7 +217,7 @@ class _Lowering:
                 output, bias = users[0].output[0], other[0]
                 self._skip.add(output)
         rows, weight_name = node.input
-        if not self._int8:
+        if not self._int8 or self._weight(weight_name)[2] in self._exact:
             operands = [self._flatten(rows), weight_name, *([bias] if bias else [])]
             self._add("Gemm" if bias else "MatMul", operands, self._flat_name(output))
             return
@@ -245,15 +248,16 @@ class _Lowering:
         rows, table, columns = node.input
         output, axes = node.output[0], self._shapes[node.input[0]]
         swap = [helper.make_attribute("perm", [0, 2, 1])]
-        if not self._int8:
+        original, factor = original_of(table, self._scaled, self._constants)
+        quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
+        key = weight_key(quantized)
+        if not self._int8 or key in self._exact:
             self._shape(rows)
             own = self._add("Gather", [table, columns], f"{output}_rows")
             self._sum_products(rows, own, output, swap)
             self._shaped.add(output)
             return
-        original, factor = original_of(table, self._scaled, self._constants)
-        quantized, scale = quantize_columns(original.astype(np.float32, copy=False).T)
-        range_ = self._ranges.get(weight_key(quantized))
+        range_ = self._ranges.get(key)
         if range_ is not None:
             self._shape(rows)
             u8, row_scale, zero_point = self._quantize_statically(rows, range_)
@@ -347,7 +351,7 @@ class _Lowering:
         return name
 
     def _weight(self, name: str) -> tuple[str, str, bytes]:
-        """s8 columns, their scales, and what names them in `ranges`."""
+        """s8 columns, their scales, and what names them in `ranges` and `exact`."""
         if name not in self._weights:
             # A factor changes the scales, not the levels: the key must be that of the model.
             weight, factor = original_of(name, self._scaled, self._constants)

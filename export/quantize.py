@@ -71,14 +71,18 @@ class QuantizedLinear(nn.Module):
         self.key = weight_key(quantized)
         self.register_buffer("weight_KN", torch.from_numpy(quantized).to(torch.float64))
         self.register_buffer("scale_N", torch.from_numpy(scale))
-        self.bias = bias
+        self.weight_NK, self.bias = weight_NK.detach(), bias
         self.range: StaticRange | None = None
         """None: each row has a scale of its own."""
+        self.exact = False
+        """Whether the product is computed in fp32 after all."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] to [..., N]."""
         assert isinstance(self.weight_KN, Tensor)
         assert isinstance(self.scale_N, Tensor)
+        if self.exact:
+            return nn.functional.linear(x, self.weight_NK, self.bias)
         if self.range is None:
             peaks, zero_point = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST), ZERO_POINT
             scale = peaks * float(np.float32(1 / LEVELS))

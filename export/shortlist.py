@@ -67,6 +67,7 @@ def write_shortlist(
     *,
     int8: bool,
     ranges: Mapping[bytes, StaticRange] | None,
+    exact: frozenset[bytes],
 ) -> tuple[ShortlistFiles, onnx.ModelProto]:
     """Write the lexicon; returns the step graph, which is to be saved yet.
 
@@ -76,6 +77,6 @@ def write_shortlist(
         raise ExportError("--shortlist does not support a model with output_bias")
     shortlist.save(folder / FILE)
     step, step_graph = export_shortlist_step(model)
-    step = lower(step, int8=int8, ranges=ranges)
+    step = lower(step, int8=int8, ranges=ranges, exact=exact)
     step_graph = tell_beams_from_queries(step_graph, step)
     return ShortlistFiles(file=FILE, step=step_graph), step

@@ -145,6 +145,72 @@ def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> N
     assert paired.total / paired.count < 5e-3
 
 
+@pytest.mark.parametrize("name", MODELS)
+@pytest.mark.parametrize("static", [True, False])
+def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool) -> None:
+    model = random_model(name)
+    twin, sentences = quantized_twin(model), random_sentences(6, model.config.vocab_size)
+    products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
+    for product in products[::2]:
+        product.exact = True
+    exact = frozenset(product.key for product in products[::2])
+    run = TorchStepper(twin)
+    ranges = calibrate(twin, lambda: search_all(run, sentences)) if static else None
+    manifest = write_graphs(
+        model, tmp_path, name="random", precision="int8", ranges=ranges, exact=exact
+    )
+    paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
+    search_all(paired, sentences)
+    assert paired.count > 500
+    assert paired.total / paired.count < 5e-3
+    whole = PairedStepper(TorchStepper(model), OnnxStepper(tmp_path, manifest, 1))
+    search_all(whole, sentences)
+    assert whole.total > 2 * paired.total  # the others are int8
+    operators: Counter[str] = Counter()
+    for path in tmp_path.glob("*coder.onnx"), tmp_path.glob("step.onnx"):
+        for file in path:
+            graph = onnx.load(file, load_external_data=False).graph
+            operators.update(node.op_type for node in graph.node)
+    assert operators["Gemm"] + operators["MatMul"] == len(exact)
+    assert operators["MatMulIntegerToFloat"] == len(products) - len(exact)
+
+
+def with_an_outlier(ffn: Any) -> bytes:
+    """Give a feed-forward a feature that is far larger than all others and weighs nothing; returns
+    the key of the product that reads it."""
+    with torch.no_grad():
+        ffn.up_proj.weight[0] = 0.0
+        ffn.up_proj.bias[0] = 3000.0
+        ffn.down_proj.weight[:, 0] = 0.0
+    return QuantizedLinear(ffn.down_proj.weight, None).key
+
+
+def test_a_product_that_int8_spoils_stays_fp32(
+    tiny_model: TinyModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = load_trained(tiny_model.run)
+    assert read_manifest(tiny_model.int8).parity["fp32_products"] == 0
+    layers = [*trained.model.encoder, *trained.model.decoder]  # type: ignore[misc, union-attr]
+    spoilt = {with_an_outlier(layer.ffn) for layer in layers}
+    monkeypatch.setattr("export.bundle.load_trained", lambda _: trained)
+    written: list[frozenset[bytes]] = []
+
+    def write(*arguments: Any, exact: frozenset[bytes], **options: Any) -> object:
+        written.append(exact)
+        return write_graphs(*arguments, exact=exact, **options)
+
+    monkeypatch.setattr("export.bundle.write_graphs", write)
+    manifest = export_bundle(
+        tiny_model.run, tmp_path / "out", precision="int8", target="cpu", shortlist=True
+    )
+    assert written[0]
+    assert written[0] <= spoilt
+    assert manifest.parity["fp32_products"] == len(written[0])
+    monkeypatch.setattr("export.bundle.keep_exact_translation", lambda *_: frozenset())
+    with pytest.raises(ParityError, match="log-probability"):
+        export_bundle(tiny_model.run, tmp_path / "other", precision="int8", target="cpu")
+
+
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_tied_embeddings_of_both_graphs_are_stored_once(tmp_path: Path, precision: str) -> None:
     model = build_model(dataclasses.replace(MODELS["joint fast"], vocab_size=20_000))

@@ -7,12 +7,18 @@ import io
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from export.__main__ import main as export_main
 from export.errors import ParityError
-from export.language_bundle import LanguageParity, check_language
+from export.language_bundle import (
+    LanguageParity,
+    check_language,
+    export_language_bundle,
+)
 from serving.__main__ import main
 from serving.bundle import read_manifest
 from serving.errors import (
@@ -29,6 +35,7 @@ from tests.conftest import TinyLanguageModel
 from tests.toy.text import write_toy_text
 from training.__main__ import main as training_main
 from training.perplexity import evaluate_text
+from training.run import load_language_model
 
 PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
 ENDLESS = {"max_length": 400, "min_length": 400}
@@ -197,6 +204,24 @@ def test_static_activations(
     arguments = ["bundle", run, out, "--activations", "static", "--precision", "fp32", "--force"]
     assert export_main(arguments) == 1
     assert "--activations static needs --precision int8, got fp32" in capsys.readouterr().err
+
+
+def test_products_that_int8_spoils_stay_fp32(
+    tiny_language_model: TinyLanguageModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trained = load_language_model(tiny_language_model.run)
+    with torch.no_grad():
+        for layer in trained.model.layers:
+            ffn: Any = layer.ffn
+            ffn.up_proj.weight[0], ffn.up_proj.bias[0] = 0.0, 3000.0  # far above all others
+            ffn.down_proj.weight[:, 0] = 0.0
+    monkeypatch.setattr("export.language_bundle.load_language_model", lambda _: trained)
+    run = tiny_language_model.run
+    manifest = export_language_bundle(run, tmp_path / "lm", precision="int8", target="cpu")
+    assert 1 <= manifest.parity["fp32_products"] <= len(trained.model.layers)
+    monkeypatch.setattr("export.language_bundle._keep_exact", lambda *_: frozenset())
+    with pytest.raises(ParityError, match="perplexity changes from"):
+        export_language_bundle(run, tmp_path / "other", precision="int8", target="cpu")
 
 
 def test_a_word_list_makes_a_bundle_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,63 @@
+"""Which products keep fp32 weights: the fewest without which int8 would cost too much."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from torch import nn
+
+from export.parity import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
+from export.quantize import QuantizedLinear
+from serving.hypotheses import Sentence
+from serving.options import SearchOptions
+from training.models import Model
+from training.stepper import TorchStepper
+
+LOG_PROB_CHANGE = MAX_LOG_PROB_CHANGE / 2
+"""What a translation model may come to on the text that decides: half of what it may later on all
+of the development set."""
+
+logger = logging.getLogger(__name__)
+
+
+def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> frozenset[bytes]:
+    """Give products of a quantised twin their fp32 weights back until `change` is within the limit.
+
+    `change` tells how far the twin is from its checkpoint, on some text; 0 is equal. Those come
+    first that bring the twin nearest to it by themselves. Returns the keys of their weights: none
+    where the twin is near enough as it is, all where nothing less will do.
+    """
+    if abs(change()) <= limit:
+        return frozenset()
+    products = [module for module in twin.modules() if isinstance(module, QuantizedLinear)]
+    alone: dict[QuantizedLinear, float] = {}
+    for product in products:
+        product.exact = True
+        alone[product] = abs(change())
+        product.exact = False
+    kept: list[QuantizedLinear] = []
+    for product in sorted(products, key=alone.__getitem__):
+        product.exact = True
+        kept.append(product)
+        if abs(change()) <= limit:
+            break
+    logger.info("fp32 weights: %d of %d products", len(kept), len(products))
+    return frozenset(product.key for product in kept)
+
+
+def keep_exact_translation(
+    model: Model, twin: Model, sources: Sequence[Sequence[int]]
+) -> frozenset[bytes]:
+    """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a token, for
+    sources of ids that end with eos."""
+    sentences = [Sentence(list(ids), SearchOptions(loop_guard=False)) for ids in sources]
+    checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
+    outputs = search_all(checkpoint, sentences)
+    own = total_log_probs(checkpoint, sentences, outputs).sum()
+    tokens = sum(len(output) + 1 for output in outputs)
+
+    def change() -> float:
+        return float(total_log_probs(stepper, sentences, outputs).sum() - own) / tokens
+
+    return keep_exact(twin, change, LOG_PROB_CHANGE)
