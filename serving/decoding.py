@@ -120,9 +120,10 @@ class Decoder:
 
         joining: dict[Group, dict[int, Work]] = {}
         for work in self._queue.take(choose, self._takers):
-            joining.setdefault(work.demand.group, {})[next(self._numbers)] = work
+            number = next(self._numbers)
+            joining.setdefault(work.demand.group, {})[number] = work
+            self._works[number] = work  # all of them, before any can fail to join
         for group, works in joining.items():
-            self._works.update(works)
             self._resting.add(group)
             self._engine.join({number: work.sentence for number, work in works.items()})
 

@@ -56,8 +56,10 @@ def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
             )
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BundleError(f"{path}: not a readable shortlist ({error})") from error
-    ordered = start.size and start[0] == 0 and start[-1] == len(target) and (np.diff(start) >= 0)
-    if not (np.all(ordered) and np.all(np.concatenate([common, target]) < vocab_size)):
+    fits = start.size == vocab_size + 1 and start[0] == 0 and start[-1] == len(target)
+    fits = fits and bool(np.all(np.diff(start) >= 0))
+    pieces = np.concatenate([common, target])
+    if not (fits and np.all((pieces >= 0) & (pieces < vocab_size))):
         raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
     if EOS_ID not in common:
         raise BundleError(f"{path}: eos ({EOS_ID}) is not among the common pieces, so nothing ends")

@@ -135,6 +135,26 @@ def test_nothing_joins_a_group_that_others_have_just_joined(
     assert scheduler.queue_depth == 0
 
 
+def test_all_that_was_taken_fails_where_some_cannot_join() -> None:
+    """Sentences of two groups, of which the first is refused."""
+
+    class Refusing(ToldEngine):
+        def join(self, sentences: Mapping[int, Sentence]) -> None:
+            raise DecoderLostError("gone")
+
+    engine = Refusing()
+    scheduler = Scheduler(ToldTranslator(engine))
+    several = [
+        Request(text="a", options=SearchOptions(beam_size=1)),
+        Request(text="b", options=SearchOptions(beam_size=2)),
+    ]
+    for ticket in scheduler.submit_all(several):
+        with pytest.raises(DecoderLostError):
+            ticket.result(PATIENT)
+    assert engine.restarts >= 1
+    scheduler.close(PATIENT)
+
+
 def test_an_engine_without_sentences_does_not_rest() -> None:
     engine = ToldEngine()
     scheduler = Scheduler(ToldTranslator(engine))
