@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import random
+import time
 
 import pytest
 
+from serving.options import SearchOptions
 from serving.scheduler import Request, Scheduler
 from serving.translator import Translator
 from serving.wanted_terms import Terms
+from tests.conftest import TinyModel
 from tests.integration.demo import MODELS, TEXTS, alone
 
 
@@ -48,3 +52,32 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
         for hypothesis in translation.hypotheses:
             assert hypothesis.probability is not None
             assert 0 <= hypothesis.probability <= 1
+
+
+@pytest.mark.parametrize("workers", [1, 2])
+@pytest.mark.parametrize("name", ["macaron-de-en", "joint-fast-de-en", "fp32", "int8"])
+def test_random_load_changes_no_bit(tiny_model: TinyModel, name: str, workers: int) -> None:
+    """Sentences of all lengths arrive at random moments; each comes out as it does alone."""
+    bundle = {"fp32": tiny_model.fp32, "int8": tiny_model.int8}.get(name, MODELS / name)
+    translator = Translator(bundle, threads=1)
+    rng = random.Random(workers)
+    words = " ".join(TEXTS).split()
+    options = [SearchOptions(beam_size=size, max_length=60) for size in (1, 2, 5)]
+    requests = [
+        Request(
+            text=" ".join(rng.choices(words, k=rng.choice([1, 2, 3, 5, 8, 13, 30]))),
+            options=rng.choice(options),
+        )
+        for _ in range(60)
+    ]
+    apart = [alone(translator, request) for request in requests]
+    scheduler = Scheduler(translator, workers=workers)
+    tickets = []
+    for request in requests:
+        tickets.append(scheduler.submit(request))
+        if rng.random() < 0.6:
+            time.sleep(rng.expovariate(1 / 0.01))
+    found = [ticket.result(120) for ticket in tickets]
+    scheduler.close(60)
+    assert [each.translation for each in found] == apart
+    assert max(each.timing.batch_size for each in found) > 1  # some had company
