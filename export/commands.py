@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+from collections.abc import Mapping
 from pathlib import Path
 
 from export.bundle import TextPair, export_bundle
@@ -13,6 +14,7 @@ from export.probability import calibrate_probability
 from serving.bundle import Manifest, read_manifest
 from serving.generation_options import GenerationOptions
 from serving.generator import Generator
+from serving.resident import resident_bytes
 from serving.translator import Translator
 from training.checkpoint import find_checkpoint
 from training.config import LanguageRecipe
@@ -73,22 +75,24 @@ def calibrate(options: argparse.Namespace) -> int:
 
 
 def verify(options: argparse.Namespace) -> int:
-    """Check a bundle's hashes, load it and decode with it."""
+    """Check a bundle's hashes, load it and decode with it; tells what that takes of memory."""
     manifest = read_manifest(options.bundle)
+    before = resident_bytes()
     if manifest.task == "generate":
         Generator(options.bundle).generate("Test", GenerationOptions(max_length=8))
     else:
         Translator(options.bundle).translate("Test.")
-    _print(options.bundle, manifest)
+    _print(options.bundle, manifest, {"resident_bytes": resident_bytes() - before})
     return 0
 
 
-def _print(folder: Path, manifest: Manifest) -> None:
+def _print(folder: Path, manifest: Manifest, more: Mapping[str, int] | None = None) -> None:
     report = {
         "bundle": str(folder),
         "family": manifest.family,
         "precision": manifest.precision,
         "bytes": sum((folder / name).stat().st_size for name in manifest.files),
+        **(more or {}),
         "parity": manifest.parity,
         "quality": {f"{q.data} {q.metric}": q.value for q in manifest.quality},
     }

@@ -20,6 +20,7 @@ from pathlib import Path
 from serving.batches import BatchLimits
 from serving.errors import BundleError, DecoderLostError
 from serving.hypotheses import Sentence
+from serving.resident import resident_bytes
 from serving.running import Progress
 from serving.text_processor import TextProcessor
 
@@ -67,11 +68,7 @@ class IsolatedEngine:
     @property
     def resident_bytes(self) -> int:
         """Memory of the process; 0 where the system does not tell."""
-        try:
-            pages = int(Path(f"/proc/{self._process.pid}/statm").read_text().split()[1])
-        except (OSError, IndexError):
-            return 0
-        return pages * os.sysconf("SC_PAGE_SIZE")
+        return resident_bytes(self._process.pid)
 
     def wait(self) -> None:
         """Wait until the model is loaded; raises BundleError where it cannot be."""

@@ -19,6 +19,7 @@ MOST_WORKERS = 8
 """Batches of a model decoded at once: on threads of one process Python's tenth of a step is done
 for one at a time, and processes take memory each."""
 _PROBE, _PROBES = "1 2 3", 5
+_PROBE_ROWS: dict[Preset, int] = {"latency": 1, "throughput": 16}
 _GAIN = 1.1
 """More threads must be faster by that factor: where other processes want them, they cost dearly."""
 
@@ -58,14 +59,13 @@ def load_isolated_translator(
 
 
 def load_generator(folder: Path, preset: Preset, threads: int) -> Generator:
-    """A language model's bundle: one batch, with all threads or as many as are fastest for one
-    short prompt; raises BundleError."""
-    if preset == "throughput":
-        return Generator(folder, threads=threads)
+    """A language model's bundle: one batch, with as many threads as are fastest for a short prompt,
+    or for throughput for many; raises BundleError."""
     options = GenerationOptions(max_length=16, temperature=0.0)
+    prompts = [_PROBE] * _PROBE_ROWS[preset]
     return fastest(
         lambda count: Generator(folder, threads=count),
-        lambda generator: generator.generate(_PROBE, options),
+        lambda generator: generator.generate(prompts, options),
         threads,
     )
 

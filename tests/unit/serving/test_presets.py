@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving import presets, threads
-from serving.presets import MOST_WORKERS, fastest, load_translator
+from serving.presets import MOST_WORKERS, fastest, load_generator, load_translator
 
 
 @pytest.mark.parametrize(
@@ -49,6 +49,26 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
     monkeypatch.setattr(presets, "Translator", load)
     load_translator(Path("bundle"), "throughput", count)
     assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
+
+
+@pytest.mark.parametrize(("preset", "chosen"), [("latency", 1), ("throughput", 2)])
+def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
+    preset: threads.Preset, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many prompts two threads make more in the time, of one they do not."""
+    now = 0.0
+
+    class Slow:
+        def __init__(self, _: Path, *, threads: int) -> None:
+            self.threads = threads
+
+        def generate(self, prompts: list[str], _: object) -> None:
+            nonlocal now
+            now += len(prompts) / self.threads if len(prompts) > 1 else 1.0
+
+    monkeypatch.setattr("serving.presets.time.perf_counter", lambda: now)
+    monkeypatch.setattr(presets, "Generator", Slow)
+    assert load_generator(Path("bundle"), preset, 2).threads == chosen  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize(
