@@ -30,6 +30,7 @@ from bench.quality_report import quality_markdown, write_quality_record
 from bench.report import (
     Machine,
     busy_warning,
+    look_again,
     look_at_machine,
     score_translations,
     to_markdown,
@@ -70,6 +71,7 @@ def engine(options: argparse.Namespace) -> int:
     subject = replace(subject, compiled=options.compiled)
     machine = _idle_machine(cores, busy=options.busy)
     result = run_engine(subject, plan, _progress)
+    machine = _look_again(machine)
     bleu = score_translations(subject, result)
     command = _command(options)
     print(to_markdown(command, machine, subject, plan, result, bleu))
@@ -78,7 +80,7 @@ def engine(options: argparse.Namespace) -> int:
     failed = failures(result, forced=subject.forced) + unequal(bleu)
     for line in failed:
         print(f"error: {line}", file=sys.stderr)
-    return 1 if failed else 0
+    return 1 if failed else _status(machine, busy=options.busy)
 
 
 def server(options: argparse.Namespace) -> int:
@@ -96,10 +98,11 @@ def server(options: argparse.Namespace) -> int:
     machine = _idle_machine(cores, busy=options.busy)
     texts = texts_of(subject, long_tail=options.long_tail)
     result = run_server(subject, texts, beam_size, plan, _progress)
+    machine = _look_again(machine)
     mix = f", one in {TAIL_EVERY} of {TAIL_TIMES} times the length" if options.long_tail else ""
     line = f"{subject.name}; {len(texts)} texts{mix}, one a request, beam {beam_size}."
     print(server_markdown(_command(options), machine, line, plan, result))
-    return 0
+    return _status(machine, busy=options.busy)
 
 
 def translate(options: argparse.Namespace) -> int:
@@ -116,9 +119,10 @@ def translate(options: argparse.Namespace) -> int:
     _check_peer(subject)
     machine = _idle_machine(cores, busy=options.busy)
     found = run_translate(subject, plan, _progress)
+    machine = _look_again(machine)
     line = f"{subject.name}; beam {BEAM}; {plan.repetitions} interleaved repetitions."
     print(translate_markdown(_command(options), machine, line, subject, found))
-    return 0
+    return _status(machine, busy=options.busy)
 
 
 def profile(options: argparse.Namespace) -> int:
@@ -129,9 +133,10 @@ def profile(options: argparse.Namespace) -> int:
     subject = _subject(options, shortlist=options.shortlist)
     machine = _idle_machine(1, busy=options.busy)
     found = profile_decoding(subject, batch, beam_size, repetitions, shortlist=options.shortlist)
+    machine = _look_again(machine)
     line = f"{subject.name}; int8, batch {batch}, beam {beam_size}; median of {repetitions}."
     print(profile_markdown(_command(options), machine, line, found))
-    return 0
+    return _status(machine, busy=options.busy)
 
 
 def quality(options: argparse.Namespace) -> int:
@@ -182,17 +187,20 @@ def language(options: argparse.Namespace) -> int:
             cores=cores,
             progress=_progress,
         )
+        machine = _look_again(machine)
         print(context_markdown(command, machine, f"{subject}.", batch, times))
     elif options.steps:
         steps = _at_least_one("--steps", options.steps)
         milestones = time_long_output(shape, "cascade", seed, steps, cores, _progress)
+        machine = _look_again(machine)
         print(long_markdown(command, machine, f"{subject}, cascade, int8; batch 1.", milestones))
     else:
         scenarios = [Scenario(batch, 1, top_k) for batch in batches for top_k in top_ks]
         found = compare_rivals(shape, seed, scenarios, repetitions, cores, _progress)
         subject += f", full attention, {GENERATED} tokens; {repetitions} interleaved repetitions."
+        machine = _look_again(machine)
         print(rivals_markdown(command, machine, subject, found))
-    return 0
+    return _status(machine, busy=options.busy)
 
 
 def attention(options: argparse.Namespace) -> int:
@@ -202,8 +210,9 @@ def attention(options: argparse.Namespace) -> int:
     repetitions = _at_least_one("--repetitions", options.repetitions)
     machine = _idle_machine(cores, busy=options.busy)
     found = time_attention(lengths, repetitions, cores, _progress)
+    machine = _look_again(machine)
     print(attention_markdown(_command(options), machine, found))
-    return 0
+    return _status(machine, busy=options.busy)
 
 
 def tables(options: argparse.Namespace) -> int:
@@ -252,6 +261,19 @@ def _idle_machine(processors: int, *, busy: bool) -> Machine:
     if machine.busy and not busy:
         raise BenchError("stop what else runs, or give --busy to measure all the same")
     return machine
+
+
+def _look_again(machine: Machine) -> Machine:
+    """The machine after the run, with a warning where it has become busy."""
+    machine = look_again(machine)
+    if machine.busy:
+        _progress(f"warning: {busy_warning(machine)}")
+    return machine
+
+
+def _status(machine: Machine, *, busy: bool) -> int:
+    """The exit status: 1 for times that are not to be quoted, unless the machine may be `busy`."""
+    return 1 if machine.busy and not busy else 0
 
 
 def _machine(processors: int) -> Machine:

@@ -6,7 +6,7 @@ import json
 import platform
 import statistics
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -47,11 +47,13 @@ class Machine:
     memory_gib: float
     others: float
     """Share of all processors that was in use in the seconds before the run."""
+    others_after: float | None = None
+    """The same in the seconds after it; None where nobody has looked yet."""
 
     @property
     def busy(self) -> bool:
         """Whether other work makes times unreliable."""
-        return self.others > BUSY_SHARE
+        return max(self.others, self.others_after or 0.0) > BUSY_SHARE
 
 
 @dataclass(frozen=True)
@@ -86,8 +88,17 @@ def look_at_machine(processors: int) -> Machine:
         cores=psutil.cpu_count(logical=False) or processors,
         processors=processors,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
-        others=round(psutil.cpu_percent(interval=_LOOK_S) / 100, 3),
+        others=_others(),
     )
+
+
+def look_again(machine: Machine) -> Machine:
+    """The same machine after the run, watched for two seconds more."""
+    return replace(machine, others_after=_others())
+
+
+def _others() -> float:
+    return round(psutil.cpu_percent(interval=_LOOK_S) / 100, 3)
 
 
 def score_translations(subject: Subject, result: Result) -> Bleu:
@@ -137,9 +148,10 @@ def to_markdown(
 def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[str]:
     """What stands above every table: command, subject, machine, versions and a warning."""
     yield from (f"`{command}`", "", subject_line)
+    after = "" if machine.others_after is None else f", {machine.others_after:.0%} after it"
     yield (
         f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
-        f"{machine.memory_gib} GiB; {machine.others:.0%} in use before the run."
+        f"{machine.memory_gib} GiB; {machine.others:.0%} in use before the run{after}."
     )
     yield ", ".join(f"{name} {number}" for name, number in versions().items()) + "."
     if machine.busy:
@@ -154,8 +166,8 @@ def table_line(cells: list[str]) -> str:
 def busy_warning(machine: Machine) -> str:
     """What to say of a machine that is not idle."""
     return (
-        f"the machine was busy ({machine.others:.0%} of its processors in use, at most "
-        f"{BUSY_SHARE:.0%} is idle): these times are not to be quoted"
+        f"the machine was busy ({max(machine.others, machine.others_after or 0.0):.0%} of its "
+        f"processors in use, at most {BUSY_SHARE:.0%} is idle): these times are not to be quoted"
     )
 
 

@@ -24,3 +24,16 @@ def test_a_busy_machine_is_refused_unless_that_is_asked_for(
     table = capsys.readouterr().out
     assert f"{percent:.0f}% in use before the run" in table
     assert ("not to be quoted" in table) is not idle
+
+
+def test_a_machine_that_becomes_busy_spoils_the_run(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    looks = iter([2.0, 40.0, 2.0, 40.0])
+    monkeypatch.setattr(commands, "time_attention", lambda *_: [])
+    monkeypatch.setattr(report.psutil, "cpu_percent", lambda interval: next(looks))
+    assert main(ATTENTION) == 1
+    output = capsys.readouterr()
+    assert "2% in use before the run, 40% after it" in output.out
+    assert "(40% of its processors in use" in output.err
+    assert main([*ATTENTION, "--busy"]) == 0
