@@ -120,8 +120,8 @@ def unequal(bleu: Bleu) -> list[str]:
     """Systems whose quality is surely another than CTranslate2's of the same kind, a line each:
     then their times cannot be compared. With shortlists each has lists of its own."""
     return [
-        f"beam {beam}: BLEU of {system.name} is {_written(change)} beside {LIKE[system].name}, at "
-        f"most {MOST_UNEQUAL} either way is equal"
+        f"beam {beam}: BLEU of {system.name} is {written_change(change)} beside that of "
+        f"{LIKE[system].name}, at most {MOST_UNEQUAL} either way is equal"
         for (system, beam), change in bleu.changes.items()
         if not system.shortlist and (change.low > MOST_UNEQUAL or change.high < -MOST_UNEQUAL)
     ]
@@ -273,7 +273,7 @@ def _notes(bleu: Bleu) -> Iterator[str]:
         yield f"BLEU is of the whole file, decoded at the largest batch: {bleu.signature}."
     if bleu.changes:
         written = [
-            f"{system.name}, beam {beam}: {_written(change)}"
+            f"{system.name}, beam {beam}: {written_change(change)}"
             for (system, beam), change in bleu.changes.items()
         ]
         yield (
@@ -282,7 +282,8 @@ def _notes(bleu: Bleu) -> Iterator[str]:
         )
 
 
-def _written(change: BleuChange) -> str:
+def written_change(change: BleuChange) -> str:
+    """A change of BLEU with its interval."""
     return f"{change.mean:+.2f} ({change.low:+.2f} to {change.high:+.2f})"
 
 

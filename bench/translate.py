@@ -14,10 +14,11 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.materials import Subject, folder_name, write_materials
 from bench.repetitions import Progress
-from bench.report import Machine, head_lines, table_line
+from bench.report import Machine, head_lines, table_line, written_change
 from bench.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.stopwatch import Usage, time_process
 from export.graphs import TOKENIZER_FILE
+from export.quality import bleu_change
 from serving.lines import decode_lines
 from training.quality import measure_quality
 
@@ -130,6 +131,8 @@ def translate_markdown(
             f"{quality.bleu:.2f}",
         ]
         lines.append(table_line(cells))
+    (ours,) = (each for each in found if each.system == OUR_INT8)
+    change = bleu_change(rival.lines, ours.lines, subject.references)
     same = sum(len(set(outputs)) == 1 for outputs in zip(*(t.lines for t in found), strict=True))
     lines += [
         "",
@@ -141,7 +144,8 @@ def translate_markdown(
             for each in found
             if each.batches
         ),
-        f"Same translations: {same} of {len(subject.sources)}.",
+        f"Same translations: {same} of {len(subject.sources)}; BLEU beside CTranslate2's, with the "
+        f"95 % interval of the paired bootstrap over sentences: {written_change(change)}.",
         "",
         *_stage_lines(found),
     ]

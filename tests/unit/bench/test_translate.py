@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from bench.materials import Subject
 from bench.report import Machine
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
@@ -47,7 +49,10 @@ def test_processes_stand_beside_each_other() -> None:
     assert own[-1] == "100.00"
     assert rival[-2] == "1.00"
     assert 0 < float(rival[-1]) < 100
-    assert "Same translations: 3 of 4." in lines
+    (line,) = (line for line in lines if line.startswith("Same translations: 3 of 4; BLEU"))
+    assert float(line.rpartition(": ")[2].split()[0]) == pytest.approx(
+        100 - float(rival[-1]), abs=0.01
+    )
     assert any(line.startswith(f"{PEER_INT8.name} has batches of 1024 tokens,") for line in lines)
     assert rows[-4] == [OUR_INT8.name, "loaded", "0.500", "0.250", "1", "2"]
     assert rows[-3] == [OUR_INT8.name, "ended", "2.000", "2.000", "", "4"]
