@@ -11,11 +11,8 @@ from export.bundle import TextPair, export_bundle
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
+from export.trial import try_bundle
 from serving.bundle import Manifest, read_manifest
-from serving.generation_options import GenerationOptions
-from serving.generator import Generator
-from serving.resident import resident_bytes
-from serving.translator import Translator
 from training.checkpoint import find_checkpoint
 from training.config import LanguageRecipe
 from training.run import read_run_recipe
@@ -77,12 +74,7 @@ def calibrate(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Check a bundle's hashes, load it and decode with it; tells what that takes of memory."""
     manifest = read_manifest(options.bundle)
-    before = resident_bytes()
-    if manifest.task == "generate":
-        Generator(options.bundle).generate("Test", GenerationOptions(max_length=8))
-    else:
-        Translator(options.bundle).translate("Test.")
-    _print(options.bundle, manifest, {"resident_bytes": resident_bytes() - before})
+    _print(options.bundle, manifest, {"resident_bytes": try_bundle(options.bundle)})
     return 0
 
 

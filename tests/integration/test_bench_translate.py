@@ -58,7 +58,7 @@ def test_both_translate_the_file(
     assert same >= SENTENCES // 2  # int8 is rounded in two ways
     assert len(set(ours.lines)) > 1
     assert all(ours.lines)
-    assert f"Same translations: {same} of {SENTENCES}." in output.out
+    assert f"Same translations: {same} of {SENTENCES}; BLEU" in output.out
     for each in found:
         assert len(each.usages) == len(each.stages) == 2
         assert all(10 < usage.peak_rss / 2**20 < 2000 for usage in each.usages)

@@ -1,0 +1,39 @@
+"""A bundle tried out in a process of its own."""
+
+from __future__ import annotations
+
+import multiprocessing
+from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from pathlib import Path
+
+from serving.bundle import read_manifest
+from serving.errors import BundleError
+from serving.generation_options import GenerationOptions
+from serving.generator import Generator
+from serving.resident import resident_bytes
+from serving.translator import Translator
+
+
+def try_bundle(folder: Path) -> int:
+    """Load a bundle and decode with it; tells the bytes of memory that this took.
+
+    The process is a new one: in this one, what has been freed before would hide them.
+
+    Raises:
+        BundleError: the bundle cannot be used.
+    """
+    with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as executor:
+        try:
+            return executor.submit(_decode, folder).result()
+        except BrokenProcessPool as error:
+            raise BundleError(f"{folder}: the process that loaded the bundle ended") from error
+
+
+def _decode(folder: Path) -> int:
+    before = resident_bytes()
+    if read_manifest(folder).task == "generate":
+        Generator(folder).generate("Test", GenerationOptions(max_length=8))
+    else:
+        Translator(folder).translate("Test.")
+    return resident_bytes() - before
