@@ -15,7 +15,7 @@ from export.__main__ import main
 from export.calibration import calibrate
 from export.graphs import write_graphs
 from export.parity import search_all
-from export.quantize import quantized_twin
+from export.quantize import QuantizedLinear, quantized_twin
 from serving import ort
 from serving.bundle import Manifest, read_manifest
 from serving.errors import BundleError, InvalidOptionError
@@ -44,6 +44,7 @@ CASES = [
     ("macaron", "fp32"),
     ("macaron", "int8 row"),
     ("macaron", "int8 static"),
+    ("macaron", "int8 but the output matrix"),
     ("joint fast", "fp32"),
     ("joint fast", "int8 static"),
     ("standard pre", "int8 static"),
@@ -71,14 +72,24 @@ def export(
 ) -> tuple[ShortlistStepper, Model, Manifest]:
     """The bundle's stepper, a model that computes the same, and the manifest."""
     precision = arithmetic.partition(" ")[0]
-    reference, ranges = model, None
+    reference, ranges, exact = model, None, frozenset[bytes]()
     if precision == "int8":
         reference = quantized_twin(model)
+    if arithmetic == "int8 but the output matrix":
+        output = reference.get_submodule("quantized_output")
+        assert isinstance(output, QuantizedLinear)
+        output.exact, exact = True, frozenset({output.key})
     if arithmetic == "int8 static":
         sentences = random_sentences(12, model.config.vocab_size)
         ranges = calibrate(reference, lambda: search_all(TorchStepper(reference), sentences))
     manifest = write_graphs(
-        model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
+        model,
+        folder,
+        name="random",
+        precision=precision,
+        ranges=ranges,
+        exact=exact,
+        shortlist=shortlist,
     )
     return ShortlistStepper(folder, manifest, 2), reference, manifest
 
