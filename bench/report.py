@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import platform
+import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -32,6 +33,14 @@ _CACHE_NOTE = (
     "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
     "sentences; reordered by parent, as PyTorch eager does, every beam has a slot for each step."
 )
+_INT8_UNITS = {
+    "amx_int8": "AMX",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+}
+"""By their flags in /proc/cpuinfo, the best first."""
 _PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
 
 
@@ -338,9 +347,15 @@ def _cache_usage(subject: Subject, result: Result) -> Iterator[_CacheUsage]:
 
 def _cpu_name() -> str:
     try:
-        for line in Path("/proc/cpuinfo").read_text().splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
+        return cpu_name(Path("/proc/cpuinfo").read_text())
     except OSError:
-        pass
-    return platform.processor() or platform.machine()
+        return platform.processor() or platform.machine()
+
+
+def cpu_name(cpuinfo: str) -> str:
+    """The processor of a /proc/cpuinfo, with what it has for int8 products: names alone do not
+    tell."""
+    facts = dict(re.findall(r"^(model name|flags)\s*:\s*(.*)$", cpuinfo, re.MULTILINE))
+    name, flags = facts.get("model name", platform.machine()), set(facts.get("flags", "").split())
+    best = next((unit for flag, unit in _INT8_UNITS.items() if flag in flags), None)
+    return f"{name} with {best}" if best else name

@@ -29,6 +29,13 @@ _CANDIDATES = ("candidate_scores", "candidate_tokens", "candidate_parents", "lab
 _SHORTLIST_CANDIDATES = _CANDIDATES[:3]
 _COLUMNS = "columns"
 """The input that a step graph has where it chooses from shortlists."""
+_LISTED = (
+    ("Transpose", "Gather"),
+    ("Transpose", "Split", "Gather"),
+    ("BitwiseXor", "Cast", "Transpose", "Gather"),
+)
+"""What leads, from the last on, to a product with rows of a table: of floats, of parts of them, of
+integers."""
 _SHAPED = {"positions": "label_ids", "token_ids": "label_ids"}
 """All are [B,Q]: where only their shape is read, one does for the others."""
 _PUBLIC = {
@@ -91,11 +98,11 @@ class _Fusing:
 
     def shortlist_logits(self, node: NodeProto) -> None:
         """Products with each sentence's own rows of a table (`lowering` writes them)."""
-        chain = self._chain_before(node.input[1], ("Transpose", "Gather"))
-        chain = chain or self._chain_before(node.input[1], ("Transpose", "Split", "Gather"))
+        chains = (self._chain_before(node.input[1], kind) for kind in _LISTED)
+        chain = next(filter(None, chains), None)
         if chain is None or chain[-1].input[1] != _COLUMNS or not self._has_lists():
             return
-        transpose, own = chain[0], chain[-1]
+        own = chain[-1]
         if node.op_type == "MatMul":
             rows, output = node.input[0], node.output[0]
             if len(chain) == 3:  # the first of several parts
@@ -115,7 +122,7 @@ class _Fusing:
         )
         if scaled is None or both is None:
             return
-        group = [own, transpose, node, scaled[0], *both[::-1], scaled[1]]
+        group = [*chain[::-1], node, scaled[0], *both[::-1], scaled[1]]
         row_scale, (scales, columns) = both[0].input[1], both[2].input
         inputs = (node.input[0], row_scale, own.input[0], scales, node.input[2], columns)
         self._replace(group, "ShortlistLogitsInteger", inputs, scaled[1].output)

@@ -271,7 +271,13 @@ class _Lowering:
         scales = self._constant(scale * factor, f"{table}_column_scale")
         own = self._add("Gather", [rows_s8, columns], f"{output}_rows")
         own = self._add("Transpose", [own], f"{output}_columns", swap)
-        sums = self._add("MatMulInteger", [u8, own, zero_point], f"{output}_sums")
+        # As u8, 128 higher: with s8 the products are not exact on every processor, and ONNX
+        # Runtime makes them so (serving/ort.py) for constant weights only.
+        to_u8 = [helper.make_attribute("to", onnx.TensorProto.UINT8)]
+        own = self._add("Cast", [own], f"{output}_wrapped", to_u8)
+        middle = self._constant(np.uint8(ZERO_POINT), "zero_point")
+        own = self._add("BitwiseXor", [own, middle], f"{output}_columns_u8")
+        sums = self._add("MatMulInteger", [u8, own, zero_point, middle], f"{output}_sums")
         to_float = [helper.make_attribute("to", onnx.TensorProto.FLOAT)]
         numbers = self._add("Cast", [sums], f"{output}_unscaled", to_float)
         own_scale = self._add("Gather", [scales, columns], f"{output}_own_scale")

@@ -30,10 +30,13 @@ _COMPILERS = ("c++", "g++", "clang++")
 _FLAGS = ("-std=c++17", "-O3", "-shared", "-fPIC", "-fvisibility=hidden")
 _ARITHMETIC = ("-fno-math-errno", "-fno-trapping-math")  # neither changes a result
 _TIMEOUT_S = 300
-# What is shipped is for processors with AVX-512: a level of the x86-64 psABI, and what it asks for
-# in Linux's words. Code for the level below was no faster than the standard operators.
-_LEVEL = "x86-64-v4"
-_FEATURES = "avx2 bmi1 bmi2 f16c fma abm movbe avx512f avx512bw avx512cd avx512dq avx512vl"
+# What is shipped is for two levels of the x86-64 psABI, the best first: each with what it asks for
+# in Linux's words.
+_AVX2 = "avx2 bmi1 bmi2 f16c fma abm movbe"
+_LEVELS = {
+    "x86-64-v4": f"{_AVX2} avx512f avx512bw avx512cd avx512dq avx512vl",
+    "x86-64-v3": _AVX2,
+}
 
 logger = logging.getLogger(__name__)
 
@@ -97,27 +100,32 @@ def build_library(compiler: str, folder: Path) -> Path:
     return library
 
 
-def ship_library(compiler: str, folder: Path) -> Path | None:
-    """Compile the operators into a folder for any x86-64 processor with AVX-512; None elsewhere.
+def ship_libraries(compiler: str, folder: Path) -> list[Path]:
+    """Compile the operators into a folder for x86-64 processors with AVX-512 and for those with
+    AVX2; nothing for other machines.
 
     Raises OSError and subprocess.SubprocessError.
     """
     if platform.machine() != "x86_64":
-        return None
-    library = _shipped(folder)
-    _compile(compiler, _LEVEL, library)
-    return library
+        return []
+    libraries = {level: _shipped(folder, level) for level in _LEVELS}
+    for level, library in libraries.items():
+        _compile(compiler, level, library)
+    return list(libraries.values())
 
 
 def shipped_library(folder: Path) -> Path | None:
-    """What `ship_library` made in a folder of these sources, where it is there and runs here."""
-    library = _shipped(folder)
-    runs = set(_FEATURES.split()).issubset(_processor().split())
-    return library if runs and library.is_file() else None
+    """The best that `ship_libraries` made in a folder of these sources and that runs here."""
+    found = set(_processor().split())
+    for level, wanted in _LEVELS.items():
+        library = _shipped(folder, level)
+        if found.issuperset(wanted.split()) and library.is_file():
+            return library
+    return None
 
 
-def _shipped(folder: Path) -> Path:
-    return folder / f"kernels-{_LEVEL}-{_digest(_LEVEL)}.so"
+def _shipped(folder: Path, level: str) -> Path:
+    return folder / f"kernels-{level}-{_digest(level)}.so"
 
 
 def _digest(*parts: str) -> str:
@@ -159,17 +167,17 @@ def _processor() -> str:
 
 
 def main() -> int:
-    """Compile what an image without a compiler is to bring along; prints the file."""
+    """Compile what an image without a compiler is to bring along; prints the files."""
     compiler = find_compiler(os.environ)
     if compiler is None:
         print(f"error: no C++ compiler (CXX, {', '.join(_COMPILERS)})", file=sys.stderr)
         return 1
     try:
-        library = ship_library(compiler, SHIPPED)
+        libraries = ship_libraries(compiler, SHIPPED)
     except subprocess.CalledProcessError as error:
         print(f"error: {compiler} failed:\n{error.stderr}", file=sys.stderr)
         return 1
-    print(library or f"no library is shipped for {platform.machine()}")
+    print(*libraries or [f"no library is shipped for {platform.machine()}"], sep="\n")
     return 0
 
 

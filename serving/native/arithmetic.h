@@ -11,7 +11,12 @@
 
 namespace macaron {
 
+// As wide as the processor's: compilers keep wider ones in memory.
+#ifdef __AVX512F__
 constexpr int kLanes = 16;
+#else
+constexpr int kLanes = 8;
+#endif
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 typedef float Floats __attribute__((vector_size(kLanes * sizeof(float))));
@@ -34,40 +39,50 @@ inline void store(float* to, Floats from) { std::memcpy(to, &from, sizeof from);
 inline Floats spread(float value) { return value - Floats{}; }
 
 typedef float HalfFloats __attribute__((vector_size(kLanes / 2 * sizeof(float))));
-typedef float QuarterFloats __attribute__((vector_size(kLanes / 4 * sizeof(float))));
+typedef float Eight __attribute__((vector_size(8 * sizeof(float))));
+typedef float Four __attribute__((vector_size(4 * sizeof(float))));
 
 // Parts of a vector are picked with shuffles: taking its address would keep it in memory.
-inline HalfFloats low_half(Floats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
-inline HalfFloats high_half(Floats x) {
-  return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
-}
-inline QuarterFloats low_quarter(HalfFloats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
-inline QuarterFloats high_quarter(HalfFloats x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
+inline Four low_half(Eight x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3); }
+inline Four high_half(Eight x) { return __builtin_shufflevector(x, x, 4, 5, 6, 7); }
 
 // Halves are added to halves: one shuffle and one addition each.
-inline float sum(HalfFloats x) {
-  const QuarterFloats four = low_quarter(x) + high_quarter(x);
-  return (four[0] + four[2]) + (four[1] + four[3]);
+inline float sum(Four x) { return (x[0] + x[2]) + (x[1] + x[3]); }
+inline float sum(Eight x) { return sum(low_half(x) + high_half(x)); }
+
+inline Floats higher(Floats a, Floats b) { return b > a ? b : a; }
+
+inline float highest(Four x) {
+  const float even = x[0] > x[2] ? x[0] : x[2];
+  const float odd = x[1] > x[3] ? x[1] : x[3];
+  return even > odd ? even : odd;
+}
+
+inline float highest(Eight x) {
+  const Four low = low_half(x), high = high_half(x);
+  return highest(high > low ? high : low);
+}
+
+#ifdef __AVX512F__
+inline Eight low_half(Floats x) { return __builtin_shufflevector(x, x, 0, 1, 2, 3, 4, 5, 6, 7); }
+inline Eight high_half(Floats x) {
+  return __builtin_shufflevector(x, x, 8, 9, 10, 11, 12, 13, 14, 15);
 }
 
 inline float sum(Floats x) { return sum(low_half(x) + high_half(x)); }
 
-inline Floats higher(Floats a, Floats b) { return b > a ? b : a; }
-
 inline float highest(Floats x) {
-  const HalfFloats low = low_half(x), high = high_half(x);
-  const HalfFloats half = high > low ? high : low;
-  const QuarterFloats a = low_quarter(half), b = high_quarter(half);
-  const QuarterFloats four = b > a ? b : a;
-  const float even = four[0] > four[2] ? four[0] : four[2];
-  const float odd = four[1] > four[3] ? four[1] : four[3];
-  return even > odd ? even : odd;
+  const Eight low = low_half(x), high = high_half(x);
+  return highest(high > low ? high : low);
 }
+#endif
 
-// The highest of four vectors' numbers; NaN may hide others.
+constexpr int64_t kBlock = 64;  // numbers that are looked at together
+
+// The highest of a block; NaN may hide others.
 inline float highest_of(const float* x) {
   Floats most = load(x);
-  for (int part = 1; part < 4; ++part) most = higher(most, load(x + part * kLanes));
+  for (int64_t i = kLanes; i < kBlock; i += kLanes) most = higher(most, load(x + i));
   return highest(most);
 }
 
@@ -101,6 +116,7 @@ inline Floats dot_lanes(const float* a, const float* b, int64_t count) {
 // Sums of four vectors, side by side. Each is the same whatever the other three are.
 template <typename Vector>
 inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
+#ifdef __AVX512F__
   const auto halves = [](Vector x, Vector y) {
     return __builtin_shufflevector(x, y, 0, 1, 2, 3, 4, 5, 6, 7, 16, 17, 18, 19, 20, 21, 22, 23) +
            __builtin_shufflevector(x, y, 8, 9, 10, 11, 12, 13, 14, 15, 24, 25, 26, 27, 28, 29, 30,
@@ -113,6 +129,17 @@ inline auto four_sums(Vector a, Vector b, Vector c, Vector d) {
   all += __builtin_shufflevector(all, all, 2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
   all += __builtin_shufflevector(all, all, 1, 0, 3, 2, 5, 4, 7, 6, 9, 8, 11, 10, 13, 12, 15, 14);
   return __builtin_shufflevector(all, all, 0, 4, 8, 12);
+#else
+  const auto halves = [](Vector x, Vector y) {
+    return __builtin_shufflevector(x, y, 0, 1, 2, 3, 8, 9, 10, 11) +
+           __builtin_shufflevector(x, y, 4, 5, 6, 7, 12, 13, 14, 15);
+  };
+  const Vector ab = halves(a, b), cd = halves(c, d);
+  Vector all = __builtin_shufflevector(ab, cd, 0, 1, 8, 9, 4, 5, 12, 13) +
+               __builtin_shufflevector(ab, cd, 2, 3, 10, 11, 6, 7, 14, 15);
+  all += __builtin_shufflevector(all, all, 1, 0, 3, 2, 5, 4, 7, 6);
+  return __builtin_shufflevector(all, all, 0, 4, 2, 6);
+#endif
 }
 
 // e to the power of x <= 0, to about two units in the last place near 0; NaN stays NaN.

@@ -5,7 +5,7 @@
 
 #include "product.h"
 
-#ifdef MACARON_PRODUCTS
+#ifdef MACARON_WIDE
 
 #include <immintrin.h>
 

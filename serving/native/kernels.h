@@ -87,7 +87,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
       *to = scale * dot(own, key(i, h), width);
       return;
     }
-    const QuarterFloats four =
+    const Four four =
         scale * four_sums(dot_lanes(own, key(i, h), width), dot_lanes(own, key(i + 1, h), width),
                           dot_lanes(own, key(i + 2, h), width), dot_lanes(own, key(i + 3, h), width));
     std::memcpy(to, &four, sizeof four);
@@ -156,8 +156,6 @@ inline void sinusoid(float position, const float* frequencies, int64_t half, flo
     out[half + i] = std::cos(position * frequencies[i]);
   }
 }
-
-constexpr int64_t kBlock = 4 * kLanes;
 
 // The highest of each block of numbers, and of all.
 inline float block_maxima(const float* x, int64_t count, std::vector<float>& maxima) {

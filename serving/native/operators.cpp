@@ -428,6 +428,10 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   if (!runtimes)
     if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
       return status;
+  // Ours is exact with weights as they are, and takes no others.
+  if (void* status = runtime.call(Runtime::kAddSessionConfigEntry, options,
+                                  "session.x64quantprecision", "0"))
+    return status;
   return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
 #else
   return nullptr;

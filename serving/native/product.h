@@ -1,12 +1,20 @@
-// Int8 matrix products, in place of ONNX Runtime's own: what those on tiles (tiles.h) and those on
-// vectors (dots.h) share.
+// Int8 matrix products, in place of ONNX Runtime's own: what those on tiles (tiles.h), on vectors
+// with VNNI (dots.h) and on vectors without (pairs.h) share.
 //
 // Integers are exact, and each output is scaled by itself: a row's result does not depend on the
 // others. Shape letters: M rows, K inputs, N outputs.
 
 #pragma once
 
-#if defined(__AVX512F__) && defined(__linux__) && __has_include(<amxint8intrin.h>)
+#if defined(__linux__) && defined(__AVX2__)
+#if !defined(__AVX512F__)
+#define MACARON_PAIRS
+#elif __has_include(<amxint8intrin.h>)  // a compiler that knows tiles knows VNNI
+#define MACARON_WIDE
+#endif
+#endif
+
+#if defined(MACARON_PAIRS) || defined(MACARON_WIDE)
 #define MACARON_PRODUCTS
 
 #include <emmintrin.h>
@@ -53,11 +61,10 @@ class Aligned {
   int64_t size_ = 0;
 };
 
-// Weights [K,N] in panels of 32 columns: for every four inputs, the four of each column side by
-// side, two lines of the cache. What is missing to full panels is zero.
+// Weights [K,N] in panels of columns: for every four inputs, the four of each column side by side
+// (without VNNI: the first two of each column, then the other two). What is missing to full panels
+// is zero.
 class PackedWeight {
-  typedef int8_t Bytes __attribute__((vector_size(kLanes)));
-
  public:
   void pack(const int8_t* weight, int64_t inputs, int64_t outputs) {
     inputs_ = inputs;
@@ -66,7 +73,7 @@ class PackedWeight {
     int32_t* sums = sums_.resize(panels() * kPanel);
     std::fill(sums, sums + panels() * kPanel, 0);
     for (int64_t k = 0; k < depth(); k += kFour)
-      for (int64_t begin = 0; begin < panels() * kPanel; begin += kLanes)
+      for (int64_t begin = 0; begin < panels() * kPanel; begin += kColumns)
         pack_four(weight, k, begin, to + begin / kPanel * panel_size(), sums + begin);
   }
 
@@ -82,32 +89,34 @@ class PackedWeight {
  private:
   int64_t panel_size() const { return depth() * kPanel; }
 
+  static constexpr int64_t kColumns = kLine / kFour;  // of a line
+
   // Four inputs of 16 columns: one line of their panel.
   void pack_four(const int8_t* weight, int64_t k, int64_t begin, int8_t* panel, int32_t* sums) {
     int8_t* to = panel + k * kPanel + begin % kPanel * kFour;
     const int64_t rows = std::clamp<int64_t>(inputs_ - k, 0, kFour);
-    const int64_t columns = std::clamp<int64_t>(outputs_ - begin, 0, kLanes);
+    const int64_t columns = std::clamp<int64_t>(outputs_ - begin, 0, kColumns);
     __m128i four[kFour] = {};
-    Ints total = load(sums);
     for (int64_t j = 0; j < rows; ++j) {
       const int8_t* from = weight + (k + j) * outputs_ + begin;
-      if (columns == kLanes)
-        std::memcpy(&four[j], from, kLanes);
-      else
-        std::memcpy(&four[j], from, columns);
-      Bytes row;
-      std::memcpy(&row, &four[j], sizeof row);
-      total += __builtin_convertvector(row, Ints);
+      std::memcpy(&four[j], from, columns);
+      for (int64_t c = 0; c < columns; ++c) sums[c] += from[c];
     }
-    std::memcpy(sums, &total, sizeof total);
     const __m128i pairs[4] = {
         _mm_unpacklo_epi8(four[0], four[1]), _mm_unpacklo_epi8(four[2], four[3]),
         _mm_unpackhi_epi8(four[0], four[1]), _mm_unpackhi_epi8(four[2], four[3])};
+#ifdef MACARON_PAIRS
+    for (int part : {0, 2, 1, 3}) {
+      std::memcpy(to, &pairs[part], sizeof pairs[part]);
+      to += sizeof pairs[part];
+    }
+#else
     for (int half = 0; half < 2; ++half) {
       const __m128i quarters[2] = {_mm_unpacklo_epi16(pairs[2 * half], pairs[2 * half + 1]),
                                    _mm_unpackhi_epi16(pairs[2 * half], pairs[2 * half + 1])};
       std::memcpy(to + half * sizeof quarters, quarters, sizeof quarters);
     }
+#endif
   }
 
   int64_t inputs_ = 0, outputs_ = 0;

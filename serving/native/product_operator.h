@@ -4,6 +4,7 @@
 
 #include "dots.h"
 #include "operator.h"
+#include "pairs.h"
 #include "tiles.h"
 
 #ifdef MACARON_PRODUCTS
@@ -15,6 +16,8 @@
 namespace macaron {
 
 constexpr size_t kWeight = 1;  // the input that has it
+
+#ifdef MACARON_WIDE
 
 enum class Unit { kNone, kDots, kTiles };
 
@@ -55,6 +58,16 @@ class ReadyRows {
   std::optional<TileRows> tiles_;
 };
 
+#else
+
+using ReadyRows = PairRows;
+
+enum class Unit { kNone, kPairs };
+
+inline Unit best_unit() { return pairs_work() ? Unit::kPairs : Unit::kNone; }
+
+#endif
+
 // Its weight, laid out.
 struct ProductKernel {
   PackedWeight weight;
@@ -83,8 +96,8 @@ inline void run_product(const ProductKernel& kernel, const Context& context) {
   shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
   // Parts that are worth a thread's while.
-  constexpr int64_t kLeast = 1 << 18, kBlock = 16;
-  const int64_t size = weight.inputs() * weight.outputs() * pieces(count, kBlock);
+  constexpr int64_t kLeast = 1 << 18, kTogether = 16;
+  const int64_t size = weight.inputs() * weight.outputs() * pieces(count, kTogether);
   const int64_t parts =
       std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight.panels(), 16));
   const auto part = [&](size_t index) {

@@ -87,6 +87,7 @@ class Runtime {
     kGetInput = 90,
     kGetOutput = 91,
     kReleaseStatus = 93,
+    kAddSessionConfigEntry = 130,
     kHasSessionConfigEntry = 237,
     kGetConstantInput = 249,
     kParallelFor = 274,

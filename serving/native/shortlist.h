@@ -7,6 +7,7 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cstdint>
 #include <cstring>
 #include <numeric>
@@ -17,6 +18,7 @@
 #include "arithmetic.h"
 #include "dots.h"
 #include "operator.h"
+#include "pairs.h"
 
 namespace macaron {
 
@@ -78,7 +80,12 @@ inline void shortlist_logits_op(const Attributes&, const Context& context) {
 constexpr int64_t kColumnsTogether = 4;
 constexpr int64_t kSoon = 8;  // columns, after which one is asked of the memory
 
-// Sums of the products of rows, each `step` bytes after the other, with four columns.
+// Sums of the products of some rows, each `step` bytes after the other, with four columns.
+using MultiplyColumns = void (*)(const uint8_t* rows, int64_t step, const int8_t* const* columns,
+                                 int64_t inputs, int32_t* sums, int64_t sums_step);
+
+#ifdef MACARON_WIDE
+
 template <size_t... r>
 __attribute__((target("avx512vnni,avx512bw"))) inline void multiply_columns(
     std::index_sequence<r...>, const uint8_t* rows, int64_t step, const int8_t* const* columns,
@@ -102,18 +109,70 @@ __attribute__((target("avx512vnni,avx512bw"))) inline void multiply_columns(
   (write(r, four_sums(a[r], b[r], c[r], d[r])), ...);
 }
 
+#else
+
+template <size_t... r>
+inline void multiply_columns(std::index_sequence<r...>, const uint8_t* rows, int64_t step,
+                                    const int8_t* const* columns, int64_t inputs, int32_t* sums,
+                                    int64_t sums_step) {
+  constexpr int64_t kTogether = 16;
+  Ints a[sizeof...(r)] = {}, b[sizeof...(r)] = {}, c[sizeof...(r)] = {}, d[sizeof...(r)] = {};
+  const auto add = [&](auto row, auto column) __attribute__((always_inline)) {
+    const __m256i w[] = {column(columns[0]), column(columns[1]), column(columns[2]),
+                         column(columns[3])};
+    __m256i x;
+    ((x = row(rows + r * step), a[r] = add_pairs(a[r], x, w[0]), b[r] = add_pairs(b[r], x, w[1]),
+      c[r] = add_pairs(c[r], x, w[2]), d[r] = add_pairs(d[r], x, w[3])),
+     ...);
+  };
+  const auto whole = [](const void* from) __attribute__((always_inline)) {
+    return _mm_loadu_si128(static_cast<const __m128i*>(from));
+  };
+  int64_t k = 0;
+  for (; k + kTogether <= inputs; k += kTogether)
+    add([&](const uint8_t* from) { return _mm256_cvtepu8_epi16(whole(from + k)); },
+        [&](const int8_t* from) { return _mm256_cvtepi8_epi16(whole(from + k)); });
+  if (k < inputs) {
+    const auto rest = [&](const void* from) {
+      __m128i some{};
+      std::memcpy(&some, static_cast<const char*>(from) + k, inputs - k);
+      return some;
+    };
+    add([&](const uint8_t* from) { return _mm256_cvtepu8_epi16(rest(from)); },
+        [&](const int8_t* from) { return _mm256_cvtepi8_epi16(rest(from)); });
+  }
+  const auto write = [&](size_t row, auto four) {
+    std::memcpy(sums + row * sums_step, &four, sizeof four);
+  };
+  (write(r, four_sums(a[r], b[r], c[r], d[r])), ...);
+}
+
+#endif
+
 template <size_t count>
 void multiply_some_columns(const uint8_t* rows, int64_t step, const int8_t* const* columns,
                            int64_t inputs, int32_t* sums, int64_t sums_step) {
   multiply_columns(std::make_index_sequence<count>(), rows, step, columns, inputs, sums, sums_step);
 }
 
+// A function for each number of rows, from one up, whose sums stay in registers.
+#ifdef MACARON_WIDE
+constexpr std::array<MultiplyColumns, 5> kMultiplyColumns = {
+    multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>,
+    multiply_some_columns<4>, multiply_some_columns<5>};
+
+inline bool columns_work() { return dots_work(); }
+#else
+constexpr std::array<MultiplyColumns, 3> kMultiplyColumns = {
+    multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>};
+
+inline bool columns_work() { return true; }
+#endif
+
 // Sums [Q, count rounded up to four] of the products of rows [Q,D] with those of a table [V,D].
 inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, const int8_t* table,
                           const int64_t* own, int64_t count, int32_t* sums) {
-  constexpr decltype(&multiply_some_columns<1>) multiply[kRowsTogether] = {
-      multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>,
-      multiply_some_columns<4>, multiply_some_columns<5>};
+  constexpr int64_t kTogether = kMultiplyColumns.size();
   const int64_t step = pieces(count, kColumnsTogether) * kColumnsTogether;
   for (int64_t l = 0; l < count; l += kColumnsTogether) {
     const int8_t* columns[kColumnsTogether];
@@ -122,9 +181,9 @@ inline void multiply_list(const uint8_t* rows, int64_t queries, int64_t inputs, 
       const int8_t* soon = table + own[std::min(l + i + kSoon, count - 1)] * inputs;
       for (int64_t k = 0; k < inputs; k += kLine) __builtin_prefetch(soon + k);
     }
-    for (int64_t q = 0; q < queries; q += kRowsTogether)
-      multiply[std::min(kRowsTogether, queries - q) - 1](rows + q * inputs, inputs, columns, inputs,
-                                                         sums + q * step + l, step);
+    for (int64_t q = 0; q < queries; q += kTogether)
+      kMultiplyColumns[std::min(kTogether, queries - q) - 1](
+          rows + q * inputs, inputs, columns, inputs, sums + q * step + l, step);
   }
 }
 
@@ -155,7 +214,7 @@ inline void run_integer_logits(const ShortlistKernel& kernel, const Context& con
   const int32_t zero_point = *context.input<uint8_t>(4);
   float* logits = context.output<float>(0, {shape[0], queries, most});
 #ifdef MACARON_PRODUCTS
-  static const bool vectors = dots_work();
+  static const bool vectors = columns_work();
 #endif
   const auto list = [&](int64_t b, const int64_t* own, int64_t count) {
     static thread_local std::vector<int32_t> sums, corrections;

@@ -4,7 +4,7 @@
 
 #include "product.h"
 
-#ifdef MACARON_PRODUCTS
+#ifdef MACARON_WIDE
 
 #include <cpuid.h>
 #include <immintrin.h>

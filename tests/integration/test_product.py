@@ -1,9 +1,10 @@
-"""The int8 product, this project's own with AMX or AVX-512 VNNI, beside exact integers."""
+"""The int8 product, this project's own on most processors, beside exact integers."""
 
 from __future__ import annotations
 
 import os
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,8 +16,12 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from export.domains import MICROSOFT
-from serving import kernels
+from export.probe import probe_model
+from serving import kernels, ort
+from serving.bundle import read_manifest
+from serving.errors import BundleError
 from serving.ort import register_kernels
+from tests.integration.demo import MODELS
 
 pytestmark = pytest.mark.skipif(
     kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"
@@ -30,7 +35,8 @@ ACTIVATION_SCALE = np.array([0.03], np.float32)
 def weights(inputs: int, outputs: int) -> tuple[NDArray[np.int8], NDArray[Any], NDArray[Any]]:
     """Levels, scales and bias."""
     generator = np.random.default_rng(inputs * outputs)
-    levels = generator.integers(-127, 128, (inputs, outputs)).astype(np.int8)
+    levels = generator.integers(-128, 128, (inputs, outputs)).astype(np.int8)
+    levels[:, 0], levels[:, -1] = -128, 127
     scale, bias = generator.random((2, outputs), np.float32)
     return levels, scale + 0.5, bias
 
@@ -118,6 +124,15 @@ def test_is_exact_but_for_the_rounding_of_its_scales(
     np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * size)
 
 
+def test_the_largest_products_are_exact() -> None:
+    """Their sums are those of which 16 bits lose the most."""
+    rows = np.full((1, 7, 512), 255, np.uint8)
+    rows[:, ::2, ::3] = 0
+    found = run(rows, 700, np.asarray(ACTIVATION_SCALE[0]), bias=False)
+    wanted = exact(rows, 700, np.asarray(ACTIVATION_SCALE[0]), bias=False)
+    np.testing.assert_allclose(found, wanted, rtol=1e-6, atol=1e-6 * np.abs(wanted).max())
+
+
 @settings(max_examples=20, deadline=None)
 @given(seed=st.integers(0, 2**31), rows=st.integers(2, 50))
 def test_a_row_comes_out_the_same_alone(seed: int, rows: int) -> None:
@@ -128,9 +143,17 @@ def test_a_row_comes_out_the_same_alone(seed: int, rows: int) -> None:
         assert np.array_equal(alone[0, 0], together[0, row])
 
 
+def has_product() -> bool:
+    """As best_unit of serving/native/product_operator.h finds it."""
+    features = set(kernels._processor().split())
+    if "avx512f" in features:
+        return bool({"amx_int8", "avx512_vnni"} & features)
+    return "avx2" in features and "avx_vnni" not in features
+
+
 needs_products = pytest.mark.skipif(
-    not {"amx_int8", "avx512_vnni"} & set(kernels._processor().split()),
-    reason="needs a processor with AMX or AVX-512 VNNI",
+    not has_product(),
+    reason="needs a processor with AMX, AVX-512 VNNI or AVX2 without AVX-VNNI",
 )
 
 
@@ -158,3 +181,23 @@ def test_a_zero_point_of_weights_is_refused() -> None:
 def test_a_weight_that_is_no_constant_is_refused() -> None:
     with pytest.raises(Exception, match="weights must be constants"):
         session(64, 64, bias=False, constant=False)
+
+
+@pytest.mark.parametrize("native", [True, False])
+def test_products_of_a_bundle_are_exact(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not native:
+        monkeypatch.setattr(ort, "native_library", lambda: None)
+    bundle = MODELS / "macaron-de-en"
+    ort.check_int8(bundle, read_manifest(bundle))
+
+
+def test_a_bundle_is_refused_where_they_are_not(tmp_path: Path) -> None:
+    model = probe_model()
+    (wanted,) = (each for each in model.graph.initializer if each.name == "wanted_value")
+    changed = numpy_helper.to_array(wanted) + np.eye(8, 64, dtype=np.float32)
+    wanted.CopyFrom(numpy_helper.from_array(changed, "wanted_value"))
+    manifest = read_manifest(MODELS / "macaron-de-en")
+    assert manifest.probe_file is not None
+    (tmp_path / manifest.probe_file).write_bytes(model.SerializeToString())
+    with pytest.raises(BundleError, match="not exact on this processor"):
+        ort.check_int8(tmp_path, manifest)

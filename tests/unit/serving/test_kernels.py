@@ -109,30 +109,31 @@ V4 = f"{V3} avx512f avx512bw avx512cd avx512dq avx512vl"
 
 
 @pytest.fixture
-def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path | None:
-    """A library where `native_library` looks for it; there is no compiler."""
+def shipped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[Path]:
+    """Libraries where `native_library` looks for them, the best first; there is no compiler."""
     monkeypatch.setattr(kernels.platform, "machine", lambda: "x86_64")
-    library = kernels.ship_library(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
+    libraries = kernels.ship_libraries(str(pretended_compiler(tmp_path)), kernels.SHIPPED)
     monkeypatch.setenv("PATH", "")
     monkeypatch.delenv("CXX", raising=False)
-    return library
+    return libraries
 
 
 @pytest.mark.parametrize(
-    ("processor", "runs"), [(V4, True), (V4.replace(" avx512bw", ""), False), (V3, False)]
+    ("processor", "taken"),
+    [(V4, 0), (V4.replace(" avx512bw", ""), 1), (V3, 1), (V3.replace(" fma", ""), None)],
 )
-def test_a_shipped_library_is_taken_where_it_runs(
-    shipped: Path, monkeypatch: pytest.MonkeyPatch, processor: str, runs: bool
+def test_the_best_shipped_library_that_runs_is_taken(
+    shipped: list[Path], monkeypatch: pytest.MonkeyPatch, processor: str, taken: int | None
 ) -> None:
     monkeypatch.setattr(kernels, "_processor", lambda: processor)
-    assert kernels.native_library() == (shipped if runs else None)
+    assert kernels.native_library() == (None if taken is None else shipped[taken])
 
 
 def test_a_shipped_library_of_other_sources_is_not_taken(
-    shipped: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    shipped: list[Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels, "_processor", lambda: V4)
-    assert kernels.native_library() == shipped
+    assert kernels.native_library() == shipped[0]
     (tmp_path / "sources").mkdir()
     (tmp_path / "sources/operators.cpp").write_text("int other;\n")
     monkeypatch.setattr(kernels, "_SOURCES", tmp_path / "sources")
@@ -141,19 +142,20 @@ def test_a_shipped_library_of_other_sources_is_not_taken(
 
 @needs_compiler
 @pytest.mark.skipif(kernels.platform.machine() != "x86_64", reason="ships for x86-64 alone")
-def test_a_shipped_library_has_the_operators(tmp_path: Path) -> None:
+def test_shipped_libraries_have_the_operators(tmp_path: Path) -> None:
     compiler = kernels.find_compiler(os.environ)
     assert compiler is not None
-    library = kernels.ship_library(compiler, tmp_path)
-    assert library is not None
-    assert b"RegisterCustomOps" in library.read_bytes()
+    libraries = kernels.ship_libraries(compiler, tmp_path)
+    assert len(libraries) == 2
+    for library in libraries:
+        assert b"RegisterCustomOps" in library.read_bytes()
 
 
 def test_nothing_is_shipped_for_other_machines(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(kernels.platform, "machine", lambda: "aarch64")
-    assert kernels.ship_library(str(pretended_compiler(tmp_path)), tmp_path / "built") is None
+    assert kernels.ship_libraries(str(pretended_compiler(tmp_path)), tmp_path / "built") == []
     assert not (tmp_path / "built").exists()
 
 
@@ -163,7 +165,7 @@ def test_shipping_from_the_command_line(
 ) -> None:
     monkeypatch.setenv("CXX", str(pretended_compiler(tmp_path)))
     assert kernels.main() == 0
-    assert [capsys.readouterr().out.strip()] == [str(p) for p in kernels.SHIPPED.iterdir()]
+    assert set(capsys.readouterr().out.split()) == {str(p) for p in kernels.SHIPPED.iterdir()}
     monkeypatch.setenv("CXX", "false")
     assert kernels.main() == 1
     assert "false failed" in capsys.readouterr().err

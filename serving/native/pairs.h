@@ -1,0 +1,105 @@
+// Int8 products on AVX2, for processors without VNNI: Intel's desktops from Haswell to Comet Lake,
+// AMD's processors up to Zen 3.
+//
+// Their own instruction for 8 bits cuts sums of two products off at 16. So rows and weights are
+// widened to 16 bits, of which two products add up to 32.
+
+#pragma once
+
+#include "product.h"
+
+#ifdef MACARON_PAIRS
+
+#include <cpuid.h>
+#include <immintrin.h>
+
+#include <utility>
+
+namespace macaron {
+
+constexpr int64_t kTwo = 2;              // inputs that one instruction adds up
+constexpr int64_t kRowsTogether = 6;     // whose sums stay in registers
+constexpr int64_t kBytesNear = 1 << 17;  // of weights, that stay in the second cache for all rows
+
+// Not where the processor has VNNI for such vectors, which ONNX Runtime's own product uses.
+inline bool pairs_work() {
+  constexpr unsigned kVnni = 1u << 4;
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  return !__get_cpuid_count(7, 1, &a, &b, &c, &d) || !(a & kVnni);
+}
+
+inline __attribute__((always_inline)) Ints add_pairs(Ints sums, __m256i a, __m256i b) {
+  return sums + (Ints)_mm256_madd_epi16(a, b);
+}
+
+// Two inputs of a row, 8 times.
+inline __attribute__((always_inline)) __m256i two_inputs(const int16_t* from) {
+  int32_t two;
+  std::memcpy(&two, from, sizeof two);
+  return _mm256_set1_epi32(two);
+}
+
+// Two inputs of 8 columns.
+inline __attribute__((always_inline)) __m256i two_of_columns(const int8_t* from) {
+  return _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
+}
+
+// Rows, each `step` numbers after the other, times a panel of so many pairs of inputs; the first is
+// row `row` of all. Subscripts are constants so that compilers keep the sums in registers.
+template <size_t... r>
+inline void multiply_rows(std::index_sequence<r...>, const int16_t* rows, int64_t step,
+                          const int8_t* panel, int64_t pairs, int64_t row, const PanelOutput& out) {
+  Ints first[sizeof...(r)] = {}, second[sizeof...(r)] = {};
+  for (int64_t k = 0; k < pairs; ++k, rows += kTwo, panel += kTwo * kPanel) {
+    const __m256i left = two_of_columns(panel), right = two_of_columns(panel + kPanel);
+    __m256i two;
+    ((two = two_inputs(rows + r * step), first[r] = add_pairs(first[r], two, left),
+      second[r] = add_pairs(second[r], two, right)),
+     ...);
+  }
+  (out.write(row + r, first[r], second[r]), ...);
+}
+
+template <size_t count>
+void multiply_some(const int16_t* rows, int64_t step, const int8_t* panel, int64_t pairs,
+                   int64_t row, const PanelOutput& out) {
+  multiply_rows(std::make_index_sequence<count>(), rows, step, panel, pairs, row, out);
+}
+
+// Rows [M,K] of 8 bits as 16. What is missing to full pairs is zero.
+class PairRows {
+ public:
+  PairRows(const uint8_t* rows, int64_t count, int64_t inputs, Aligned<uint8_t>& room)
+      : count_(count), step_(pieces(inputs, kTwo) * kTwo) {
+    int16_t* to = reinterpret_cast<int16_t*>(room.resize(count * step_ * sizeof(int16_t)));
+    rows_ = to;
+    for (int64_t row = 0; row < count; ++row, rows += inputs, to += step_) {
+      to[step_ - 1] = 0;
+      std::copy(rows, rows + inputs, to);
+    }
+  }
+
+  // The columns of some panels of out [M,N].
+  void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
+                int64_t last_panel, float* out) const {
+    constexpr decltype(&multiply_some<1>) multiply[kRowsTogether] = {
+        multiply_some<1>, multiply_some<2>, multiply_some<3>,
+        multiply_some<4>, multiply_some<5>, multiply_some<6>};
+    const int64_t pairs = step_ / kTwo;
+    const int64_t group = std::max<int64_t>(1, kBytesNear / (kPanel * weight.depth()));
+    for (int64_t begin = first_panel; begin < last_panel; begin += group)
+      for (int64_t row = 0; row < count_; row += kRowsTogether)
+        for (int64_t panel = begin; panel < std::min(begin + group, last_panel); ++panel)
+          multiply[std::min(kRowsTogether, count_ - row) - 1](
+              rows_ + row * step_, step_, weight.panel(panel), pairs, row,
+              PanelOutput(weight, panel, scales, out));
+  }
+
+ private:
+  const int16_t* rows_;
+  int64_t count_, step_;
+};
+
+}  // namespace macaron
+
+#endif
