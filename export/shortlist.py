@@ -79,4 +79,4 @@ def write_shortlist(
     step, step_graph = export_shortlist_step(model)
     step = lower(step, int8=int8, ranges=ranges, exact=exact)
     step_graph = tell_beams_from_queries(step_graph, step)
-    return ShortlistFiles(file=FILE, step=step_graph), step
+    return ShortlistFiles(lexicon=FILE, step=step_graph), step

@@ -84,8 +84,8 @@ class Graph(_Strict):
 class ShortlistFiles(_Strict):
     """What decoding with shortlists needs."""
 
-    file: str
-    """The lexicon."""
+    lexicon: str
+    """Its file."""
     step: Graph
     """The step graph that chooses from each sentence's pieces."""
 
@@ -236,7 +236,7 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{folder}: bundle format {version} is newer than this runtime reads "
             f"({FORMAT_VERSION}); upgrade serving or export again"
         )
-    if isinstance(tree.get("shortlist"), dict) and "columns" in tree["shortlist"]:
+    if isinstance(tree.get("shortlist"), dict) and "lexicon" not in tree["shortlist"]:
         raise BundleError(f"{path}: its shortlists have an earlier form; export it again")
     try:
         manifest = Manifest.model_validate(tree)
@@ -298,7 +298,7 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
         files = manifest.shortlist
-        needed |= {files.file, files.step.file}
+        needed |= {files.lexicon, files.step.file}
     unlisted = needed - manifest.files.keys()
     if unlisted:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")

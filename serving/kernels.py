@@ -23,7 +23,7 @@ from serving.errors import SettingsError
 SWITCH = "MACARON_NATIVE_KERNELS"
 """The environment variable that turns them off."""
 SHIPPED = Path(__file__).parent / "native" / "built"
-"""Where `ship_library` puts what an image brings along."""
+"""Where `ship_libraries` puts what an image brings along."""
 _SOURCES = Path(__file__).parent / "native"
 _COMPILERS = ("c++", "g++", "clang++")
 # Hidden, or a process that loads two libraries would have one of what is inline in both.
@@ -177,7 +177,8 @@ def main() -> int:
     except subprocess.CalledProcessError as error:
         print(f"error: {compiler} failed:\n{error.stderr}", file=sys.stderr)
         return 1
-    print(*libraries or [f"no library is shipped for {platform.machine()}"], sep="\n")
+    lines = [str(library) for library in libraries]
+    print("\n".join(lines) or f"no library is shipped for {platform.machine()}")
     return 0
 
 

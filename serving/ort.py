@@ -20,8 +20,8 @@ Floats = NDArray[np.float32]
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
 _EXACT_PRODUCTS = "session.x64quantprecision"
-"""ONNX Runtime's own int8 products are exact where this is 1. Without VNNI they are slower for it;
-serving/native/operators.cpp takes it back where the products are this project's own."""
+"""ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
+VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
 
 
 @dataclass(frozen=True)
@@ -121,13 +121,14 @@ def has_kernels() -> bool:
 
 
 def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None:
-    """Have a session use this project's own operators where there are any.
+    """Have a session use this project's own operators where there are any, and exact products.
 
     `int8` where its graph has int8 products: these have a kernel in ONNX Runtime's own domain,
     which a graph that does not import that domain could then not use at all.
     """
     library = native_library()
     if library is None:
+        options.add_session_config_entry(_EXACT_PRODUCTS, "1")
         return
     if int8:
         options.add_session_config_entry(_INT8_PRODUCTS, "1")
@@ -146,7 +147,6 @@ def load_graph(
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
     options.log_severity_level = 3
-    options.add_session_config_entry(_EXACT_PRODUCTS, "1")
     register_kernels(options, int8=int8)
     if profile_prefix is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
@@ -169,12 +169,12 @@ def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
     """Compare an int8 product of extreme values with its exact result, stored in the graph.
 
     x86 processors without VNNI would saturate sums of two u8 x s8 products at 16 bits, were it not
-    for the option that `load_graph` sets.
+    for what `register_kernels` does.
     """
     found, wanted = session.run(None, {})
     if not np.array_equal(found, wanted):
         raise BundleError(
-            f"{folder}: int8 products of ONNX Runtime {onnxruntime.__version__} are not exact on "
-            "this processor, so the int8 bundle would decode worse; export and serve an fp32 "
-            "bundle on this machine"
+            f"{folder}: int8 products are not exact on this processor (ONNX Runtime "
+            f"{onnxruntime.__version__}), so the int8 bundle would decode worse; export and serve "
+            "an fp32 bundle on this machine"
         )

@@ -55,7 +55,7 @@ class ShortlistStepper(OnnxStepper):
             encoder=encoder,
             profile_prefix=profile_prefix,
         )
-        self._shortlist = load_shortlist(folder / files.file, manifest.sizes.vocab_size)
+        self._shortlist = load_shortlist(folder / files.lexicon, manifest.sizes.vocab_size)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:
         """Run the encoder and look up what the sources may become."""

@@ -11,7 +11,7 @@
 
 namespace macaron {
 
-// As wide as the processor's: compilers keep wider ones in memory.
+// No wider than the processor's: compilers keep wider ones in memory.
 #ifdef __AVX512F__
 constexpr int kLanes = 16;
 #else

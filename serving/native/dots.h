@@ -13,7 +13,6 @@
 
 namespace macaron {
 
-constexpr int64_t kRowsTogether = 5;     // whose sums stay in registers; more gain nothing
 constexpr int64_t kBytesNear = 1 << 18;  // of weights, that stay in the second cache for all rows
 
 inline bool dots_work() { return __builtin_cpu_supports("avx512vnni"); }
@@ -32,8 +31,8 @@ MACARON_DOTS inline __attribute__((always_inline)) Ints add_dots(Ints sums, __m5
   return (Ints)_mm512_dpbusd_epi32((__m512i)sums, rows, columns);
 }
 
-// Rows, each `step` bytes after the other, times a panel of so many fours of inputs; the first is
-// row `row` of all. Subscripts are constants so that compilers keep the sums in registers.
+// Rows times a panel of so many fours of inputs, for `multiply_panels`. Subscripts are constants so
+// that compilers keep the sums in registers.
 template <size_t... r>
 MACARON_DOTS inline void multiply_rows(std::index_sequence<r...>, const uint8_t* rows, int64_t step,
                                        const int8_t* panel, int64_t fours, int64_t row,
@@ -60,16 +59,12 @@ MACARON_DOTS void multiply_some(const uint8_t* rows, int64_t step, const int8_t*
 inline void multiply_with_dots(const uint8_t* rows, int64_t count, int64_t step,
                                const PackedWeight& weight, const Scales& scales,
                                int64_t first_panel, int64_t last_panel, float* out) {
-  constexpr decltype(&multiply_some<1>) multiply[kRowsTogether] = {
-      multiply_some<1>, multiply_some<2>, multiply_some<3>, multiply_some<4>, multiply_some<5>};
-  const int64_t fours = pieces(weight.inputs(), kFour);
-  const int64_t group = std::max<int64_t>(1, kBytesNear / (kPanel * weight.depth()));
-  for (int64_t begin = first_panel; begin < last_panel; begin += group)
-    for (int64_t row = 0; row < count; row += kRowsTogether)
-      for (int64_t panel = begin; panel < std::min(begin + group, last_panel); ++panel)
-        multiply[std::min(kRowsTogether, count - row) - 1](
-            rows + row * step, step, weight.panel(panel), fours, row,
-            PanelOutput(weight, panel, scales, out));
+  // The sums of five rows stay in registers; more gain nothing.
+  constexpr MultiplySome<uint8_t> multiply[] = {multiply_some<1>, multiply_some<2>,
+                                                multiply_some<3>, multiply_some<4>,
+                                                multiply_some<5>};
+  multiply_panels(multiply, rows, count, step, weight, pieces(weight.inputs(), kFour), kBytesNear,
+                  scales, first_panel, last_panel, out);
 }
 
 }  // namespace macaron

@@ -423,17 +423,14 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   runtime.call(Runtime::kHasSessionConfigEntry, static_cast<const void*>(options),
                "macaron.int8_products", &wanted);
   static const bool can = macaron::best_unit() != macaron::Unit::kNone;
-  if (!wanted || !can) return nullptr;
   static void* runtimes = nullptr;
-  if (!runtimes)
-    if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
-      return status;
-  // Ours is exact with weights as they are, and takes no others.
-  if (void* status = runtime.call(Runtime::kAddSessionConfigEntry, options,
-                                  "session.x64quantprecision", "0"))
-    return status;
-  return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
-#else
-  return nullptr;
+  if (wanted && can) {
+    if (!runtimes)
+      if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
+        return status;
+    return runtime.call(Runtime::kAddCustomOpDomain, options, runtimes);
+  }
 #endif
+  // ONNX Runtime's own products, then: exact ones.
+  return runtime.call(Runtime::kAddSessionConfigEntry, options, "session.x64quantprecision", "1");
 }

@@ -1,5 +1,5 @@
-// Int8 products on AVX2, for processors without VNNI: Intel's desktops from Haswell to Comet Lake,
-// AMD's processors up to Zen 3.
+// Int8 products on AVX2, for processors without VNNI and AVX-512: Intel's from Haswell to Comet Lake
+// (servers: to Broadwell), AMD's up to Zen 3.
 //
 // Their own instruction for 8 bits cuts sums of two products off at 16. So rows and weights are
 // widened to 16 bits, of which two products add up to 32.
@@ -18,7 +18,6 @@
 namespace macaron {
 
 constexpr int64_t kTwo = 2;              // inputs that one instruction adds up
-constexpr int64_t kRowsTogether = 6;     // whose sums stay in registers
 constexpr int64_t kBytesNear = 1 << 17;  // of weights, that stay in the second cache for all rows
 
 // Not where the processor has VNNI for such vectors, which ONNX Runtime's own product uses.
@@ -44,8 +43,8 @@ inline __attribute__((always_inline)) __m256i two_of_columns(const int8_t* from)
   return _mm256_cvtepi8_epi16(_mm_load_si128(reinterpret_cast<const __m128i*>(from)));
 }
 
-// Rows, each `step` numbers after the other, times a panel of so many pairs of inputs; the first is
-// row `row` of all. Subscripts are constants so that compilers keep the sums in registers.
+// Rows times a panel of so many pairs of inputs, for `multiply_panels`. Subscripts are constants so
+// that compilers keep the sums in registers.
 template <size_t... r>
 inline void multiply_rows(std::index_sequence<r...>, const int16_t* rows, int64_t step,
                           const int8_t* panel, int64_t pairs, int64_t row, const PanelOutput& out) {
@@ -82,17 +81,12 @@ class PairRows {
   // The columns of some panels of out [M,N].
   void multiply(const PackedWeight& weight, const Scales& scales, int64_t first_panel,
                 int64_t last_panel, float* out) const {
-    constexpr decltype(&multiply_some<1>) multiply[kRowsTogether] = {
-        multiply_some<1>, multiply_some<2>, multiply_some<3>,
-        multiply_some<4>, multiply_some<5>, multiply_some<6>};
-    const int64_t pairs = step_ / kTwo;
-    const int64_t group = std::max<int64_t>(1, kBytesNear / (kPanel * weight.depth()));
-    for (int64_t begin = first_panel; begin < last_panel; begin += group)
-      for (int64_t row = 0; row < count_; row += kRowsTogether)
-        for (int64_t panel = begin; panel < std::min(begin + group, last_panel); ++panel)
-          multiply[std::min(kRowsTogether, count_ - row) - 1](
-              rows_ + row * step_, step_, weight.panel(panel), pairs, row,
-              PanelOutput(weight, panel, scales, out));
+    // The sums of six rows stay in registers.
+    constexpr MultiplySome<int16_t> multiply[] = {multiply_some<1>, multiply_some<2>,
+                                                  multiply_some<3>, multiply_some<4>,
+                                                  multiply_some<5>, multiply_some<6>};
+    multiply_panels(multiply, rows_, count_, step_, weight, step_ / kTwo, kBytesNear, scales,
+                    first_panel, last_panel, out);
   }
 
  private:

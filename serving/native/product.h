@@ -191,6 +191,30 @@ class PanelOutput {
   int64_t width_;
 };
 
+// Multiplies some rows, each `step` numbers after the other, with a panel; the first is row `row` of
+// all.
+template <typename Number>
+using MultiplySome = void (*)(const Number* rows, int64_t step, const int8_t* panel, int64_t steps,
+                              int64_t row, const PanelOutput& out);
+
+// The columns of some panels of out [M,N]: `count` rows, each `step` numbers after the other, in
+// groups of so many as there are functions, which are for one row and more. `near` bytes of weights
+// stay in a cache for all rows; `steps` are those along the inputs.
+template <typename Number, size_t together>
+void multiply_panels(const MultiplySome<Number> (&multiply)[together], const Number* rows,
+                     int64_t count, int64_t step, const PackedWeight& weight, int64_t steps,
+                     int64_t near, const Scales& scales, int64_t first_panel, int64_t last_panel,
+                     float* out) {
+  constexpr int64_t kTogether = together;
+  const int64_t group = std::max<int64_t>(1, near / (kPanel * weight.depth()));
+  for (int64_t begin = first_panel; begin < last_panel; begin += group)
+    for (int64_t row = 0; row < count; row += kTogether)
+      for (int64_t panel = begin; panel < std::min(begin + group, last_panel); ++panel)
+        multiply[std::min(kTogether, count - row) - 1](rows + row * step, step,
+                                                       weight.panel(panel), steps, row,
+                                                       PanelOutput(weight, panel, scales, out));
+}
+
 }  // namespace macaron
 
 #endif

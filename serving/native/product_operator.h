@@ -124,7 +124,8 @@ inline OperatorTable product_table() {
     try {
       auto made = std::make_unique<ProductKernel>();
       const Shape shape = shape_of(*runtime, weight);
-      require(shape.size() == 2, "MatMulIntegerToFloat: weights must be [K,N]");
+      require(shape.size() == 2 && size_of(shape) > 0,
+              "MatMulIntegerToFloat: weights must be [K,N]");
       made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
       *kernel = made.release();
     } catch (const std::exception& error) {

@@ -113,8 +113,8 @@ __attribute__((target("avx512vnni,avx512bw"))) inline void multiply_columns(
 
 template <size_t... r>
 inline void multiply_columns(std::index_sequence<r...>, const uint8_t* rows, int64_t step,
-                                    const int8_t* const* columns, int64_t inputs, int32_t* sums,
-                                    int64_t sums_step) {
+                             const int8_t* const* columns, int64_t inputs, int32_t* sums,
+                             int64_t sums_step) {
   constexpr int64_t kTogether = 16;
   Ints a[sizeof...(r)] = {}, b[sizeof...(r)] = {}, c[sizeof...(r)] = {}, d[sizeof...(r)] = {};
   const auto add = [&](auto row, auto column) __attribute__((always_inline)) {
@@ -155,7 +155,7 @@ void multiply_some_columns(const uint8_t* rows, int64_t step, const int8_t* cons
   multiply_columns(std::make_index_sequence<count>(), rows, step, columns, inputs, sums, sums_step);
 }
 
-// A function for each number of rows, from one up, whose sums stay in registers.
+// A function for each number of rows, from one up, that are multiplied together.
 #ifdef MACARON_WIDE
 constexpr std::array<MultiplyColumns, 5> kMultiplyColumns = {
     multiply_some_columns<1>, multiply_some_columns<2>, multiply_some_columns<3>,

@@ -184,11 +184,14 @@ def test_a_weight_that_is_no_constant_is_refused() -> None:
 
 
 @pytest.mark.parametrize("native", [True, False])
-def test_products_of_a_bundle_are_exact(native: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_products_of_a_bundle_are_exact(
+    native: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
     if not native:
         monkeypatch.setattr(ort, "native_library", lambda: None)
     bundle = MODELS / "macaron-de-en"
     ort.check_int8(bundle, read_manifest(bundle))
+    assert not capfd.readouterr().err  # ONNX Runtime warns of an option that is set twice
 
 
 def test_a_bundle_is_refused_where_they_are_not(tmp_path: Path) -> None:
