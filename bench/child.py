@@ -8,6 +8,8 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
+from bench.processor import child_environment
+
 
 def start_child(
     module: str, asked: dict[str, Any], pass_fds: Sequence[int] = ()
@@ -19,6 +21,7 @@ def start_child(
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=pass_fds,
+        env=child_environment(),
     )
     assert child.stdin is not None
     with child.stdin as stdin:

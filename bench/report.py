@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import platform
-import re
 import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
@@ -17,6 +16,7 @@ import psutil
 from bench.engine import TIE, Plan, Result, Roofline
 from bench.materials import Subject
 from bench.models import slot_bytes
+from bench.processor import USE_MKL, child_environment, cpu_name, cpuinfo
 from bench.repetitions import Measured
 from bench.scenarios import EAGER, LIKE, PEER_INT8, SLOT_BEAM, System
 from export.quality import BleuChange, bleu_change
@@ -33,14 +33,6 @@ _CACHE_NOTE = (
     "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
     "sentences; reordered by parent, as PyTorch eager does, every beam has a slot for each step."
 )
-_INT8_UNITS = {
-    "amx_int8": "AMX",
-    "avx512_vnni": "AVX-512 VNNI",
-    "avx_vnni": "AVX-VNNI",
-    "avx512f": "AVX-512",
-    "avx2": "AVX2",
-}
-"""By their flags in /proc/cpuinfo, the best first."""
 _PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
 
 
@@ -93,7 +85,7 @@ class _CacheUsage:
 def look_at_machine(processors: int) -> Machine:
     """The machine as it is now, for which it is watched for two seconds."""
     return Machine(
-        cpu=_cpu_name(),
+        cpu=cpu_name(cpuinfo()),
         cores=psutil.cpu_count(logical=False) or processors,
         processors=processors,
         memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
@@ -138,7 +130,10 @@ def unequal(bleu: Bleu) -> list[str]:
 
 def versions() -> dict[str, str]:
     """Python and the engines."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    found = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    if child_environment().get(USE_MKL) == "1":
+        found["ctranslate2"] += " with MKL"
+    return found
 
 
 def to_markdown(
@@ -343,19 +338,3 @@ def _cache_usage(subject: Subject, result: Result) -> Iterator[_CacheUsage]:
             ),
             reordered_bytes=SLOT_BEAM * steps * statistics.fmean(slot_sizes),
         )
-
-
-def _cpu_name() -> str:
-    try:
-        return cpu_name(Path("/proc/cpuinfo").read_text())
-    except OSError:
-        return platform.processor() or platform.machine()
-
-
-def cpu_name(cpuinfo: str) -> str:
-    """The processor of a /proc/cpuinfo, with what it has for int8 products: names alone do not
-    tell."""
-    facts = dict(re.findall(r"^(model name|flags)\s*:\s*(.*)$", cpuinfo, re.MULTILINE))
-    name, flags = facts.get("model name", platform.machine()), set(facts.get("flags", "").split())
-    best = next((unit for flag, unit in _INT8_UNITS.items() if flag in flags), None)
-    return f"{name} with {best}" if best else name

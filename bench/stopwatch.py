@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
+from bench.processor import child_environment
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -55,7 +56,7 @@ def _measure(source: str, output: str, command: list[str]) -> dict[str, float]:
         (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
     ]
     started = time.monotonic()
-    process = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
+    process = os.posix_spawn(command[0], command, child_environment(), file_actions=actions)
     _, status, used = os.wait4(process, 0)
     usage = Usage(
         started=started,

@@ -19,6 +19,7 @@ from typing import Any
 
 from bench.errors import BenchError
 from bench.memory import peak_rss
+from bench.processor import child_environment
 from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
 from bench.systems import Job, LoadedSystem, Output, Search, Sources, load
 from serving.errors import ServingError
@@ -59,7 +60,7 @@ class Worker:
             [sys.executable, "-m", "bench.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=os.environ | {"PYTHONPATH": path},
+            env=child_environment() | {"PYTHONPATH": path},
             text=True,
         )
         try:

@@ -15,7 +15,6 @@ from bench.repetitions import Measured
 from bench.report import (
     Bleu,
     Machine,
-    cpu_name,
     score_translations,
     to_markdown,
     unequal,
@@ -129,16 +128,3 @@ def test_bleu_of_the_same_translations_is_the_same() -> None:
     bleu = score_translations(subject, result)
     assert bleu.changes == {(OUR_FP32, 5): BleuChange(0.0, 0.0, 0.0)}
     assert bleu.scores[OUR_INT8, 5] == pytest.approx(100)
-
-
-@pytest.mark.parametrize(
-    ("flags", "wanted"),
-    [
-        ("fpu avx avx2 avx512f avx512_vnni", "A CPU with AVX-512 VNNI"),
-        ("fpu avx avx2", "A CPU with AVX2"),
-        ("fpu sse2", "A CPU"),
-    ],
-)
-def test_a_processor_stands_with_what_multiplies_int8(flags: str, wanted: str) -> None:
-    cpu = f"model name\t: A CPU\nflags\t\t: {flags}\nbugs\t\t: \n\n"
-    assert cpu_name(cpu + cpu) == wanted

@@ -1,0 +1,63 @@
+"""The processor that a bench runs on, and what follows from it for the rivals."""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+from functools import cache
+from pathlib import Path
+
+_INT8_UNITS = {
+    "amx_int8": "AMX",
+    "avx512_vnni": "AVX-512 VNNI",
+    "avx_vnni": "AVX-VNNI",
+    "avx512f": "AVX-512",
+    "avx2": "AVX2",
+}
+"""By their flags in /proc/cpuinfo, the best first."""
+_EXACT = ("AMX", "AVX-512 VNNI", "AVX-VNNI")
+USE_MKL = "CT2_USE_MKL"
+"""CTranslate2 multiplies with MKL where this is 1."""
+
+
+@cache
+def cpuinfo() -> str:
+    """What Linux tells of the processors; empty elsewhere."""
+    try:
+        return Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+
+
+def cpu_name(cpuinfo: str) -> str:
+    """The processor with what it has for int8 products: names alone do not tell."""
+    name = _fact(cpuinfo, "model name") or platform.processor() or platform.machine()
+    unit = int8_unit(cpuinfo)
+    return f"{name} with {unit}" if unit else name
+
+
+def int8_unit(cpuinfo: str) -> str | None:
+    """The best that it has for int8 products."""
+    flags = set(_fact(cpuinfo, "flags").split())
+    return next((unit for flag, unit in _INT8_UNITS.items() if flag in flags), None)
+
+
+def rivals_environment(cpuinfo: str) -> dict[str, str]:
+    """Variables with which the rivals run at their best.
+
+    On processors that are not Intel's CTranslate2 multiplies with oneDNN, whose int8 products are
+    not exact without VNNI: its outputs then have little to do with the model. With MKL they are.
+    """
+    unit = int8_unit(cpuinfo)
+    return {} if unit is None or unit in _EXACT else {USE_MKL: "1"}
+
+
+def child_environment() -> dict[str, str]:
+    """For processes that may run a rival; what the user has set stays."""
+    return rivals_environment(cpuinfo()) | os.environ
+
+
+def _fact(cpuinfo: str, name: str) -> str:
+    found = re.search(rf"^{name}\s*:\s*(.*)$", cpuinfo, re.MULTILINE)
+    return found[1].strip() if found else ""
