@@ -19,6 +19,7 @@ namespace macaron {
 
 constexpr int64_t kTwo = 2;              // inputs that one instruction adds up
 constexpr int64_t kBytesNear = 1 << 17;  // of weights, that stay in the second cache for all rows
+constexpr int64_t kSoonNeeded = 2048;    // bytes of weights, after which some are asked of the memory
 
 // Not where the processor has VNNI for such vectors, which ONNX Runtime's own product uses.
 inline bool pairs_work() {
@@ -50,6 +51,7 @@ inline void multiply_rows(std::index_sequence<r...>, const int16_t* rows, int64_
                           const int8_t* panel, int64_t pairs, int64_t row, const PanelOutput& out) {
   Ints first[sizeof...(r)] = {}, second[sizeof...(r)] = {};
   for (int64_t k = 0; k < pairs; ++k, rows += kTwo, panel += kTwo * kPanel) {
+    if (k % 2 == 0) __builtin_prefetch(panel + kSoonNeeded);  // a line lasts for two pairs
     const __m256i left = two_of_columns(panel), right = two_of_columns(panel + kPanel);
     __m256i two;
     ((two = two_inputs(rows + r * step), first[r] = add_pairs(first[r], two, left),

@@ -63,7 +63,7 @@ def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -
         assert models["int8"]["family"] == "joint"
         answers = server.ask(source, model="int8").json()["translatedText"]
         by_default = server.ask(source[0]).json()["translatedText"]
-    assert measure_quality(answers, target).bleu > 95.0
+    assert measure_quality(answers, target).bleu > 90.0
     translator = Translator(bundles / "int8")
     assert answers == [t.text for t in translator.translate(source)]
     assert answers == [translator.translate(text)[0].text for text in source]
