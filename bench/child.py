@@ -5,23 +5,25 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
-
-from bench.processor import child_environment
 
 
 def start_child(
-    module: str, asked: dict[str, Any], pass_fds: Sequence[int] = ()
+    module: str,
+    asked: dict[str, Any],
+    pass_fds: Sequence[int] = (),
+    env: Mapping[str, str] | None = None,
 ) -> subprocess.Popen[str]:
-    """Start `python -m module`; its stdout is to be read."""
+    """Start `python -m module`, in this process's environment unless given; its stdout is to be
+    read."""
     child = subprocess.Popen(
         [sys.executable, "-m", module],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
         pass_fds=pass_fds,
-        env=child_environment(),
+        env=env,
     )
     assert child.stdin is not None
     with child.stdin as stdin:

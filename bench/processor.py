@@ -16,7 +16,8 @@ _INT8_UNITS = {
     "avx2": "AVX2",
 }
 """By their flags in /proc/cpuinfo, the best first."""
-_EXACT = ("AMX", "AVX-512 VNNI", "AVX-VNNI")
+_INEXACT = ("AVX-512", "AVX2")
+"""Where oneDNN's int8 products are not exact: there is no VNNI."""
 USE_MKL = "CT2_USE_MKL"
 """CTranslate2 multiplies with MKL where this is 1."""
 
@@ -43,19 +44,20 @@ def int8_unit(cpuinfo: str) -> str | None:
     return next((unit for flag, unit in _INT8_UNITS.items() if flag in flags), None)
 
 
-def rivals_environment(cpuinfo: str) -> dict[str, str]:
+def rivals_environment(cpuinfo: str, precision: str) -> dict[str, str]:
     """Variables with which the rivals run at their best.
 
     On processors that are not Intel's CTranslate2 multiplies with oneDNN, whose int8 products are
     not exact without VNNI: its outputs then have little to do with the model. With MKL they are.
+    fp32 is faster with oneDNN.
     """
-    unit = int8_unit(cpuinfo)
-    return {} if unit is None or unit in _EXACT else {USE_MKL: "1"}
+    inexact = precision == "int8" and int8_unit(cpuinfo) in _INEXACT
+    return {USE_MKL: "1"} if inexact else {}
 
 
-def child_environment() -> dict[str, str]:
-    """For processes that may run a rival; what the user has set stays."""
-    return rivals_environment(cpuinfo()) | os.environ
+def child_environment(precision: str) -> dict[str, str]:
+    """For a process that may run a rival; what the user has set stays."""
+    return rivals_environment(cpuinfo(), precision) | os.environ
 
 
 def _fact(cpuinfo: str, name: str) -> str:

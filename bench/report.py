@@ -131,8 +131,8 @@ def unequal(bleu: Bleu) -> list[str]:
 def versions() -> dict[str, str]:
     """Python and the engines."""
     found = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
-    if child_environment().get(USE_MKL) == "1":
-        found["ctranslate2"] += " with MKL"
+    if child_environment("int8").get(USE_MKL) == "1":
+        found["ctranslate2"] += " (int8 with MKL)"
     return found
 
 

@@ -20,6 +20,7 @@ import uvicorn
 
 from bench.child import start_child
 from bench.errors import BenchError
+from bench.processor import child_environment
 from bench.systems import Job, LoadedSystem, Search, load
 from serving.app import create_app
 from serving.bundle import read_manifest
@@ -104,8 +105,10 @@ class Served:
                 "search": asdict(search),
                 "fd": listener.fileno(),
             }
+            env = child_environment(job.precision)
             self._processes = [
-                start_child("bench.served", first, [listener.fileno()]) for _ in range(processes)
+                start_child("bench.served", first, [listener.fileno()], env)
+                for _ in range(processes)
             ]
         for process in self._processes:
             assert process.stdout is not None

@@ -11,12 +11,11 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.processor import child_environment
 
 _ROOT = Path(__file__).resolve().parents[1]
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -35,13 +34,20 @@ class Usage:
     """Bytes."""
 
 
-def time_process(name: str, command: Sequence[str], source: Path, output: Path) -> Usage:
-    """Run a command in the repository's root with stdin and stdout from and to files.
+def time_process(
+    name: str,
+    command: Sequence[str],
+    source: Path,
+    output: Path,
+    env: Mapping[str, str] | None = None,
+) -> Usage:
+    """Run a command in the repository's root with stdin and stdout from and to files, in this
+    process's environment unless given.
 
     Raises BenchError, with the last line on stderr, where it fails.
     """
     words = [sys.executable, "-m", "bench.stopwatch", str(source), str(output), *command]
-    done = subprocess.run(words, cwd=_ROOT, capture_output=True, text=True, check=False)
+    done = subprocess.run(words, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout) if done.returncode == 0 else {"status": done.returncode}
     status = answer.pop("status")
     if status:
@@ -56,7 +62,7 @@ def _measure(source: str, output: str, command: list[str]) -> dict[str, float]:
         (os.POSIX_SPAWN_OPEN, 1, output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600),
     ]
     started = time.monotonic()
-    process = os.posix_spawn(command[0], command, child_environment(), file_actions=actions)
+    process = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
     _, status, used = os.wait4(process, 0)
     usage = Usage(
         started=started,

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from bench.errors import BenchError
 from bench.materials import Subject, folder_name, write_materials
+from bench.processor import child_environment
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line, written_change
 from bench.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
@@ -239,4 +240,5 @@ def _run_staged(each: Translated, folder: Path) -> list[Stage]:
 
 def _time(each: Translated, folder: Path, words: Sequence[str]) -> Usage:
     command = [sys.executable, "-m", *words]
-    return time_process(each.system.name, command, folder / "source", folder / "output")
+    env = child_environment(each.system.precision)
+    return time_process(each.system.name, command, folder / "source", folder / "output", env)

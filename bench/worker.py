@@ -60,7 +60,7 @@ class Worker:
             [sys.executable, "-m", "bench.worker"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=child_environment() | {"PYTHONPATH": path},
+            env=child_environment(job.precision) | {"PYTHONPATH": path},
             text=True,
         )
         try:

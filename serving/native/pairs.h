@@ -52,7 +52,7 @@ inline void multiply_rows(std::index_sequence<r...>, const int16_t* rows, int64_
   Ints first[sizeof...(r)] = {}, second[sizeof...(r)] = {};
   for (int64_t k = 0; k < pairs; ++k, rows += kTwo, panel += kTwo * kPanel) {
     if (k % 2 == 0) __builtin_prefetch(panel + kSoonNeeded);  // a line lasts for two pairs
-    const __m256i left = two_of_columns(panel), right = two_of_columns(panel + kPanel);
+    const __m256i left = two_of_columns(panel), right = two_of_columns(panel + kTwo * kLanes);
     __m256i two;
     ((two = two_inputs(rows + r * step), first[r] = add_pairs(first[r], two, left),
       second[r] = add_pairs(second[r], two, right)),

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from functools import cache
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -16,12 +15,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from export.domains import MICROSOFT
-from export.probe import probe_model
-from serving import kernels, ort
-from serving.bundle import read_manifest
-from serving.errors import BundleError
+from serving import kernels
 from serving.ort import register_kernels
-from tests.integration.demo import MODELS
 
 pytestmark = pytest.mark.skipif(
     kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"
@@ -181,26 +176,3 @@ def test_a_zero_point_of_weights_is_refused() -> None:
 def test_a_weight_that_is_no_constant_is_refused() -> None:
     with pytest.raises(Exception, match="weights must be constants"):
         session(64, 64, bias=False, constant=False)
-
-
-@pytest.mark.parametrize("native", [True, False])
-def test_products_of_a_bundle_are_exact(
-    native: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
-) -> None:
-    if not native:
-        monkeypatch.setattr(ort, "native_library", lambda: None)
-    bundle = MODELS / "macaron-de-en"
-    ort.check_int8(bundle, read_manifest(bundle))
-    assert not capfd.readouterr().err  # ONNX Runtime warns of an option that is set twice
-
-
-def test_a_bundle_is_refused_where_they_are_not(tmp_path: Path) -> None:
-    model = probe_model()
-    (wanted,) = (each for each in model.graph.initializer if each.name == "wanted_value")
-    changed = numpy_helper.to_array(wanted) + np.eye(8, 64, dtype=np.float32)
-    wanted.CopyFrom(numpy_helper.from_array(changed, "wanted_value"))
-    manifest = read_manifest(MODELS / "macaron-de-en")
-    assert manifest.probe_file is not None
-    (tmp_path / manifest.probe_file).write_bytes(model.SerializeToString())
-    with pytest.raises(BundleError, match="not exact on this processor"):
-        ort.check_int8(tmp_path, manifest)

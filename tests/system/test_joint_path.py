@@ -32,9 +32,9 @@ OVERRIDES = [
     "optim.schedule=cosine",
     "optim.label_smoothing=0.0",
     "loop.bf16=false",
-    "loop.max_steps=400",
-    "loop.validate_every=400",
-    "loop.checkpoint_every=400",
+    "loop.max_steps=600",
+    "loop.validate_every=600",
+    "loop.checkpoint_every=600",
     "loop.bleu_sentences=0",
 ]
 
@@ -53,8 +53,7 @@ def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -
     for precision in ("fp32", "int8"):
         manifest = export_bundle(run, bundles / precision, precision=precision, target="cpu")
         assert (manifest.family, manifest.decoder_kind) == ("joint", "joint")
-        # How far 400 updates come depends on the machine's arithmetic: 94 to 100.
-        assert manifest.parity["bleu_checkpoint"] > 90.0
+        assert manifest.parity["bleu_checkpoint"] > 95.0
     source, target = (lines(run / f"validation.{s}") for s in ("source", "target"))
     shutil.copytree(tiny_model.int8, bundles / "tiny-int8")
     with running(bundles, tmp_path) as server:
@@ -63,7 +62,7 @@ def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -
         assert models["int8"]["family"] == "joint"
         answers = server.ask(source, model="int8").json()["translatedText"]
         by_default = server.ask(source[0]).json()["translatedText"]
-    assert measure_quality(answers, target).bleu > 90.0
+    assert measure_quality(answers, target).bleu > 95.0
     translator = Translator(bundles / "int8")
     assert answers == [t.text for t in translator.translate(source)]
     assert answers == [translator.translate(text)[0].text for text in source]

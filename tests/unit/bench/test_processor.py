@@ -25,12 +25,13 @@ def test_a_processor_stands_with_what_multiplies_int8(
     flags: str, name: str, with_mkl: bool
 ) -> None:
     assert cpu_name(cpuinfo(flags)) == name
-    assert rivals_environment(cpuinfo(flags)) == ({USE_MKL: "1"} if with_mkl else {})
+    assert rivals_environment(cpuinfo(flags), "int8") == ({USE_MKL: "1"} if with_mkl else {})
+    assert rivals_environment(cpuinfo(flags), "float32") == {}
 
 
 def test_what_the_user_has_set_stays(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processor, "cpuinfo", lambda: cpuinfo("avx2"))
     monkeypatch.setenv(USE_MKL, "0")
-    assert child_environment()[USE_MKL] == "0"
+    assert child_environment("int8")[USE_MKL] == "0"
     monkeypatch.delenv(USE_MKL)
-    assert child_environment()[USE_MKL] == "1"
+    assert child_environment("int8")[USE_MKL] == "1"
