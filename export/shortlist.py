@@ -35,7 +35,7 @@ LEAST_PROBABILITY = 1e-3
 
 def read_shortlist(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Shortlist:
     """The shortlist of a recipe's training text; raises CorpusError where it cannot be read."""
-    pairs, _, _ = read_corpus(recipe)
+    pairs = read_corpus(recipe).train
     sides = (tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
     return build_shortlist(list(zip(*sides, strict=True)), tokenizer.vocab_size)
 

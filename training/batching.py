@@ -47,11 +47,12 @@ class Batch:
 
 
 class BatchedCorpus:
-    """Pairs of ids cut into batches; each pair comes once an epoch.
+    """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
 
-    The order and, with subword sampling, the pieces depend only on (seed, epoch), so a resumed run
-    sees what an unbroken one would. `dropped` counts pairs left out because a side has no piece, or
-    more than `max_pieces`.
+    `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
+    probability of once more, drawn anew each epoch. The order, these draws and, with subword
+    sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an unbroken one
+    would. `dropped` counts pairs left out because a side has no piece, or more than `max_pieces`.
     """
 
     def __init__(
@@ -63,6 +64,7 @@ class BatchedCorpus:
         max_pieces: int,
         cost: Cost = max,
         subword_alpha: float = 0.0,
+        weights: Sequence[float] | None = None,
         seed: int = 1,
     ) -> None:
         self._cost, self._token_budget, self._max_pieces, self._seed = (
@@ -75,8 +77,10 @@ class BatchedCorpus:
         self.dropped: Counter[str] = Counter()
         self._texts: list[tuple[str, str]] = []
         self._ids: list[IdPair] = []
+        kept_weights: list[float] = []
+        weights = [1.0] * len(pairs) if weights is None else weights
         sides = [tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1)]
-        for texts, source, target in zip(pairs, *sides, strict=True):
+        for texts, weight, source, target in zip(pairs, weights, *sides, strict=True):
             if not source or not target:
                 self.dropped["no piece"] += 1
             elif max(len(source), len(target)) > max_pieces:
@@ -84,19 +88,26 @@ class BatchedCorpus:
             else:
                 self._texts.append(texts)
                 self._ids.append((source, target))
+                kept_weights.append(weight)
+        self._weights = np.array(kept_weights)
+        self._weighted = bool((self._weights != 1).any())
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 of the ids: a run resumed on other text would not repeat the unbroken one."""
+        """SHA-256 of the ids and of weights other than 1: a run resumed on other text would not
+        repeat the unbroken one."""
         hasher = hashlib.sha256()
         for source, target in self._ids:
             hasher.update(np.array([*source, EOS_ID, *target, EOS_ID], dtype="<u4").tobytes())
+        if self._weighted:
+            hasher.update(self._weights.astype("<f8").tobytes())
         return hasher.hexdigest()
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
         """The batches of an epoch, as lists of id pairs."""
-        pairs = self._sample(epoch) if self._sampler else self._ids
         generator = np.random.default_rng((self._seed, epoch))
+        chosen = self._draw_copies(generator) if self._weighted else range(len(self._ids))
+        pairs = self._sample(chosen, epoch) if self._sampler else [self._ids[i] for i in chosen]
         sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         # By both lengths, so that next to nothing is padding; ties at random, so that batches do
         # not hold the same neighbours in every epoch.
@@ -106,17 +117,24 @@ class BatchedCorpus:
         generator.shuffle(batches)
         return [[pairs[i] for i in batch] for batch in batches]
 
-    def _sample(self, epoch: int) -> list[IdPair]:
-        """Every pair in a random segmentation; a side that grew too long keeps its best one."""
+    def _draw_copies(self, generator: np.random.Generator) -> list[int]:
+        """Indices of the pairs of an epoch, each as often as its weight says."""
+        whole = np.floor(self._weights)
+        once_more = generator.random(len(whole)) < self._weights - whole
+        return np.repeat(np.arange(len(whole)), (whole + once_more).astype(int)).tolist()
+
+    def _sample(self, chosen: Sequence[int], epoch: int) -> list[IdPair]:
+        """Each of these pairs in a random segmentation of its own; a side that grew too long keeps
+        its best one."""
         assert self._sampler is not None
         sides: list[list[list[int]]] = []
         for side in (0, 1):
-            texts = (pair[side] for pair in self._texts)
+            texts = (self._texts[i][side] for i in chosen)
             sampled = self._sampler.sample(texts, f"{self._seed} {epoch} {side}")
             sides.append(
                 [
-                    ids if 0 < len(ids) <= self._max_pieces else best[side]
-                    for ids, best in zip(sampled, self._ids, strict=True)
+                    ids if 0 < len(ids) <= self._max_pieces else self._ids[i][side]
+                    for ids, i in zip(sampled, chosen, strict=True)
                 ]
             )
         return list(zip(*sides, strict=True))

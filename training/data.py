@@ -67,22 +67,35 @@ class RunData:
         return validate(model, self.tokenizer, self.validation, self.recipe)
 
 
-def read_corpus(recipe: TranslationRecipe) -> tuple[list[Pair], list[Pair], CleaningReport]:
-    """Clean training pairs, validation pairs and the report of what was dropped.
+@dataclass(frozen=True)
+class Corpus:
+    """The clean text of a recipe."""
+
+    train: list[Pair]
+    weights: list[float]
+    """How often each training pair comes in an epoch, as the first files that hold it say."""
+    validation: list[Pair]
+    report: CleaningReport
+
+
+def read_corpus(recipe: TranslationRecipe) -> Corpus:
+    """Read, clean and split the text of a recipe.
 
     Raises CorpusError where a file cannot be used or no pair is left.
     """
     cleaner = Cleaner(max_length_ratio=recipe.data.max_length_ratio)
-    pairs: list[Pair] = []
+    weights: dict[Pair, float] = {}
     for files in recipe.data.train:
-        pairs += cleaner.clean(_read(files), files.source)
-    if not pairs:
+        weights |= dict.fromkeys(cleaner.clean(_read(files), files.source), files.weight)
+    if not weights:
         raise CorpusError(f"{recipe.data.train[0].source}: no usable pair; {cleaner.report}")
+    train = list(weights)
     if recipe.data.validation is not None:
-        return pairs, _read(recipe.data.validation), cleaner.report
-    train, validation = hold_out(pairs, recipe.data.held_out_pairs, recipe.loop.seed)
-    cleaner.report.held_out = len(validation)
-    return train, validation, cleaner.report
+        validation = _read(recipe.data.validation)
+    else:
+        train, validation = hold_out(train, recipe.data.held_out_pairs, recipe.loop.seed)
+        cleaner.report.held_out = len(validation)
+    return Corpus(train, [weights[pair] for pair in train], validation, cleaner.report)
 
 
 def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
@@ -91,16 +104,18 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     That is the report of cleaning, the validation text (export compares on it) and, if the run has
     none yet, the tokenizer. Raises CorpusError or ConfigError where that cannot be done.
     """
-    pairs, validation, report = read_corpus(recipe)
-    tokenizer = prepare_tokenizer(recipe, run, iterate_texts(pairs))
+    corpus = read_corpus(recipe)
+    report = corpus.report
+    tokenizer = prepare_tokenizer(recipe, run, iterate_texts(corpus.train))
     assert isinstance(tokenizer, Tokenizer)  # a translation recipe has no word list
     train = BatchedCorpus(
-        pairs,
+        corpus.train,
         tokenizer,
         token_budget=recipe.data.token_budget,
         max_pieces=recipe.data.max_pieces,
         cost=recipe.model.batch_cost,
         subword_alpha=recipe.data.subword_alpha,
+        weights=corpus.weights,
         seed=recipe.loop.seed,
     )
     for reason, count in train.dropped.items():
@@ -108,9 +123,9 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     logger.info("%s", report)
     write_atomically(run / REPORT_FILE, json.dumps(report.to_dict(), indent=1).encode() + b"\n")
     for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
-        lines = "".join(f"{pair[side]}\n" for pair in validation)
+        lines = "".join(f"{pair[side]}\n" for pair in corpus.validation)
         write_atomically(run / name, lines.encode())
-    return RunData(recipe, tokenizer, train, validation)
+    return RunData(recipe, tokenizer, train, corpus.validation)
 
 
 def _read(files: ParallelFiles) -> list[Pair]:

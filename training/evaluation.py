@@ -106,7 +106,7 @@ def training_counts(recipe: Recipe) -> Counter[str]:
             f"{recipe.name}: a translation recipe is needed, this is a language model's"
         )
     try:
-        pairs, _, _ = read_corpus(recipe)
+        pairs = read_corpus(recipe).train
     except TrainingError as error:
         raise ConfigError(
             f"the analysis by frequency counts words in the run's training text: {error}"

@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from training.errors import ConfigError
 
 _NO_LIMIT = float("inf")
+MOST_COPIES = 1000.0
+"""The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
 
 
 def check_range(name: str, value: float, low: float, high: float = _NO_LIMIT) -> None:
@@ -37,6 +39,9 @@ class ParallelFiles:
 
     source: str
     target: str
+    weight: float = 1.0
+    """How often each of their training pairs comes in an epoch: 2.5 is twice, and a third time for
+    half of the pairs, drawn anew each epoch. Validation text has no use for it."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,6 +73,13 @@ class DataConfig:
     def __post_init__(self) -> None:
         if not self.train:
             raise ConfigError("data.train must name one pair of files at least, got none")
+        for index, files in enumerate(self.train):
+            check_range(f"data.train[{index}].weight", files.weight, 0, MOST_COPIES)
+        if not any(files.weight for files in self.train):
+            raise ConfigError(
+                "data.train: every weight is 0, so that no pair would be trained on; give one file "
+                "pair a weight above 0"
+            )
         least = 0 if self.validation is not None else 1
         check_range("data.held_out_pairs", self.held_out_pairs, least)
         check_range("data.max_pieces", self.max_pieces, 1)

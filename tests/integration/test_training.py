@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -298,6 +299,26 @@ def test_validation_text_of_ones_own_is_used_whole(
     assert data.validation == toy_pairs(9, seed=5)
     assert sum(map(len, data.train.epoch(0))) == 120
     assert (tmp_path / "run" / "validation.source").read_bytes() == source.read_bytes()
+
+
+def test_a_corpus_comes_as_often_as_its_weight_says(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    files = [write_toy_corpus(tmp_path / str(n), count, seed=n) for n, count in ((7, 30), (8, 20))]
+    train = ", ".join(
+        f"{{source: {source}, target: {target}, weight: {weight}}}"
+        for (source, target), weight in zip(files, (2, 1), strict=True)
+    )
+    overrides = [f"data.train=[{train}]", "data.held_out_pairs=1", tokenizer_file]
+    data = prepare(load_recipe(str(small_recipe), overrides), tmp_path / "run")
+    seen = Counter(
+        data.tokenizer.decode(source) for batch in data.train.epoch(0) for source, _ in batch
+    )
+    first, second = ({s for s, _ in toy_pairs(count, seed=n)} for n, count in ((7, 30), (8, 20)))
+    held_out = {s for s, _ in data.validation}
+    assert all(seen[source] >= 2 for source in first - held_out)
+    assert any(seen[source] == 1 for source in second - first - held_out)
+    assert not any(seen[source] for source in held_out)
 
 
 def test_text_without_one_usable_pair_is_an_error(small_recipe: Path, tmp_path: Path) -> None:

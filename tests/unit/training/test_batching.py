@@ -136,6 +136,39 @@ def test_short_and_long_batches_are_mixed() -> None:
     assert lengths != sorted(lengths)
 
 
+@settings(max_examples=60, deadline=None)
+@given(pairs=text_pairs, data=st.data())
+def test_a_weight_is_how_often_a_pair_comes(
+    pairs: list[tuple[str, str]], data: st.DataObject
+) -> None:
+    pairs = list(dict.fromkeys(pairs))
+    weights = data.draw(
+        st.lists(st.floats(0, 3), min_size=len(pairs), max_size=len(pairs)), label="weights"
+    )
+    batches = corpus(pairs, weights=weights, token_budget=50).epoch(data.draw(st.integers(0, 9)))
+    found = Counter((tuple(s), tuple(t)) for batch in batches for s, t in batch)
+    for (source, target), weight in zip(map(ids_of, pairs), weights, strict=True):
+        assert found[tuple(source), tuple(target)] in (int(weight), -int(-weight // 1))
+
+
+def test_fractions_of_weights_are_drawn_anew_each_epoch_and_come_true_in_the_mean() -> None:
+    pairs = [(chr(100 + i), "a") for i in range(1000)]
+    weighted = corpus(pairs, weights=[1.25] * 1000)
+    epochs = [weighted.epoch(epoch) for epoch in range(2)]
+    sources = [Counter(s[0] for batch in batches for s, _ in batch) for batches in epochs]
+    assert sources[0] != sources[1]
+    assert all(1200 <= found.total() <= 1300 for found in sources)
+    assert corpus(pairs, weights=[1.25] * 1000).epoch(1) == epochs[1]
+
+
+def test_weights_of_one_change_nothing_and_others_are_another_corpus() -> None:
+    pairs = toy_pairs(50, seed=1)
+    plain, ones = corpus(pairs, max_pieces=99), corpus(pairs, max_pieces=99, weights=[1.0] * 50)
+    assert plain.epoch(3) == ones.epoch(3)
+    assert plain.digest == ones.digest
+    assert plain.digest != corpus(pairs, max_pieces=99, weights=[2.0] * 50).digest
+
+
 def test_pairs_out_of_range_are_counted() -> None:
     pairs = [("a", "b" * 31), ("a" * 31, "b"), ("", "b"), ("a", ""), ("a" * 30, "b" * 30)]
     batched = corpus(pairs)
@@ -184,6 +217,10 @@ def test_subword_sampling_depends_on_seed_and_epoch_only(tokenizer: Tokenizer) -
     assert texts == Counter(source for source, _ in pairs)
     plain = {tuple(ids) for ids in tokenizer.encode_batch([source for source, _ in pairs])}
     assert len(plain & {tuple(s) for batch in epochs[1] for s, _ in batch}) < 30
+    copies = BatchedCorpus(
+        pairs[:1], tokenizer, token_budget=500, max_pieces=100, subword_alpha=0.1, weights=[20.0]
+    ).epoch(0)
+    assert len({tuple(s) for batch in copies for s, _ in batch}) > 5  # each copy has its own
 
 
 def test_a_sampled_side_that_grew_too_long_keeps_its_best_segmentation(

@@ -169,6 +169,14 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("optim.accumulation=0", "optim.accumulation must be >= 1"),
         ("data.train=[]", "data.train must name one pair"),
         ("data.train=[{source: a}]", r"missing key 'data.train\[0\].target'"),
+        (
+            "data.train=[{source: a, target: b}, {source: c, target: d, weight: -1}]",
+            r"data.train\[1\].weight must be in \[0, 1000.0\], got -1",
+        ),
+        (
+            "data.train=[{source: a, target: b, weight: 0}]",
+            "data.train: every weight is 0.*give one file pair a weight above 0",
+        ),
         ("data.held_out_pairs=0", "data.held_out_pairs must be >= 1"),
         ("data.token_budget=0", "data.token_budget must be >= 1"),
         ("data.subword_alpha=-1", "data.subword_alpha"),
