@@ -43,8 +43,8 @@ from bench.server import Plan as ServerPlan
 from bench.tables import refresh_tables
 from bench.translate import BEAM, run_translate, translate_markdown
 from bench.translate import Plan as TranslatePlan
-from serving.options import RANGES
-from serving.sampling import TOP
+from serving.search.options import RANGES
+from serving.search.sampling import TOP
 from serving.threads import default_threads
 from training.models import PRESETS, LanguageModelConfig
 

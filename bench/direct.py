@@ -15,9 +15,9 @@ from bench.child import start_child
 from bench.errors import BenchError
 from bench.load import Load
 from bench.systems import Job, Search
-from serving.isolated import IsolatedTranslator
-from serving.scheduler import Request, Scheduler
-from serving.settings import Settings
+from serving.server.settings import Settings
+from serving.translation.isolated import IsolatedTranslator
+from serving.translation.scheduler import Request, Scheduler
 
 
 def direct_load(

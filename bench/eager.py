@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bench.compiled import compile_source, compiled
 from bench.eager_models import EagerBatch, start_batch
-from serving.tokenizer import BOS_ID, EOS_ID
+from serving.search.ids import BOS_ID, EOS_ID
 from training.models import Model
 
 _Finished = list[tuple[tuple[int, ...], float]]
@@ -25,8 +25,8 @@ class EagerTranslator:
     """Beam search in plain PyTorch: a concatenated cache, reordered by parent at each step.
 
     It is what a careful user writes without this project. The search rules are those of
-    `serving.search` and CTranslate2 (length penalty 1, patience 1), written once more: no code is
-    shared. Sentences that are done leave the batch.
+    `serving.search.beam` and CTranslate2 (length penalty 1, patience 1), written once more: no code
+    is shared. Sentences that are done leave the batch.
     """
 
     def __init__(self, model: Model, *, compile_model: bool = False) -> None:

@@ -25,10 +25,10 @@ from bench.scenarios import Scenario, Setting, System, settings
 from bench.systems import ID_MANIFEST, Job, id_token
 from bench.worker import Worker
 from export.graphs import write_language_graphs
-from serving.generation import GenerationBatch, Output
-from serving.generation_options import GenerationOptions
-from serving.language_session import LanguageStepper
-from serving.sampling import Uniforms
+from serving.runtime.language_stepper import LanguageStepper
+from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampling import Uniforms
+from serving.search.sampling_options import GenerationOptions
 from training.models import LanguageModel
 from training.models.config import ATTENTIONS
 

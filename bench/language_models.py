@@ -14,8 +14,8 @@ from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_att
 from export.calibration import calibrate
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
-from serving.bundle import Manifest
-from serving.tokenizer import EOS_ID
+from serving.bundle.manifest import Manifest
+from serving.search.ids import EOS_ID
 from training.models import PRESETS, LanguageModel, LanguageModelConfig
 
 SHORTEST_PROMPT, LONGEST_PROMPT = 12, 28

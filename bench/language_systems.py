@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.systems import ID_MANIFEST, Job, Output, Search, Sources, id_token
-from serving.bundle import Manifest
+from serving.bundle.manifest import Manifest
 
 SEED = 1
 
@@ -27,7 +27,7 @@ class LanguageEngine:
     """This engine."""
 
     def __init__(self, job: Job) -> None:
-        from serving.language_session import LanguageStepper
+        from serving.runtime.language_stepper import LanguageStepper
 
         folder = Path(job.folder)
         manifest = Manifest.model_validate(json.loads((folder / ID_MANIFEST).read_text()))
@@ -59,10 +59,10 @@ class LanguageEngine:
         return self.outputs(self.call(sources, search))
 
     def _generate(self, prompts: list[list[int]], search: Search) -> list[list[int]]:
-        from serving.generation import GenerationBatch
-        from serving.generation import Output as Row
-        from serving.generation_options import GenerationOptions
-        from serving.sampling import Uniforms
+        from serving.search.sampled_batch import GenerationBatch
+        from serving.search.sampled_batch import Output as Row
+        from serving.search.sampling import Uniforms
+        from serving.search.sampling_options import GenerationOptions
 
         options = GenerationOptions(max_length=search.max_length, sampling_top_k=search.top_k)
         rows = [Row(n, prompt, options, Uniforms(SEED, n)) for n, prompt in enumerate(prompts)]

@@ -27,9 +27,10 @@ from export.calibration import calibrate_translation
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
-from serving.bundle import Languages, write_manifest
-from serving.shortlist import Shortlist
-from serving.tokenizer import EOS_ID, Tokenizer
+from serving.bundle.manifest import Languages, write_manifest
+from serving.bundle.shortlist import Shortlist
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import EOS_ID
 from training.corpus import read_pairs
 from training.models import Model, Transformer
 from training.run import load_trained

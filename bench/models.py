@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from export.shortlist import BEST, COMMON
-from serving.shortlist import Shortlist
-from serving.tokenizer import EOS_ID
+from serving.bundle.shortlist import Shortlist
+from serving.search.ids import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
 from training.models import PRESETS, JointModel, Model, Network, build_model
 from training.models.config import ARCHITECTURES

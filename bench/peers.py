@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from bench.errors import BenchError
-from serving.shortlist import Shortlist
+from serving.bundle.shortlist import Shortlist
 from training.models import Transformer
 
 VOCABULARY_MAP = "vmap.txt"

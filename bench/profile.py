@@ -26,14 +26,14 @@ from bench.scenarios import (
     spread_rows,
 )
 from bench.systems import read_id_manifest
-from serving.bundle import Manifest, read_manifest
-from serving.cache import Repack
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.session import OnnxState, OnnxStepper
-from serving.shortlist_session import ShortlistStepper
-from serving.stepper import StepInputs, StepOutputs
+from serving.bundle.manifest import Manifest, read_manifest
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import Repack
+from serving.search.sentence import Sentence
+from serving.search.stepper import StepInputs, StepOutputs
 
 _PARTS = {
     "matrix products": (

@@ -10,7 +10,7 @@ from pathlib import Path
 from bench.errors import BenchError
 from export.quality import BleuChange, mean_bleu_change
 from serving.errors import InvalidOptionError
-from serving.options import SearchOptions
+from serving.search.options import SearchOptions
 from training.analysis import FrequencyBucket, LengthBucket, f1_by_frequency, quality_by_length
 from training.checkpoint import find_checkpoint
 from training.corpus import Pair, read_pairs

@@ -21,14 +21,14 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from serving.batches import decode_in_batches
-from serving.bundle import Graph, Manifest
-from serving.cache import ALIGNMENT
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.ort import register_kernels
-from serving.session import OnnxState, OnnxStepper
-from serving.stepper import StepInputs, StepOutputs
+from serving.bundle.manifest import Graph, Manifest
+from serving.queue.limits import decode_in_batches
+from serving.runtime.ort import register_kernels
+from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import ALIGNMENT
+from serving.search.sentence import Sentence
+from serving.search.stepper import StepInputs, StepOutputs
 
 PRODUCT = "MatMulIntegerToFloat"
 

@@ -22,14 +22,14 @@ from bench.child import start_child
 from bench.errors import BenchError
 from bench.processor import child_environment
 from bench.systems import Job, LoadedSystem, Search, load
-from serving.app import create_app
-from serving.bundle import read_manifest
-from serving.isolated import IsolatedTranslator
-from serving.registry import Model, Registry
-from serving.scheduler import Request, Scheduler, TranslationTicket
-from serving.settings import Settings
-from serving.tokenizer import EOS_ID
-from serving.translation import Translation
+from serving.bundle.manifest import read_manifest
+from serving.search.ids import EOS_ID
+from serving.server.app import create_app
+from serving.server.registry import Model, Registry
+from serving.server.settings import Settings
+from serving.translation.isolated import IsolatedTranslator
+from serving.translation.results import Translation
+from serving.translation.scheduler import Request, Scheduler, TranslationTicket
 
 _MAX_BATCH = 32
 _BACKLOG = 2048
@@ -37,7 +37,7 @@ _READY = "ready\n"
 
 
 class PeerScheduler:
-    """Takes the place of `serving.scheduler.Scheduler` for a system that decodes whole batches."""
+    """In the place of `serving.translation.scheduler.Scheduler`, for what decodes whole batches."""
 
     def __init__(self, system: LoadedSystem, search: Search, job: Job) -> None:
         self._system, self._search, self._texts = system, search, job.tokenizer_file is not None

@@ -23,8 +23,8 @@ from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.served import Served
 from bench.systems import Search
 from export.graphs import write_graphs
-from serving.bundle import Languages, TokenizerFiles, write_manifest
-from serving.vocabulary import EOS, UNK
+from serving.bundle.manifest import Languages, TokenizerFiles, write_manifest
+from serving.bundle.words import EOS, UNK
 
 SYSTEMS = (OUR_INT8, PEER_INT8)
 SHARE = 0.7

@@ -34,7 +34,7 @@ def _ours() -> int:
 
     keep_numpy_single()  # as the command itself does
     import serving.commands  # noqa: F401
-    from serving.translator import Translator
+    from serving.translation.translator import Translator
 
     _note(IMPORTED)
     _note_behind(Translator, "__init__", LOADED)

@@ -12,9 +12,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
 
-from serving.bundle import Manifest
-from serving.options import SearchOptions
-from serving.tokenizer import EOS_ID, Tokenizer
+from serving.bundle.manifest import Manifest
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
 
 Sources = Sequence[str] | Sequence[list[int]]
 """Texts, or ids that end with eos."""
@@ -101,8 +102,8 @@ class _IdEngine:
     """This engine on ids."""
 
     def __init__(self, job: Job) -> None:
-        from serving.session import OnnxStepper
-        from serving.shortlist_session import ShortlistStepper
+        from serving.runtime.shortlist_stepper import ShortlistStepper
+        from serving.runtime.translation_stepper import OnnxStepper
 
         self.job, self.manifest = job, read_id_manifest(job.folder)
         stepper = ShortlistStepper if job.shortlist else OnnxStepper
@@ -112,8 +113,8 @@ class _IdEngine:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.batches import decode_in_batches
-        from serving.hypotheses import Sentence
+        from serving.queue.limits import decode_in_batches
+        from serving.search.sentence import Sentence
 
         options = search.options(shortlist=self.job.shortlist)
         sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}
@@ -135,7 +136,7 @@ class _TextEngine:
     """This engine on texts, through its documented Python interface."""
 
     def __init__(self, job: Job) -> None:
-        from serving.translator import Translator
+        from serving.translation.translator import Translator
 
         self.translator = Translator(
             job.folder, threads=job.threads * job.workers, workers=job.workers

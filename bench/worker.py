@@ -171,9 +171,9 @@ def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
 
 def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     """Beam search that is kept from ending until the last step that is asked for."""
-    from serving.hypotheses import Sentence
-    from serving.options import SearchOptions
-    from serving.search import BeamSearch
+    from serving.search.beam import BeamSearch
+    from serving.search.options import SearchOptions
+    from serving.search.sentence import Sentence
 
     steps = max(SLOT_STEPS)
     chosen = [sources[row] for row in request["rows"]]

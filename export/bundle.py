@@ -15,13 +15,20 @@ from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
 from export.quantize import quantized_twin
 from export.shortlist import read_shortlist
-from serving.batches import BatchLimits
-from serving.bundle import Activations, Languages, Manifest, Quality, read_manifest, write_manifest
-from serving.session import OnnxStepper
-from serving.shortlist_session import ShortlistStepper
+from serving.bundle.manifest import (
+    Activations,
+    Languages,
+    Manifest,
+    Quality,
+    read_manifest,
+    write_manifest,
+)
+from serving.queue.limits import BatchLimits
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.ids import EOS_ID
 from serving.threads import default_threads
-from serving.tokenizer import EOS_ID
-from serving.translator import Translator
+from serving.translation.translator import Translator
 from training.config import recipe_to_dict
 from training.corpus import read_pairs
 from training.quality import measure_quality

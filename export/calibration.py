@@ -14,9 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from export.quantize import QuantizedLinear, StaticRange
-from serving.batches import decode_in_batches
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
+from serving.queue.limits import decode_in_batches
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from training.models import Model
 from training.stepper import TorchStepper
 

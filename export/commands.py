@@ -12,7 +12,7 @@ from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
 from export.trial import try_bundle
-from serving.bundle import Manifest, read_manifest
+from serving.bundle.manifest import Manifest, read_manifest
 from training.checkpoint import find_checkpoint
 from training.config import LanguageRecipe
 from training.run import read_run_recipe

@@ -9,8 +9,8 @@ from torch import nn
 
 from export.parity import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
 from export.quantize import QuantizedLinear
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from training.models import Model
 from training.stepper import TorchStepper
 

@@ -16,7 +16,7 @@ from export.probe import probe_model
 from export.quantize import StaticRange
 from export.shared_weights import share_weights
 from export.shortlist import write_shortlist
-from serving.bundle import (
+from serving.bundle.manifest import (
     FORMAT_VERSION,
     Activations,
     Graph,
@@ -26,8 +26,8 @@ from serving.bundle import (
     Task,
     TokenizerFiles,
 )
-from serving.options import MAX_STEPS
-from serving.shortlist import Shortlist
+from serving.bundle.shortlist import Shortlist
+from serving.search.options import MAX_STEPS
 from training.models import LanguageModel, Model, Network, TransformerConfig
 from training.models.light_attention import layer_reach
 

@@ -19,7 +19,7 @@ from export.folder import commit, new_folder, package_versions
 from export.graphs import choose_activations, write_language_graphs
 from export.parity import check_logits
 from export.quantize import StaticRange, quantized_twin
-from serving.bundle import (
+from serving.bundle.manifest import (
     Activations,
     Manifest,
     Quality,
@@ -27,9 +27,10 @@ from serving.bundle import (
     read_manifest,
     write_manifest,
 )
-from serving.cache import PrefixTree
-from serving.generation import step_inputs
-from serving.language_session import LanguageStepper, chunks
+from serving.runtime.language_stepper import LanguageStepper
+from serving.search.prefix_tree import PrefixTree
+from serving.search.prompts import chunks
+from serving.search.sampled_batch import step_inputs
 from serving.threads import default_threads
 from training.config import recipe_to_dict
 from training.models import LanguageModel

@@ -272,7 +272,7 @@ class _Lowering:
         own = self._add("Gather", [rows_s8, columns], f"{output}_rows")
         own = self._add("Transpose", [own], f"{output}_columns", swap)
         # As u8, 128 higher: with s8 the products are not exact on every processor, and ONNX
-        # Runtime makes them so (serving/ort.py) for constant weights only.
+        # Runtime makes them so (serving/runtime/ort.py) for constant weights only.
         to_u8 = [helper.make_attribute("to", onnx.TensorProto.UINT8)]
         own = self._add("Cast", [own], f"{output}_wrapped", to_u8)
         middle = self._constant(np.uint8(ZERO_POINT), "zero_point")

@@ -18,7 +18,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from serving.bundle import Graph, Role, Tensor
+from serving.bundle.manifest import Graph, Role, Tensor
 from training.models import LanguageModel, Model
 from training.models.attention import OPSET
 from training.models.decoding import (

@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from export.errors import ParityError
 from export.quality import BleuChange, bleu_change
-from serving.batches import decode_in_batches
-from serving.bundle import DecoderKind
-from serving.cache import Repack
-from serving.hypotheses import Ints, Sentence
-from serving.options import SearchOptions
-from serving.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
-from serving.tokenizer import BOS_ID, EOS_ID, Tokenizer
+from serving.bundle.manifest import DecoderKind
+from serving.bundle.tokenizer import Tokenizer
+from serving.queue.limits import decode_in_batches
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import Repack
+from serving.search.sentence import Ints, Sentence
+from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
 from training.quality import measure_quality
 
 TIE = 1e-3

@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sacrebleu.metrics.chrf import CHRF
 
 from export.errors import ExportError
-from serving.bundle import Calibration, Manifest, read_manifest, write_manifest
+from serving.bundle.manifest import Calibration, Manifest, read_manifest, write_manifest
 from serving.threads import default_threads
-from serving.translator import Translator
+from serving.translation.translator import Translator
 from training.corpus import read_pairs
 
 GOOD_CHRF = 60.0

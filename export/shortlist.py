@@ -16,9 +16,10 @@ from export.first_step import tell_beams_from_queries
 from export.lowering import lower
 from export.onnx_graph import export_shortlist_step
 from export.quantize import StaticRange
-from serving.bundle import ShortlistFiles
-from serving.shortlist import Shortlist
-from serving.tokenizer import EOS_ID, Tokenizer
+from serving.bundle.manifest import ShortlistFiles
+from serving.bundle.shortlist import Shortlist
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import EOS_ID
 from training.config import TranslationRecipe
 from training.data import read_corpus
 from training.lexicon import IdPair, learn_lexicon

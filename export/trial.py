@@ -7,12 +7,12 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from serving.bundle import read_manifest
+from serving.bundle.manifest import read_manifest
 from serving.errors import BundleError
-from serving.generation_options import GenerationOptions
-from serving.generator import Generator
+from serving.generation.generator import Generator
 from serving.resident import resident_bytes
-from serving.translator import Translator
+from serving.search.sampling_options import GenerationOptions
+from serving.translation.translator import Translator
 
 
 def try_bundle(folder: Path) -> int:

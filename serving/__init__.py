@@ -6,8 +6,8 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving.generator import Generator
-    from serving.translator import Translator
+    from serving.generation.generator import Generator
+    from serving.translation.translator import Translator
 
 # ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
@@ -18,11 +18,11 @@ __all__ = ["Generator", "Translator"]
 def __getattr__(name: str) -> Any:
     """Load the documented names when they are asked for: onnxruntime is slow to import."""
     if name == "Translator":
-        from serving.translator import Translator
+        from serving.translation.translator import Translator
 
         return Translator
     if name == "Generator":
-        from serving.generator import Generator
+        from serving.generation.generator import Generator
 
         return Generator
     raise AttributeError(f"module 'serving' has no attribute {name!r}")

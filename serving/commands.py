@@ -12,10 +12,10 @@ from typing import Any
 
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError
 from serving.lines import LineEncodingError, decode_lines
-from serving.options import parse_options
+from serving.search.options import parse_options
 from serving.threads import default_threads
-from serving.translation import Score, Translation
-from serving.translator import Translator
+from serving.translation.results import Score, Translation
+from serving.translation.translator import Translator
 
 
 def translate(options: argparse.Namespace) -> int:
@@ -63,8 +63,8 @@ def score(options: argparse.Namespace) -> int:
 def generate(options: argparse.Namespace) -> int:
     """Continue each line of stdin: the line itself, then what follows it."""
     # Here, for the other verbs start sooner without.
-    from serving.generation_options import parse_generation_options
-    from serving.generator import Generator
+    from serving.generation.generator import Generator
+    from serving.search.sampling_options import parse_generation_options
 
     generator = Generator(options.bundle, threads=_threads(options))
     values = generator.manifest.search | _assignments(options.option)

@@ -22,12 +22,12 @@ from bentoml._internal.utils.analytics.usage_stats import do_not_track
 from circus.sighandler import SysHandler
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from serving.app import create_app
-from serving.connections import time_connections
 from serving.errors import ServingError
-from serving.logs import configure_logs
-from serving.registry import Registry, load_bundles
-from serving.settings import Settings
+from serving.server.app import create_app
+from serving.server.logs import configure_logs
+from serving.server.registry import Registry, load_bundles
+from serving.server.settings import Settings
+from serving.server.slow_clients import time_connections
 from serving.text.detection import load_detector
 
 # The command line has looked before it imported this module, and keeps what it saw.
@@ -165,7 +165,7 @@ def _pass_hangups_on() -> None:
 MacaronService = bentoml.service(
     name="macaron",
     workers=_settings.workers,
-    logging={"access": {"enabled": False}},  # serving.access writes a line of its own
+    logging={"access": {"enabled": False}},  # serving.server.access_log writes a line of its own
     # Its labels hold raw paths, so that a scanner fills the memory.
     metrics={"enabled": False},
     # Our own deadlines come first; this one also ends a body that never arrives.

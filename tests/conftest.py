@@ -14,7 +14,7 @@ from filelock import FileLock
 import serving  # noqa: F401  # before ONNX Runtime, whose reports it turns off
 
 if TYPE_CHECKING:
-    from serving.generator import Generator
+    from serving.generation.generator import Generator
 
 OVERRIDES = [
     "model.vocab_size=300",
@@ -147,6 +147,6 @@ def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
 @pytest.fixture(scope="session")
 def generator(tiny_language_model: TinyLanguageModel) -> Generator:
     """Its fp32 bundle, loaded."""
-    from serving.generator import Generator
+    from serving.generation.generator import Generator
 
     return Generator(tiny_language_model.fp32, threads=1)

@@ -15,7 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from training.subwords import SubwordSampler
 
 IdPair = tuple[list[int], list[int]]

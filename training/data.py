@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from serving.tokenizer import Tokenizer
+from serving.bundle.tokenizer import Tokenizer
 from training.batching import Batch, BatchedCorpus, IdPair, collate
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidOptionError
-from serving.options import SearchOptions
+from serving.search.options import SearchOptions
 from training.analysis import (
     ANALYSES,
     count_words,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 
 MAX_LINKS = 20_000_000
 """Sentence pairs beyond are left out, evenly; training takes about 100 bytes a link."""

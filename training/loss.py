@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 
 _CHUNK = 1 << 20
 """Logits that are looked at together."""

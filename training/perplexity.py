@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from serving.tokenizer import EOS_ID
+from serving.search.ids import EOS_ID
 from training.errors import ConfigError, CorpusError
 from training.loss import label_smoothed_loss
 from training.models import LanguageModel

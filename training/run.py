@@ -19,8 +19,8 @@ from typing import Any
 import torch
 import yaml
 
-from serving.tokenizer import TextTokenizer, Tokenizer
-from serving.vocabulary import WordVocabulary
+from serving.bundle.tokenizer import TextTokenizer, Tokenizer
+from serving.bundle.words import WordVocabulary
 from training.checkpoint import (
     STATE,
     find_checkpoint,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from serving.tokenizer import TextTokenizer
+from serving.bundle.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
 from training.config import Recipe, expand
 from training.errors import ConfigError

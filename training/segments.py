@@ -12,7 +12,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from serving.tokenizer import EOS_ID
+from serving.search.ids import EOS_ID
 
 Ids = NDArray[np.int32]
 

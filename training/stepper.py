@@ -13,8 +13,8 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.cache import REPACK_EVERY, Repack, fill_rows
-from serving.stepper import PrefillOutputs, StepInputs, StepOutputs
+from serving.search.prefix_tree import REPACK_EVERY, Repack, fill_rows
+from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 from training.batching import pad
 from training.models import Model
 from training.models.decoding import EncoderGraph, StepGraph

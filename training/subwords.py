@@ -17,7 +17,8 @@ from typing import NamedTuple
 
 import sentencepiece
 
-from serving.tokenizer import UNK_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import UNK_ID
 
 _SPACE = "\u2581"  # stands for a space in pieces
 _UNKNOWN_PENALTY = 10.0  # SentencePiece's: an unknown character costs this more than any piece

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from serving.tokenizer import TextTokenizer
+from serving.bundle.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
 from training.config import LanguageRecipe, TextConfig, expand
 from training.corpus import read_lines

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import sentencepiece
 
-from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from training.checkpoint import write_atomically
 from training.errors import ConfigError
 

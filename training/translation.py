@@ -6,10 +6,11 @@ import sys
 
 from tqdm import tqdm
 
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.tokenizer import EOS_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.beam import decode
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from training.batching import cut_by_budget
 from training.errors import DivergedError
 from training.models import Model

@@ -6,8 +6,8 @@ import math
 
 import torch
 
-from serving.options import SearchOptions
-from serving.tokenizer import Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.options import SearchOptions
 from training.batching import collate, cut_by_budget
 from training.config import TranslationRecipe
 from training.corpus import Pair

@@ -1,4 +1,4 @@
-"""Making word lists; `serving.vocabulary` reads them."""
+"""Making word lists; `serving.bundle.words` reads them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
 
-from serving.vocabulary import EOS, UNK
+from serving.bundle.words import EOS, UNK
 from training.checkpoint import write_atomically
 from training.errors import ConfigError
 

@@ -1,1 +1,1 @@
-"""From texts to sentences for a model, and back: nothing between the sentences is lost."""
+"""From texts to sentences for a model, and back: nothing between is lost; no model."""

@@ -7,14 +7,14 @@ from collections.abc import Sequence
 
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
-from serving.languages import LANGUAGE_NAMES
+from serving.text.languages import LANGUAGE_NAMES
 
 MAX_CHARS = 2000
 """Characters of a text that are looked at: more change nothing and take time."""
 
 
 def detect(text: str) -> list[tuple[str, float]]:
-    """Languages of `serving.languages` with their probabilities, likeliest first.
+    """Languages of `serving.text.languages` with their probabilities, likeliest first.
 
     Empty for a text without letters. A word or two are not enough to be sure, and the
     probabilities say so.

@@ -7,7 +7,7 @@ import itertools
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Literal
 
-from serving.alignment import Link, Span
+from serving.text.alignment import Link, Span
 from serving.text.markup import html_tokens
 from serving.text.passage import Passage
 from serving.text.placement import Placed, Translated, masked_things, place

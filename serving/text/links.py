@@ -5,7 +5,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from serving.alignment import Link, Span
+from serving.text.alignment import Link, Span
 
 _ALIKE = (".!?…", "\"'„“”«»‚‘’")  # noqa: RUF001
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from serving.alignment import Span
+from serving.text.alignment import Span
 
 
 @dataclass

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Literal
 
-from serving.alignment import Span
+from serving.text.alignment import Span
 
 TagKind = Literal["open", "close", "thing"]
 

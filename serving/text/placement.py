@@ -12,7 +12,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
-from serving.alignment import Link, Span, word_spans
+from serving.text.alignment import Link, Span, word_spans
 from serving.text.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.passage import Inline, Passage
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Literal
 
-from serving.alignment import Span
+from serving.text.alignment import Span
 from serving.text.passage import Inline, Passage
 from serving.text.placeholders import numbered_tags, placeholder_spans
 

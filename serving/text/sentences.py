@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from sentencex import get_sentence_boundaries
 
-from serving.alignment import Span
+from serving.text.alignment import Span
 
 _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001

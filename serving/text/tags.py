@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from html import unescape
 from typing import Literal
 
-from serving.alignment import Span
+from serving.text.alignment import Span
 
 # What is possessive (`*+`, `++`) is never tried again in a shorter form.
 _ATTRIBUTE = r"""

@@ -20,11 +20,11 @@ import yaml
 from pathspec import PathSpec
 from starlette.testclient import TestClient
 
-from serving.app import create_app
 from serving.errors import SettingsError
-from serving.kernels import SWITCH
-from serving.registry import Registry
-from serving.settings import Settings, variable
+from serving.runtime.kernels import SWITCH
+from serving.server.app import create_app
+from serving.server.registry import Registry
+from serving.server.settings import Settings, variable
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

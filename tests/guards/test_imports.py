@@ -47,7 +47,7 @@ TRANSLATE_NOTHING = """
 import os, sys
 from serving.__main__ import main
 main(["translate", "nowhere"])
-print(len(os.listdir("/proc/self/task")) - 1, "serving.generator" in sys.modules)
+print(len(os.listdir("/proc/self/task")) - 1, "serving.generation.generator" in sys.modules)
 """
 
 
@@ -66,7 +66,7 @@ def test_translating_starts_without_numpys_threads_and_without_language_models()
     ("module", "reports"),
     [
         ("onnxruntime", True),
-        ("serving.ort", False),
+        ("serving.runtime.ort", False),
         ("serving.service", False),
         ("bench.roofline", False),
     ],

@@ -10,19 +10,19 @@ from typing import Any
 
 import pytest
 
-from serving.app import create_app
 from serving.errors import InvalidOptionError
-from serving.openapi import API_VERSION, document
-from serving.options import RANGES, SearchOptions, parse_options
-from serving.registry import Registry
-from serving.settings import Settings
+from serving.search.options import RANGES, SearchOptions, parse_options
+from serving.server.app import create_app
+from serving.server.openapi import API_VERSION, document
+from serving.server.registry import Registry
+from serving.server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
 def test_the_copy_in_docs_is_up_to_date() -> None:
     copy = (ROOT / "docs/openapi.json").read_text(encoding="utf-8")
-    assert copy == document(), "run: python -m serving.openapi > docs/openapi.json"
+    assert copy == document(), "run: python -m serving.server.openapi > docs/openapi.json"
 
 
 def test_version_is_the_projects() -> None:

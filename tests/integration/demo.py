@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.scheduler import Request
-from serving.translation import Translation
-from serving.translator import Translator
+from serving.translation.results import Translation
+from serving.translation.scheduler import Request
+from serving.translation.translator import Translator
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 TEXTS = [

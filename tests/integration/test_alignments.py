@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from serving.alignment import word_spans
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.translator import Translator
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
+from serving.text.alignment import word_spans
+from serving.translation.translator import Translator
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 GREEDY = SearchOptions(beam_size=1, loop_guard=False)

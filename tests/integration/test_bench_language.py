@@ -13,10 +13,10 @@ from bench.language_models import convert_language_model, random_language_model,
 from bench.models import save_model
 from bench.systems import id_token
 from export.graphs import write_language_graphs
-from serving.generation import GenerationBatch, Output
-from serving.generation_options import GenerationOptions
-from serving.language_session import LanguageStepper
-from serving.sampling import Uniforms
+from serving.runtime.language_stepper import LanguageStepper
+from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampling import Uniforms
+from serving.search.sampling_options import GenerationOptions
 
 
 def rows(out: str) -> list[list[str]]:

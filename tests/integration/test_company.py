@@ -8,10 +8,10 @@ import time
 
 import pytest
 
-from serving.options import SearchOptions
-from serving.scheduler import Request, Scheduler
-from serving.translator import Translator
-from serving.wanted_terms import Terms
+from serving.search.options import SearchOptions
+from serving.text.terms import Terms
+from serving.translation.scheduler import Request, Scheduler
+from serving.translation.translator import Translator
 from tests.conftest import TinyModel
 from tests.integration.demo import MODELS, TEXTS, alone
 

@@ -28,15 +28,15 @@ from export.parity import (
 )
 from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
-from serving.bundle import read_manifest, write_manifest
-from serving.encoder import Encoder
+from serving.bundle.manifest import read_manifest, write_manifest
 from serving.errors import BundleError
-from serving.hypotheses import Hypothesis, Sentence
-from serving.options import SearchOptions
-from serving.ort import has_kernels
-from serving.search import BeamSearch, decode
-from serving.session import OnnxStepper
-from serving.tokenizer import EOS_ID
+from serving.runtime.encoder import Encoder
+from serving.runtime.ort import has_kernels
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import BeamSearch, decode
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
 from training.models import JointConfig, Model, TransformerConfig, build_model
 from training.models.attention import AttentionContext

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
 
-from serving.batches import BatchLimits
 from serving.errors import (
     CancelledError,
     ContextLengthError,
@@ -23,11 +22,13 @@ from serving.errors import (
     OverloadedError,
     TooLongError,
 )
-from serving.generation_options import GenerationOptions
-from serving.generation_scheduler import GenerationScheduler
-from serving.generation_ticket import Delta, GenerationDone, GenerationRequest, PromptRead
-from serving.generator import Generation, Generator
-from serving.metrics import Metrics, State
+from serving.generation.choices import Generation
+from serving.generation.generator import Generator
+from serving.generation.scheduler import GenerationScheduler
+from serving.generation.ticket import Delta, GenerationDone, GenerationRequest, PromptRead
+from serving.queue.limits import BatchLimits
+from serving.search.sampling_options import GenerationOptions
+from serving.server.metrics import Metrics, State
 
 PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
 LONG = GenerationOptions(max_length=3000, min_length=3000)

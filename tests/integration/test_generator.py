@@ -20,17 +20,12 @@ from export.language_bundle import (
     export_language_bundle,
 )
 from serving.__main__ import main
-from serving.bundle import read_manifest
-from serving.errors import (
-    BundleError,
-    InvalidOptionError,
-    InvalidTextError,
-    RequestError,
-)
-from serving.generation_options import GenerationOptions, parse_generation_options
-from serving.generator import Generator
-from serving.tokenizer import EOS_ID
-from serving.translator import Translator
+from serving.bundle.manifest import read_manifest
+from serving.errors import BundleError, InvalidOptionError, InvalidTextError, RequestError
+from serving.generation.generator import Generator
+from serving.search.ids import EOS_ID
+from serving.search.sampling_options import GenerationOptions, parse_generation_options
+from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel
 from tests.toy.text import write_toy_text
 from training.__main__ import main as training_main

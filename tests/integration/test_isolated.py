@@ -18,7 +18,6 @@ from pathlib import Path
 
 import pytest
 
-from serving.decoder_process import portable, serve
 from serving.errors import (
     BundleError,
     CancelledError,
@@ -26,13 +25,14 @@ from serving.errors import (
     DecodingError,
     InvalidOptionError,
 )
-from serving.isolated import IsolatedTranslator, Order
-from serving.metrics import Metrics, State
-from serving.options import SearchOptions
-from serving.running import RunningBatches
-from serving.scheduler import Completed, Partial, Request, Scheduler
-from serving.translator import Translator
-from serving.wanted_terms import Terms
+from serving.search.options import SearchOptions
+from serving.server.metrics import Metrics, State
+from serving.text.terms import Terms
+from serving.translation.decoder_process import portable, serve
+from serving.translation.isolated import IsolatedTranslator, Order
+from serving.translation.running import RunningBatches
+from serving.translation.scheduler import Completed, Partial, Request, Scheduler
+from serving.translation.translator import Translator
 from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 
@@ -191,7 +191,8 @@ def test_processes_end_with_the_scheduler_after_their_work() -> None:
 
 def test_processes_end_with_a_parent_that_is_killed() -> None:
     program = (
-        "import time; from pathlib import Path; from serving.isolated import IsolatedTranslator\n"
+        "import time; from pathlib import Path\n"
+        "from serving.translation.isolated import IsolatedTranslator\n"
         f"translator = IsolatedTranslator(Path({str(BUNDLE)!r}), workers=2)\n"
         "print(*(e._process.pid for e in translator._engines), flush=True); time.sleep(600)"
     )
@@ -253,7 +254,7 @@ def test_errors_survive_the_way() -> None:
 def test_a_process_that_does_not_start_is_tried_again(
     scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.decoding._RETRY_S", 0.1)
+    monkeypatch.setattr("serving.translation.decoder._RETRY_S", 0.1)
     engine = scheduler._decoders[0]._engine
     start, failures = engine._start, [OSError("no memory"), RuntimeError("MemoryError")]  # type: ignore[attr-defined]
 

@@ -24,12 +24,12 @@ from export.calibration import calibrate, calibrate_translation
 from export.domains import MACARON
 from export.graphs import write_graphs, write_language_graphs
 from export.quantize import quantized_twin
-from serving import kernels, ort
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.session import OnnxStepper
-from serving.shortlist import Shortlist
+from serving.bundle.shortlist import Shortlist
+from serving.runtime import kernels, ort
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from training.models import (
     LanguageModel,
     LanguageModelConfig,
@@ -112,7 +112,7 @@ def functions_of(path: Path) -> dict[str, onnx.FunctionProto]:
 
 
 def test_every_kernel_is_used(functions: dict[str, onnx.FunctionProto]) -> None:
-    source = Path(kernels.__file__).parent / "native" / "operators.cpp"
+    source = Path(kernels.__file__).parents[1] / "native" / "operators.cpp"
     kernel_names = set(re.findall(r'\w+_table\(\), "(\w+)"', source.read_text()))
     assert functions.keys() == kernel_names
 

@@ -14,16 +14,17 @@ import torch
 
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
-from serving.bundle import Manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.generation import GenerationBatch, Output
-from serving.generation_options import GenerationOptions
-from serving.hypotheses import Sentence
-from serving.language_session import CHUNK, LanguageStepper
-from serving.options import SearchOptions
-from serving.sampling import Uniforms, draw_from_logits
-from serving.search import decode
-from serving.tokenizer import EOS_ID
+from serving.runtime.language_stepper import LanguageStepper
+from serving.search.beam import decode
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.prompts import CHUNK
+from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampling import Uniforms, draw_from_logits
+from serving.search.sampling_options import GenerationOptions
+from serving.search.sentence import Sentence
 from training.models import LanguageModel, LanguageModelConfig
 
 KINDS = ["full", "dilated", "dilated_memory", "cascade"]

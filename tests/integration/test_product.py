@@ -15,8 +15,8 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
 from export.domains import MICROSOFT
-from serving import kernels
-from serving.ort import register_kernels
+from serving.runtime import kernels
+from serving.runtime.ort import register_kernels
 
 pytestmark = pytest.mark.skipif(
     kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"

@@ -11,7 +11,7 @@ import pytest
 from serving import Translator
 from serving.__main__ import main
 from serving.errors import InvalidOptionError
-from serving.options import SearchOptions
+from serving.search.options import SearchOptions
 
 
 class Terminal:

@@ -16,19 +16,19 @@ from export.calibration import calibrate
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import QuantizedLinear, quantized_twin
-from serving import ort
-from serving.bundle import Manifest, read_manifest
+from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.shortlist import Shortlist, load_shortlist
 from serving.errors import BundleError, InvalidOptionError
-from serving.hypotheses import Hypothesis, Sentence
-from serving.options import SearchOptions
-from serving.scheduler import Completed, Request, Scheduler
-from serving.search import BeamSearch, decode
-from serving.session import OnnxState, OnnxStepper
-from serving.shortlist import Shortlist, load_shortlist
-from serving.shortlist_session import ShortlistStepper
-from serving.stepper import StepInputs
-from serving.tokenizer import BOS_ID, EOS_ID
-from serving.translator import Translator
+from serving.runtime import ort
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.search.beam import BeamSearch, decode
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Hypothesis, Sentence
+from serving.search.stepper import StepInputs
+from serving.translation.scheduler import Completed, Request, Scheduler
+from serving.translation.translator import Translator
 from tests.conftest import TinyModel
 from tests.integration.test_export import (
     decode_joining,

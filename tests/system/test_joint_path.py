@@ -11,9 +11,9 @@ import torch
 
 from export.bundle import export_bundle
 from serving import Translator
-from serving.batches import BatchLimits
 from serving.errors import TooLongError
-from serving.options import SearchOptions
+from serving.queue.limits import BatchLimits
+from serving.search.options import SearchOptions
 from tests.conftest import TinyModel
 from tests.system.test_service import running
 from tests.toy.recipe import write_toy_recipe

@@ -15,7 +15,7 @@ import openai
 import pytest
 
 from serving import Generator
-from serving.generation_options import GenerationOptions
+from serving.search.sampling_options import GenerationOptions
 from tests.conftest import TinyLanguageModel
 from tests.system.server import Server, running
 from training.perplexity import evaluate_text

@@ -12,9 +12,9 @@ from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from serving import Generator, Translator
-from serving.app import create_app
-from serving.registry import Registry
-from serving.settings import Settings
+from serving.server.app import create_app
+from serving.server.registry import Registry
+from serving.server.settings import Settings
 from tests.conftest import TinyLanguageModel, TinyModel
 
 pytestmark = pytest.mark.slow

@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from serving import Generator, Translator
-from serving.bundle import find_bundles, read_manifest
-from serving.generation_options import GenerationOptions
-from serving.hypotheses import Hypothesis
-from serving.search import decode
+from serving.bundle.manifest import find_bundles, read_manifest
+from serving.search.beam import decode
+from serving.search.sampling_options import GenerationOptions
+from serving.search.sentence import Hypothesis
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 BUNDLES = [

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 from starlette.testclient import TestClient
 
-from serving.app import create_app
-from serving.registry import Registry, load_bundles
-from serving.settings import Settings
+from serving.server.app import create_app
+from serving.server.registry import Registry, load_bundles
+from serving.server.settings import Settings
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 

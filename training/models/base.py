@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.checkpoint import checkpoint
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 from training.models.config import ModelConfig
 
 

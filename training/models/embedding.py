@@ -11,7 +11,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 from training.models.dropout import Dropout
 
 

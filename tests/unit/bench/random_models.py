@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from serving.tokenizer import EOS_ID
+from serving.search.ids import EOS_ID
 from training.models import (
     JointConfig,
     JointModel,

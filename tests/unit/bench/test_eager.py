@@ -9,9 +9,9 @@ import pytest
 
 from bench.eager import EagerTranslator
 from bench.errors import BenchError
-from serving.hypotheses import Finished, Sentence
-from serving.options import SearchOptions
-from serving.search import decode
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import Model, TransformerConfig, build_model
 from training.stepper import TorchStepper

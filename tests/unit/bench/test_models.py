@@ -17,10 +17,10 @@ from bench.models import (
     slot_bytes,
 )
 from bench.scenarios import COMPARISONS, SLOT_BEAM
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import BeamSearch
-from serving.tokenizer import EOS_ID
+from serving.search.beam import BeamSearch
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from training.models import JointConfig, Model, TransformerConfig, build_model
 from training.stepper import TorchStepper
 

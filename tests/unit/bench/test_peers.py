@@ -15,13 +15,13 @@ from bench.errors import BenchError
 from bench.peers import convert_to_ctranslate2
 from bench.systems import id_token
 from export.graphs import write_graphs
-from serving.hypotheses import Finished, Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.session import OnnxStepper
-from serving.shortlist import Shortlist
-from serving.shortlist_session import ShortlistStepper
-from serving.tokenizer import BOS_ID, EOS_ID, UNK_ID
+from serving.bundle.shortlist import Shortlist
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import decode
+from serving.search.ids import BOS_ID, EOS_ID, UNK_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 from training.models import Transformer, TransformerConfig, build_model
 

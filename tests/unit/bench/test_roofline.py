@@ -18,9 +18,9 @@ from bench.roofline import PRODUCT, BatchSize, ProductList, time_products
 from export.calibration import calibrate_translation
 from export.graphs import write_graphs
 from export.quantize import quantized_twin
-from serving.bundle import Manifest
-from serving.options import SearchOptions
-from serving.ort import register_kernels
+from serving.bundle.manifest import Manifest
+from serving.runtime.ort import register_kernels
+from serving.search.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import Model
 

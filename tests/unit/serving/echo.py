@@ -11,16 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from serving.app import create_app
-from serving.batches import BatchLimits
-from serving.bundle import Graph, Languages, Manifest, Sizes, TokenizerFiles
-from serving.registry import Registry
-from serving.settings import Settings
-from serving.stepper import Sizes as StepSizes
-from serving.stepper import StepInputs, StepOutputs
-from serving.tokenizer import EOS_ID
-from serving.translator import Translator
-from tests.unit.serving.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
+from serving.bundle.manifest import Graph, Languages, Manifest, Sizes, TokenizerFiles
+from serving.queue.limits import BatchLimits
+from serving.search.ids import EOS_ID
+from serving.search.stepper import Sizes as StepSizes
+from serving.search.stepper import StepInputs, StepOutputs
+from serving.server.app import create_app
+from serving.server.registry import Registry
+from serving.server.settings import Settings
+from serving.translation.translator import Translator
+from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
 
 POISON = "\u2620"
 """A text that begins with it makes the model answer NaN."""

@@ -13,7 +13,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from tests.toy.corpus import toy_pairs
 from training.batching import BatchedCorpus, Cost, IdPair, collate, cut_by_budget
 from training.tokenizer import train_tokenizer

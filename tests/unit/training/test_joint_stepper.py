@@ -11,13 +11,13 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.cache import Repack
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.stepper import StepInputs
-from serving.tokenizer import BOS_ID, EOS_ID
-from tests.unit.serving.reference_search import plain_search
+from serving.search.beam import decode
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import Repack
+from serving.search.sentence import Sentence
+from serving.search.stepper import StepInputs
+from tests.unit.serving.search.reference_search import plain_search
 from tests.unit.training import reference_joint as reference
 from tests.unit.training.tiny import tiny_joint_model
 from training.models import JointModel

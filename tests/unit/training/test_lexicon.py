@@ -7,7 +7,7 @@ from collections import defaultdict
 import numpy as np
 import pytest
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 from training import lexicon
 from training.lexicon import IdPair, learn_lexicon
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import Tensor, nn
 
-from serving.tokenizer import PAD_ID
+from serving.search.ids import PAD_ID
 from training.loss import label_smoothed_loss
 
 

@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.tokenizer import EOS_ID
+from serving.search.ids import EOS_ID
 from tests.unit.training.test_language_model import tiny_lm
 from training.perplexity import (
     Window,

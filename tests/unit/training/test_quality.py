@@ -5,10 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-from serving.hypotheses import Finished, Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.tokenizer import EOS_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.beam import decode
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Finished, Sentence
 from tests.toy.corpus import toy_pairs
 from training.errors import DivergedError
 from training.models import JointConfig, Model, ModelConfig, TransformerConfig, build_model

@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.tokenizer import EOS_ID
+from serving.search.ids import EOS_ID
 from training.segments import TextCorpus, cut_columns, join_documents
 
 documents_ = st.lists(st.lists(st.integers(4, 99), max_size=12), min_size=1, max_size=30)

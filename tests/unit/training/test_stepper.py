@@ -7,11 +7,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from serving.hypotheses import Sentence
-from serving.options import SearchOptions
-from serving.search import decode
-from serving.stepper import StepInputs
-from serving.tokenizer import BOS_ID, EOS_ID
+from serving.search.beam import decode
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
+from serving.search.stepper import StepInputs
 from tests.unit.training.tiny import tiny_model
 from training.models import Transformer
 from training.models.decoding import (

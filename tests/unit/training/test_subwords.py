@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from serving.tokenizer import Tokenizer
+from serving.bundle.tokenizer import Tokenizer
 from tests.toy.corpus import toy_pairs
 from training.subwords import SubwordSampler
 from training.tokenizer import train_tokenizer
@@ -101,7 +101,7 @@ def test_the_seed_alone_decides(tokenizer: Tokenizer) -> None:
 def test_every_process_draws_the_same(model_file: Path, tokenizer: Tokenizer) -> None:
     script = (
         "import json, sys\n"
-        "from serving.tokenizer import Tokenizer\n"
+        "from serving.bundle.tokenizer import Tokenizer\n"
         "from training.subwords import SubwordSampler\n"
         "sampler = SubwordSampler(Tokenizer(sys.argv[1]), 0.2)\n"
         "print(json.dumps(sampler.sample(json.load(sys.stdin), 'seed')))\n"

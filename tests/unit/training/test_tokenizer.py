@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 import sentencepiece
 
-from serving.tokenizer import BOS_ID, EOS_ID, PAD_ID, UNK_ID, Tokenizer
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.toy.corpus import toy_pairs
 from training.errors import ConfigError
 from training.run import load_tokenizer

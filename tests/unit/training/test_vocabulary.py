@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from serving.tokenizer import EOS_ID, UNK_ID
-from serving.vocabulary import WordVocabulary
+from serving.bundle.words import WordVocabulary
+from serving.search.ids import EOS_ID, UNK_ID
 from training.corpus import read_lines
 from training.errors import ConfigError
 from training.vocabulary import write_vocabulary

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.alignment import Link, word_spans
+from serving.text.alignment import Link, word_spans
 from serving.text.document import Document, Format
 from serving.text.placement import Translated
 from serving.text.tags import html_pieces

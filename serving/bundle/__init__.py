@@ -1,0 +1,1 @@
+"""What a bundle folder holds, read and checked; no session is opened here."""

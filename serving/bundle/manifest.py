@@ -1,0 +1,322 @@
+"""The bundle: a folder with `manifest.json`, ONNX graphs and a tokenizer, checked before use.
+
+This is the only module that reads or writes a manifest.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import reprlib
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+
+from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
+from serving.search.options import SearchOptions, parse_options
+from serving.search.sampling_options import parse_generation_options
+
+FORMAT_VERSION = 1
+MANIFEST = "manifest.json"
+
+Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
+Precision = Literal["fp32", "int8", "fp16", "bf16"]
+Task = Literal["translate", "generate", "encode"]
+Activations = Literal["row", "static"]
+DecoderKind = Literal["cross", "joint", "lm", "none"]
+Role = Literal[
+    "token",
+    "position",
+    "slot_position",
+    "write_index",
+    "visible",
+    "score",
+    "label",
+    "self",
+    "source",
+    "source_mask",
+    "candidate_score",
+    "candidate_token",
+    "candidate_parent",
+    "label_score",
+    "logits",
+    "output_index",
+    "top_rank",
+    "top_score",
+    "top_token",
+    "alignment",
+    "alignment_query",
+    "column",
+]
+
+
+class _Strict(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Tensor(_Strict):
+    """One input or output of a graph."""
+
+    name: str
+    dtype: Literal["int64", "int32", "float32"]
+    axes: tuple[str | int, ...]
+    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
+    shortlist, or fixed sizes."""
+    role: Role
+
+
+class Graph(_Strict):
+    """One ONNX file."""
+
+    file: str
+    opset: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]
+
+
+class ShortlistFiles(_Strict):
+    """What decoding with shortlists needs."""
+
+    lexicon: str
+    """Its file."""
+    step: Graph
+    """The step graph that chooses from each sentence's pieces."""
+
+
+class Sizes(_Strict):
+    """Sizes that the runtime needs."""
+
+    model_dim: PositiveInt
+    num_heads: PositiveInt
+    num_encoder_layers: NonNegativeInt
+    num_decoder_layers: PositiveInt
+    vocab_size: PositiveInt
+    max_source: PositiveInt | None = None
+    """Longest source, in ids with eos; null where there is none."""
+    max_positions: PositiveInt | None = None
+    """Longest target; null where positions are computed and length is open."""
+    reach: tuple[PositiveInt, ...] | None = None
+    """Slots that each layer can see; null where it is all of them."""
+    alignment_layer: NonNegativeInt | None = None
+    """Decoder layer of the alignment queries; null is the last, as bundles had it once, and is
+    without meaning where the graph gives the alignment itself."""
+    num_parameters: PositiveInt
+
+
+class SpecialIds(_Strict):
+    """Ids of the special pieces, which the runtime takes for granted."""
+
+    pad: Literal[0] = 0
+    unk: Literal[1] = 1
+    bos: Literal[2] = 2
+    eos: Literal[3] = 3
+
+
+class TokenizerFiles(_Strict):
+    """How text becomes ids."""
+
+    kind: Literal["sentencepiece", "words"]
+    source_file: str
+    target_file: str
+
+
+class Languages(_Strict):
+    """Language codes (ISO 639-1) that the model reads and writes."""
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+
+
+class Quality(_Strict):
+    """One measured score on a named data set."""
+
+    data: str
+    metric: str
+    value: float
+    signature: str = ""
+    note: str = ""
+
+
+class Calibration(_Strict):
+    """How likely a translation is good, by its score under the bundle's own search options."""
+
+    method: Literal["logistic"] = "logistic"
+    """1 / (1 + exp(-(slope * score + intercept)))"""
+    event: str
+    """What is meant by good."""
+    slope: float
+    intercept: float
+    data: str
+    pairs: PositiveInt
+    """On which it was fitted."""
+    held_out_pairs: PositiveInt
+    """On which it was measured."""
+    held_out_rate: float
+    """Share of good ones among these."""
+    brier: float
+    """Mean square of probability less outcome."""
+    expected_error: float
+    """Expected calibration error, over ten bins."""
+
+    def probability(self, score: float) -> float:
+        """Between 0 and 1."""
+        return 0.5 * (1.0 + math.tanh((self.slope * score + self.intercept) / 2.0))
+
+
+class Manifest(_Strict):
+    """All that is known of a bundle."""
+
+    format_version: int
+    name: str
+    task: Task
+    family: Family
+    decoder_kind: DecoderKind
+    block: str
+    precision: Precision
+    activations: Activations = "row"
+    """int8: a scale for each row, or static ones from a text at export."""
+    target: Literal["cpu", "cuda", "tensorrt"]
+    priority: int = 0
+    """Where several models serve a language pair, the highest is used."""
+    sizes: Sizes
+    special_ids: SpecialIds = SpecialIds()
+    languages: Languages
+    tokenizer: TokenizerFiles
+    encoder: Graph | None
+    step: Graph
+    shortlist: ShortlistFiles | None = None
+    probe_file: str | None = None
+    """A small int8 product with known result, run at load."""
+    search: dict[str, Any] = Field(default_factory=dict)
+    """Default search options."""
+    parity: dict[str, Any] = Field(default_factory=dict)
+    quality: tuple[Quality, ...] = ()
+    calibration: Calibration | None = None
+    attribution: str = ""
+    recipe: dict[str, Any] = Field(default_factory=dict)
+    versions: dict[str, str] = Field(default_factory=dict)
+    commit: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
+    """sha256 of each file."""
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Read and check a bundle's manifest and the hash of every file it lists.
+
+    Raises BundleError (FormatVersionError, HashMismatchError) with one line that names both sides.
+    """
+    manifest = parse_manifest(folder)
+    _check_files(folder, manifest)
+    return manifest
+
+
+def parse_manifest(folder: Path) -> Manifest:
+    """Read and check a bundle's manifest alone; raises BundleError as `read_manifest` does."""
+    path = folder / MANIFEST
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise BundleError(f"{folder}: no readable {MANIFEST} ({error.strerror})") from error
+    except (ValueError, RecursionError) as error:
+        raise BundleError(f"{path}: not valid JSON ({error})") from error
+    version = tree.get("format_version") if isinstance(tree, dict) else None
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise BundleError(
+            f"{path}: format_version must be an integer from 1 on, got {reprlib.repr(version)}"
+        )
+    if version > FORMAT_VERSION:
+        raise FormatVersionError(
+            f"{folder}: bundle format {version} is newer than this runtime reads "
+            f"({FORMAT_VERSION}); upgrade serving or export again"
+        )
+    if isinstance(tree.get("shortlist"), dict) and "lexicon" not in tree["shortlist"]:
+        raise BundleError(f"{path}: its shortlists have an earlier form; export it again")
+    try:
+        manifest = Manifest.model_validate(tree)
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(map(str, first["loc"]))
+        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
+        raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
+    try:
+        if manifest.task == "generate":
+            parse_generation_options(manifest.search)
+        else:
+            check_shortlist(parse_options(manifest.search), manifest)
+    except InvalidOptionError as error:
+        raise BundleError(f"{path}: search: {error}") from error
+    sizes = manifest.sizes
+    if sizes.alignment_layer is not None and sizes.alignment_layer >= sizes.num_decoder_layers:
+        raise BundleError(
+            f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
+            f"of decoder layers, got {sizes.alignment_layer}"
+        )
+    if manifest.task == "translate" and (
+        manifest.encoder is None or manifest.sizes.max_source is None
+    ):
+        raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
+    return manifest
+
+
+def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
+    """Raise InvalidOptionError where a shortlist is asked for that the bundle does not have."""
+    if options.shortlist and manifest.shortlist is None:
+        raise InvalidOptionError(
+            f"shortlist must be false for the model {manifest.name!r}, whose bundle has none; got "
+            "true; export it with --shortlist"
+        )
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest with the hashes of the folder's other files."""
+    files = {
+        path.name: file_hash(path)
+        for path in sorted(folder.iterdir())
+        if path.is_file() and path.name != MANIFEST
+    }
+    tree = manifest.model_copy(update={"files": files}).model_dump(mode="json")
+    text = json.dumps(tree, indent=1, ensure_ascii=False)
+    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
+
+
+def file_hash(path: Path) -> str:
+    """sha256 of a file, in hexadecimal."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _check_files(folder: Path, manifest: Manifest) -> None:
+    needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
+    needed |= {manifest.encoder.file} if manifest.encoder else set()
+    needed |= {manifest.probe_file} if manifest.probe_file else set()
+    if manifest.shortlist:
+        files = manifest.shortlist
+        needed |= {files.lexicon, files.step.file}
+    unlisted = needed - manifest.files.keys()
+    if unlisted:
+        raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")
+    for name, wanted in manifest.files.items():
+        path = folder / name
+        if name != path.name or name == "..":
+            raise BundleError(
+                f"{folder}: {MANIFEST} lists {name!r}, which is not the plain name of a file in it"
+            )
+        try:
+            found = file_hash(path)
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            raise BundleError(
+                f"{folder}: {name!r} is listed in {MANIFEST} but cannot be read ({reason})"
+            ) from error
+        if found != wanted:
+            raise HashMismatchError(
+                f"{path}: sha256 is {found[:12]}, {MANIFEST} says {wanted[:12]}; "
+                "the file is damaged or was changed, copy the bundle again"
+            )
+
+
+def find_bundles(root: Path) -> list[Path]:
+    """Bundle folders directly under `root`, by name."""
+    return sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))

@@ -1,0 +1,66 @@
+"""The target pieces that a source may become: the output layer leaves out all others.
+
+Shape letters: V source pieces, T target pieces of all of them, C common pieces.
+"""
+
+from __future__ import annotations
+
+import zipfile
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import BundleError
+from serving.search.ids import EOS_ID
+
+Ints = NDArray[np.int64]
+
+
+class Shortlist:
+    """A lexicon by source piece, and pieces that any source may become.
+
+    The list follows from the source alone, so that a sentence's translation depends on no other.
+    """
+
+    def __init__(self, common_C: Ints, start_V1: Ints, target_T: Ints) -> None:
+        """The pieces of source piece v are `target[start[v] : start[v + 1]]`."""
+        self._common_C, self._start_V1, self._target_T = common_C, start_V1, target_T
+        self._size = 1 + max(common_C.max(initial=0), target_T.max(initial=0))
+
+    def of(self, source: Sequence[int]) -> Ints:
+        """The target pieces of a source, in order, each once."""
+        listed = np.zeros(self._size, dtype=np.bool_)
+        listed[np.concatenate([self._common_C, *map(self.own, set(source))])] = True
+        return np.flatnonzero(listed)
+
+    def own(self, piece: int) -> Ints:
+        """The target pieces of one source piece, without the common ones."""
+        return self._target_T[self._start_V1[piece] : self._start_V1[piece + 1]]
+
+    def save(self, path: Path) -> None:
+        """Write the file that `load_shortlist` reads."""
+        arrays = (self._common_C, self._start_V1, self._target_T)
+        names = ("common", "start", "target")
+        small = {n: a.astype(np.uint32) for n, a in zip(names, arrays, strict=True)}
+        np.savez_compressed(path, allow_pickle=False, **small)
+
+
+def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
+    """Read a shortlist; raises BundleError where it is damaged or for other vocabularies."""
+    try:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
+            common, start, target = (
+                file[name].astype(np.int64) for name in ("common", "start", "target")
+            )
+    except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
+        raise BundleError(f"{path}: not a readable shortlist ({error})") from error
+    fits = start.size == vocab_size + 1 and start[0] == 0 and start[-1] == len(target)
+    fits = fits and bool(np.all(np.diff(start) >= 0))
+    pieces = np.concatenate([common, target])
+    if not (fits and np.all((pieces >= 0) & (pieces < vocab_size))):
+        raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
+    if EOS_ID not in common:
+        raise BundleError(f"{path}: eos ({EOS_ID}) is not among the common pieces, so nothing ends")
+    return Shortlist(common, start, target)

@@ -1,0 +1,127 @@
+"""Text to ids and back with SentencePiece; ids are `pad 0, unk 1, bos 2, eos 3`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Protocol
+
+import sentencepiece
+
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
+
+_VANISHING = (PAD_ID, BOS_ID, EOS_ID)
+_SEGMENTATIONS = 64
+
+
+class TextTokenizer(Protocol):
+    """What language models need of a vocabulary, of pieces or of words."""
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of ids."""
+        ...
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text, without bos and eos."""
+        ...
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts, without bos and eos."""
+        ...
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids."""
+        ...
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        ...
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters."""
+        ...
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """Where in the text of `decode` each id begins and ends, in characters."""
+        ...
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """Ways to write a text as ids, the likeliest first, not all of them."""
+        ...
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character."""
+        ...
+
+    def serialized(self) -> bytes:
+        """The file's bytes."""
+        ...
+
+
+class Tokenizer:
+    """One SentencePiece model.
+
+    Raises ValueError where the model's special ids are not the project's.
+    """
+
+    def __init__(self, path: str | Path) -> None:
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+        found = (
+            self._model.pad_id(),
+            self._model.unk_id(),
+            self._model.bos_id(),
+            self._model.eos_id(),
+        )
+        if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
+            raise ValueError(
+                f"{path}: special ids (pad, unk, bos, eos) must be (0, 1, 2, 3), got {found}; "
+                "train the model with `python -m training tokenizer`"
+            )
+
+    @property
+    def vocab_size(self) -> int:
+        """Number of pieces, special ones included."""
+        return int(self._model.vocab_size())
+
+    def encode(self, text: str) -> list[int]:
+        """Piece ids of one text, without bos and eos."""
+        return list(self._model.encode(text))
+
+    def encode_batch(self, texts: list[str], threads: int = -1) -> list[list[int]]:
+        """Piece ids of many texts, without bos and eos."""
+        return list(self._model.encode(texts, num_threads=threads))
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids; special ids other than unk vanish."""
+        return str(self._model.decode([i for i in ids if i not in _VANISHING]))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        return [str(self._model.id_to_piece(i)) for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters; of the bytes of one
+        character only the last has its width."""
+        return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        kept = [i for i in ids if i not in _VANISHING]
+        found = iter(self._model.decode(kept, return_type="offset_mapping")["offsets"])
+        spans = [(0, 0)]
+        for token_id in ids:
+            spans.append((spans[-1][1],) * 2 if token_id in _VANISHING else next(found))
+        return spans[1:]
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """Ways to write a text as pieces, the likeliest first, not all of them."""
+        found = self._model.nbest_encode_as_ids(text, nbest_size=_SEGMENTATIONS)
+        return [list(ids) for ids in found]
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character that is no piece."""
+        return bool(self._model.is_byte(token_id))
+
+    def serialized(self) -> bytes:
+        """The model file's bytes."""
+        return bytes(self._model.serialized_model_proto())

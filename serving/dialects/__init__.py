@@ -1,1 +1,0 @@
-"""Wire dialects: each renders requests, results and errors in its own shape."""

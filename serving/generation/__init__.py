@@ -1,0 +1,1 @@
+"""Outputs of language models, token by token; no HTTP."""

@@ -1,0 +1,88 @@
+"""A prompt that has been submitted, and what happens to it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from serving.generation.choices import ChoiceBuilder, Generation, Prompt, TokenScore
+from serving.queue.ticket import Ticket
+from serving.search.sampling_options import GenerationOptions
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationRequest:
+    """One prompt to go on from."""
+
+    prompt: Prompt
+    options: GenerationOptions = field(default_factory=GenerationOptions)
+    score_prompt: bool = False
+    """Whether the log-probabilities of the prompt's own tokens are wanted."""
+    timeout_s: float | None = None
+    """Seconds from submission to the deadline; None is no deadline."""
+
+
+@dataclass(frozen=True)
+class PromptRead:
+    """The first event of a ticket: the prompt has been read."""
+
+    tokens: tuple[TokenScore, ...]
+    """Empty where its log-probabilities were not asked for."""
+
+
+@dataclass(frozen=True)
+class Delta:
+    """What has become certain of one output."""
+
+    choice: int
+    text: str
+    tokens: tuple[TokenScore, ...]
+    finish_reason: str
+    """Empty while it goes on."""
+
+
+@dataclass(frozen=True)
+class GenerationDone:
+    """The last event of a ticket."""
+
+    choices: tuple[Generation, ...]
+    prompt_tokens: tuple[TokenScore, ...]
+    """Empty where they were not asked for."""
+    num_prompt_tokens: int
+    num_generated_tokens: int
+    """Of all outputs, those that `best_of` drops included."""
+
+
+Event = PromptRead | Delta | GenerationDone
+
+
+class GenerationTicket(Ticket[GenerationDone]):
+    """A submitted request, whose events can be followed."""
+
+    def __init__(self, request: GenerationRequest, prompt: list[int]) -> None:
+        super().__init__(request.timeout_s)
+        self.request, self.prompt = request, prompt
+        self.prompt_tokens: tuple[TokenScore, ...] = ()
+        self.builders: dict[int, ChoiceBuilder] = {}
+        """By key of the output's row."""
+        self.num_generated = 0
+        self._told: list[PromptRead | Delta] = []
+
+    async def events(self) -> AsyncIterator[Event]:
+        """What happens to the request, from its beginning, ending with GenerationDone; raises the
+        ServingError that ends it. Leaving the loop early does not cancel, `cancel` does."""
+        seen = 0
+        async for done in self._changes():
+            with self._lock:
+                new = self._told[seen:]
+            for event in new:
+                yield event
+            seen += len(new)
+            if done:
+                yield self.result()
+
+    def tell(self, event: PromptRead | Delta) -> None:
+        """Add an event."""
+        with self._lock:
+            self._told.append(event)
+        self._wake()

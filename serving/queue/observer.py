@@ -1,0 +1,29 @@
+"""What a scheduler tells of its work while it goes on; it knows nothing of who listens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+
+class Observer:
+    """Called by the threads that decode, a few times for each text and never for each step. This
+    one takes no notice; `serving.server.metrics` has one that counts."""
+
+    def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
+        """Rows have joined a batch: how long each had waited, and the lengths in tokens of all
+        sources that are now in it."""
+
+    def first_token(self, seconds: float) -> None:
+        """The first token of a language model's output, counted from its submission."""
+
+    def decoded(self, tokens: int) -> None:
+        """An output is complete; of a translation the best hypothesis counts."""
+
+    def lost(self) -> None:
+        """A decoding process has ended that should not have."""
+
+    def coalesced(self) -> None:
+        """A text was in flight already and waits for the same result."""
+
+    def looked_up(self, *, found: bool) -> None:
+        """A text was looked for in the cache of answers."""

@@ -1,0 +1,154 @@
+"""The cache tensors of a running batch: one array, laid out anew when rows or slots change.
+
+Shape letters: T cache tensors (keys and values of each decoder layer), R cache rows, C slots,
+D model.
+"""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.runtime.block_pool import BlockPool
+from serving.search.prefix_tree import Repack, places
+
+Floats = NDArray[np.float32]
+
+_NO_MEMORY: Floats = np.zeros(0, np.float32)
+
+
+class Caches:
+    """Slots that no query has written yet hold finite numbers, whatever they are."""
+
+    def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
+        """Caches without slots. A sentence has `height` rows: with a joint model one for each
+        source position."""
+        self._pool, self.height = pool, height
+        self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), np.float32)
+        self._blocks = [_NO_MEMORY, _NO_MEMORY]  # the caches, and memory for their next layout
+        self.layout = 0
+        """Counts layouts: with a new one the arrays lie elsewhere."""
+
+    @property
+    def capacity(self) -> int:
+        """Slots a row."""
+        return int(self.array_TRCD.shape[2])
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to `capacity` slots; new slots are zero."""
+        tensors, rows, old, dim = self.array_TRCD.shape
+        if old == capacity:
+            return
+        array = self._next_layout((tensors, rows, capacity, dim))
+        kept = min(old, capacity)
+        array[:, :, :kept] = self.array_TRCD[:, :, :kept]
+        array[:, :, kept:] = 0.0
+        self._adopt(array)
+
+    def repack(self, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        if repack.in_place:
+            self._move(repack)
+        else:
+            self._relayout(repack)
+
+    def extend(self, other: Caches, sentences: NDArray[np.int64]) -> None:
+        """Put the other's sentences, which keep their slots, in the place of these, the rest behind
+        all; the other is left empty.
+
+        Where all find a place, and are no higher and hold no more slots, nothing else is touched.
+        What stood in their places goes: a sentence of which the model made no numbers leaves NaN,
+        which no mask hides.
+        """
+        self._heighten(max(self.height, other.height))
+        tensors, rows, _, dim = self.array_TRCD.shape
+        count, added = rows // self.height, other.array_TRCD.shape[1] // other.height
+        taken = places(sentences, count, added)
+        total, capacity = count + added - len(sentences), max(self.capacity, other.capacity)
+        if (total, capacity) != (count, self.capacity):
+            array = self._next_layout((tensors, total * self.height, capacity, dim))
+            array[:, :rows, : self.capacity] = self.array_TRCD
+            array[:, :rows, self.capacity :] = 0.0
+            array[:, rows:] = 0.0
+            self._adopt(array)
+        own = self.array_TRCD.reshape(tensors, total, self.height, capacity, dim)
+        others = other.array_TRCD.reshape(tensors, added, other.height, other.capacity, dim)
+        for place in sentences.tolist():
+            own[:, place] = 0.0
+        for number, place in enumerate(taken):
+            own[:, place, : other.height, : other.capacity] = others[:, number]
+        other.free()
+
+    def lower(self, height: int) -> None:
+        """Keep the first rows of each sentence."""
+        tensors, rows, capacity, dim = self.array_TRCD.shape
+        sentences = rows // self.height
+        array = self._next_layout((tensors, sentences * height, capacity, dim))
+        parts = array.reshape(tensors, sentences, height, capacity, dim)
+        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
+        parts[:] = old[:, :, :height]
+        self.height = height
+        self._adopt(array)
+
+    def free(self) -> None:
+        """Give the memory back; nothing may be bound to it any more."""
+        self.array_TRCD = self.array_TRCD[:, :, :0]
+        self.layout += 1
+        for block in self._blocks:
+            self._give(block)
+        self._blocks = [_NO_MEMORY, _NO_MEMORY]
+
+    def _heighten(self, height: int) -> None:
+        """Give each sentence more rows, at its end; they are zero."""
+        if height == self.height:
+            return
+        tensors, rows, capacity, dim = self.array_TRCD.shape
+        sentences = rows // self.height
+        array = self._next_layout((tensors, sentences * height, capacity, dim))
+        parts = array.reshape(tensors, sentences, height, capacity, dim)
+        old = self.array_TRCD.reshape(tensors, sentences, self.height, capacity, dim)
+        parts[:, :, : self.height] = old
+        parts[:, :, self.height :] = 0.0
+        self.height = height
+        self._adopt(array)
+
+    def _move(self, repack: Repack) -> None:
+        """Move slots to the front; most are there already, for a step adds to the end."""
+        tensors, _, capacity, dim = self.array_TRCD.shape
+        rows, old, new = repack.moves()
+        first_N1 = (rows * self.height)[:, None] + np.arange(self.height)
+        source = (first_N1 * capacity + old[:, None]).ravel()
+        target = (first_N1 * capacity + new[:, None]).ravel()
+        for cache in self.array_TRCD.reshape(tensors, -1, dim):
+            cache[target] = cache[source]
+
+    def _relayout(self, repack: Repack) -> None:
+        """Gather rows and slots into the spare memory and swap."""
+        tensors, _, old_capacity, dim = self.array_TRCD.shape
+        rows_R = (repack.rows[:, None] * self.height + np.arange(self.height)).ravel()
+        slots_RC = np.repeat(repack.slots_BC, self.height, axis=0)
+        array = self._next_layout((tensors, *slots_RC.shape, dim))
+        flat = (rows_R[:, None] * old_capacity + slots_RC).ravel()
+        for old, new in zip(self.array_TRCD, array, strict=True):
+            np.take(old.reshape(-1, dim), flat, axis=0, out=new.reshape(-1, dim), mode="clip")
+        self._adopt(array)
+
+    def _next_layout(self, shape: tuple[int, ...]) -> Floats:
+        """An array of that shape in the second block, whatever it holds."""
+        size = math.prod(shape)
+        if self._blocks[1].size < size:
+            self._give(self._blocks[1])
+            self._blocks[1] = self._pool.take(size)
+        return self._blocks[1][:size].reshape(shape)
+
+    def _adopt(self, array_TRCD: Floats) -> None:
+        """Make the second block the caches."""
+        self._blocks.reverse()
+        self.array_TRCD = array_TRCD
+        self.layout += 1
+
+    def _give(self, block: Floats) -> None:
+        if block.size:
+            self._pool.give(block)

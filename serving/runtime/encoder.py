@@ -1,0 +1,78 @@
+"""A bundle's encoder: sources of unlike length do not pad each other.
+
+Shape letters: B sentences, S source positions, D model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.bundle.manifest import Manifest
+from serving.runtime.ort import Floats, load_graph, names_by_role
+from serving.search.ids import PAD_ID
+from serving.search.prefix_tree import round_up
+
+_CALL_TOKENS = 16
+"""Tokens that take about as long as a call of its own does."""
+
+
+class Encoder:
+    """Runs the encoder graph."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        """Load the graph with `threads` intra-op threads; raises BundleError where ONNX Runtime
+        refuses it."""
+        assert manifest.encoder is not None
+        int8 = manifest.precision == "int8"
+        self._session = load_graph(folder, manifest.encoder.file, threads, int8=int8)
+        names = names_by_role(manifest.encoder)
+        self._source_names = names["source"]
+        self._token_name, self._mask_name = names["token"][0], names["source_mask"][0]
+
+    def run(self, sources: Sequence[Sequence[int]]) -> tuple[list[Floats], Floats]:
+        """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf behind
+        them; S is a multiple of 8. A row's numbers do not depend on the others."""
+        groups = like_lengths([round_up(len(source)) for source in sources])
+        found = [self._run([sources[row] for row in rows]) for rows in groups]
+        if len(found) == 1:
+            return found[0]
+        first, mask = found[0]  # of the longest
+        shape = len(sources), mask.shape[1]
+        tensors = [np.zeros((*shape, *tensor.shape[2:]), tensor.dtype) for tensor in first]
+        mask_BS = np.full(shape, -np.inf, dtype=np.float32)
+        for rows, (parts, part_mask) in zip(groups, found, strict=True):
+            length = part_mask.shape[1]
+            mask_BS[rows, :length] = part_mask
+            for tensor, part in zip(tensors, parts, strict=True):
+                tensor[rows, :length] = part
+        return tensors, mask_BS
+
+    def _run(self, sources: Sequence[Sequence[int]]) -> tuple[list[Floats], Floats]:
+        ids_BS = np.full((len(sources), round_up(max(map(len, sources)))), PAD_ID, dtype=np.int64)
+        mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
+        for row, source in enumerate(sources):
+            ids_BS[row, : len(source)] = source
+            mask_BS[row, : len(source)] = 0.0
+        inputs = {self._token_name: ids_BS, self._mask_name: mask_BS}
+        return self._session.run(self._source_names, inputs), mask_BS
+
+
+def like_lengths(lengths: Sequence[int]) -> list[list[int]]:
+    """Numbers of sources that are encoded together, the longest first: those of another length are
+    apart where padding them would cost more than a call does."""
+    by_length: dict[int, list[int]] = {}
+    for number, length in enumerate(lengths):
+        by_length.setdefault(length, []).append(number)
+    groups: list[list[int]] = []
+    longest = padding = 0
+    for length, numbers in sorted(by_length.items(), reverse=True):
+        padding += len(numbers) * (longest - length)
+        if groups and padding <= _CALL_TOKENS:
+            groups[-1] = sorted(groups[-1] + numbers)
+        else:
+            groups.append(numbers)
+            longest, padding = length, 0
+    return groups

@@ -1,0 +1,278 @@
+"""A language model's step graph on the CPU, for prompts, sampling, beam search and scoring alike.
+
+Shape letters: B rows, P prompt tokens, Q queries, C cache slots, R queries with outputs,
+N candidates, T likeliest tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.bundle.cache_sizes import CacheSizes
+from serving.bundle.manifest import Manifest
+from serving.errors import BundleError
+from serving.runtime.block_pool import BlockPool
+from serving.runtime.cache_tensors import Caches
+from serving.runtime.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
+from serving.search.ids import PAD_ID
+from serving.search.prefix_tree import Repack, round_capacity, round_up
+from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
+from serving.search.sampling import TOP
+from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+
+Ints = NDArray[np.int64]
+T = TypeVar("T")
+
+
+@dataclass
+class LanguageState:
+    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
+
+    rows: int
+    caches: Caches
+    bindings: Bindings = field(default_factory=Bindings)
+    """By number of queries, of queries with outputs and of likeliest tokens."""
+
+
+Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
+
+
+class LanguageStepper(CacheSizes):
+    """A language model bundle's step graph."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        """Load the graph with `threads` intra-op threads.
+
+        Raises BundleError where it is an earlier version's, where ONNX Runtime refuses it, or where
+        this machine's int8 products are not exact.
+        """
+        roles = {tensor.role for tensor in manifest.step.inputs}
+        if "top_rank" not in roles:
+            raise BundleError(
+                f"{folder}: its step graph was exported by an earlier version; export the "
+                "checkpoint again with `python -m export bundle`"
+            )
+        super().__init__(manifest)
+        self._graph, self._vocab_size = manifest.step, manifest.sizes.vocab_size
+        self._heads = manifest.sizes.num_heads
+        self._memory = BlockPool()
+        check_int8(folder, manifest)
+        int8 = manifest.precision == "int8"
+        self._session = load_graph(folder, manifest.step.file, threads, int8=int8)
+        self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
+        """Last positions that the widest layer sees, the query's own among them."""
+        self.one_query_first = False  # as many candidates as beams ask for come of each query
+
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
+        """`read` at once, without scores."""
+        return _finish(self.read(prompts))[0]
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+    ) -> tuple[Prompted, PromptScores]:
+        """`read` at once, with scores."""
+        prompted, scores = _finish(self.read(prompts, labels))
+        assert scores is not None
+        return prompted, scores
+
+    def read(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
+    ) -> Reading:
+        """Put prompts into new caches, a chunk at each `next`; all must take the same number of
+        chunks (`chunks`). Returns them, and the log-probability of the label after each token.
+
+        With light attention the caches keep no more than the widest layer can reach.
+        """
+        state = self._empty(len(prompts))
+        first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
+        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
+        return Prompted(state, used_B, first), scores if labels is not None else None
+
+    def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """The distributions after the tokens of rows with one query each, and their `top` likeliest
+        tokens (or all)."""
+        outputs = self._run(state, inputs, top)
+        return LanguageOutputs(
+            outputs["top_score"][:, 0], outputs["top_token"][:, 0], outputs["logits"]
+        )
+
+    def step(
+        self,
+        state: LanguageState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
+    ) -> StepOutputs:
+        """One step of beam search."""
+        del attention_rows
+        outputs = self._run(state, inputs, 2 * inputs.token_ids_BQ.shape[1])
+        shape = (*inputs.token_ids_BQ.shape, -1)
+        return StepOutputs(
+            *_best_candidates(outputs["top_score"], outputs["top_token"], inputs.scores_BK),
+            outputs["logits"].reshape(shape) if want_logits else None,
+        )
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> LanguageState:
+        """Empty caches for beam search; a language model has no source."""
+        return self._empty(len(sources))
+
+    def prefill(
+        self,
+        state: LanguageState,
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches of a beam search."""
+        del want_attention
+        prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
+        _, scores = _finish(self._fill(state, prompts, labels, keep=None))
+        return PrefillOutputs(scores.labels_BP)
+
+    def repack(self, state: LanguageState, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        state.caches.repack(repack)
+        state.rows = len(repack.rows)
+
+    def extend(self, state: LanguageState, other: LanguageState, rows: Ints) -> None:
+        """Put the other's rows in the place of these idle ones, the rest behind all; the other is
+        left empty."""
+        other.bindings.clear()
+        state.caches.extend(other.caches, rows)
+        state.rows += other.rows - len(rows)
+
+    def trim(self, state: LanguageState, source_length: int) -> None:
+        """A language model has no source."""
+
+    def free(self, state: LanguageState) -> None:
+        """Forget bindings, which hold pointers into the caches, and give their memory back."""
+        state.bindings.clear()
+        state.caches.free()
+
+    def _empty(self, rows: int) -> LanguageState:
+        dim = self._dim // self._heads
+        return LanguageState(rows, Caches(self._memory, self._num_caches, rows, dim, self._heads))
+
+    def _fill(
+        self,
+        state: LanguageState,
+        prompts: Sequence[Sequence[int]],
+        labels: Sequence[Sequence[int]] | None,
+        keep: int | None,
+    ) -> Generator[None, None, tuple[int, PromptScores]]:
+        """Run prompts through the graph; returns the position in the first slot, and scores.
+
+        Before a chunk all but the last `keep` slots are dropped.
+        """
+        rows, longest = len(prompts), max(map(len, prompts))
+        if len({chunks(prompt) for prompt in prompts}) > 1 and keep is not None:
+            raise ValueError("prompts of one batch must take the same number of chunks")
+        padded, first = round_up(longest), 0
+        parts: list[dict[str, NDArray[Any]]] = []
+        for start in range(0, padded, CHUNK):
+            size = min(CHUNK, padded - start)
+            if keep is not None and start - first > keep:
+                self._drop(state, start - first, keep)
+                first = start - keep
+            used = start - first
+            state.caches.resize(round_capacity(used + size))
+            outputs = size if labels is not None else 1
+            top = TOP if labels is not None else 1
+            binding = self._binding(state, size, outputs, top)
+            arrays = binding.inputs
+            for name, values in (("token", prompts), ("label", labels)):
+                arrays[name].fill(PAD_ID)
+                for row, ids in enumerate(values or ()):
+                    part = ids[start : start + size]
+                    arrays[name][row, : len(part)] = part
+            capacity, queries = state.caches.capacity, np.arange(size)
+            arrays["position"][:] = start + queries
+            arrays["slot_position"][:] = first + np.arange(capacity)
+            arrays["write_index"][:] = used
+            causal = np.arange(capacity) <= used + queries[:, None]
+            arrays["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
+            self._session.run_with_iobinding(binding.io)
+            if labels is not None:
+                wanted = ("label_score", "top_score", "top_token")
+                parts.append({name: binding.outputs[name].copy() for name in wanted})
+            yield
+        joined = {
+            name: np.concatenate([part[name] for part in parts], axis=1)[:, :longest]
+            if parts
+            else np.zeros((rows, longest, *shape), dtype)
+            for name, shape, dtype in (
+                ("label_score", (), np.float32),
+                ("top_score", (0,), np.float32),
+                ("top_token", (0,), np.int32),
+            )
+        }
+        return first, PromptScores(*joined.values())
+
+    def _drop(self, state: LanguageState, used: int, keep: int) -> None:
+        """Keep the last `keep` of `used` slots of every row."""
+        slots = np.broadcast_to(np.arange(used - keep, used), (state.rows, keep))
+        used_B = np.full(state.rows, keep)
+        state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
+
+    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> dict[str, NDArray[Any]]:
+        queries = inputs.token_ids_BQ.shape[1]
+        state.caches.resize(inputs.visible_BQC.shape[2])
+        binding = self._binding(state, queries, queries, top)
+        arrays = binding.inputs
+        arrays["token"][:] = inputs.token_ids_BQ
+        arrays["position"][:] = inputs.positions_BQ
+        arrays["slot_position"][:] = inputs.slot_positions_BC
+        arrays["write_index"][:] = inputs.write_index_B
+        arrays["visible"][:, 0] = inputs.visible_BQC
+        self._session.run_with_iobinding(binding.io)
+        return binding.outputs
+
+    def _binding(self, state: LanguageState, queries: int, outputs: int, top: int) -> Binding:
+        top = min(top, self._vocab_size)
+
+        def make() -> Binding:
+            sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
+            sizes |= {"R": outputs, "M": state.rows * outputs, "T": top}
+            caches = [
+                cache.reshape(state.rows, self._heads, *cache.shape[1:])
+                for cache in state.caches.array_TRCD
+            ]
+            binding = bind(self._session, self._graph, sizes, caches, {})
+            binding.inputs["output_index"][:] = np.arange(outputs)
+            return binding
+
+        return state.bindings.get(state.caches.layout, (queries, outputs, top), make)
+
+
+def _best_candidates(
+    top_scores_BKT: Floats, top_tokens_BKT: NDArray[np.int32], scores_BK: Floats
+) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+    """The best 2K (or all) continuations (score, token, parent), each [B,N], best first.
+
+    Exact, as 2K is at most T. Scores that are not numbers make a row's all so.
+    """
+    rows, beams, top = top_scores_BKT.shape
+    total_BX = (scores_BK[:, :, None] + top_scores_BKT).reshape(rows, -1)
+    best_BN = np.argsort(-total_BX, axis=1, kind="stable")[:, : 2 * beams]
+    best_scores_BN = np.take_along_axis(total_BX, best_BN, axis=1)
+    best_scores_BN[np.isnan(total_BX).any(axis=1)] = np.nan  # sorted to the end
+    tokens_BN = np.take_along_axis(top_tokens_BKT.reshape(rows, -1), best_BN, axis=1)
+    return best_scores_BN, tokens_BN, (best_BN // top).astype(np.int32)
+
+
+def _finish(steps: Generator[None, None, T]) -> T:
+    """Run it to its end."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as end:
+            result: T = end.value
+            return result

@@ -1,0 +1,250 @@
+"""ONNX Runtime behind the `Stepper` protocol, with caches that are written in place.
+
+Shape letters: B sentences, R some of them, S source positions, P prefix tokens, K beams, Q queries,
+C cache slots, D model, V vocabulary, N candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.bundle.cache_sizes import CacheSizes
+from serving.bundle.manifest import Graph, Manifest
+from serving.runtime.block_pool import BlockPool
+from serving.runtime.cache_tensors import Caches
+from serving.runtime.encoder import Encoder
+from serving.runtime.ort import Binding, Bindings, Floats, bind, check_int8, has_kernels, load_graph
+from serving.search.ids import PAD_ID
+from serving.search.prefix_tree import Repack, fill_padded, places, round_up
+from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
+
+PREFILL_CHUNK = {"cross": 64, "joint": 8}
+"""Tokens given to the step graph at once; with a joint model each costs S states."""
+
+_WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
+"""Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
+model does nearly all of a step for each source position, others their source attention alone."""
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class OnnxState:
+    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
+
+    sources: list[Floats]
+    source_mask_BS: Floats
+    caches: Caches
+    bindings: Bindings = field(default_factory=Bindings)
+    """By numbers of queries and beams, and by whether logits and alignment queries are wanted."""
+
+
+class OnnxStepper(CacheSizes):
+    """A bundle's encoder and step graph on the CPU."""
+
+    def __init__(
+        self,
+        folder: Path,
+        manifest: Manifest,
+        threads: int,
+        *,
+        step: Graph | None = None,
+        encoder: Encoder | None = None,
+        profile_prefix: Path | None = None,
+    ) -> None:
+        """Load the graphs with `threads` intra-op threads.
+
+        `step` is the bundle's step graph unless given, `encoder` one that is loaded already;
+        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where ONNX
+        Runtime refuses a graph, or this machine's int8 products are not exact.
+        """
+        super().__init__(manifest)
+        self._sizes, self._step_graph = manifest.sizes, step or manifest.step
+        # Earlier bundles do not tell beams from queries, and ONNX Runtime's own attention gives one
+        # query other bits than several.
+        scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
+        self.one_query_first = "K" in scores.axes and has_kernels()
+        self._memory = BlockPool()
+        check_int8(folder, manifest)
+        int8 = manifest.precision == "int8"
+        self.encoder = encoder or Encoder(folder, manifest, threads)
+        self._step = load_graph(
+            folder, self._step_graph.file, threads, int8=int8, profile_prefix=profile_prefix
+        )
+
+    @property
+    def reach(self) -> None:
+        """A decoder sees all of its target."""
+        return None
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
+        """Run the encoder on sources, padded on the right to a multiple of 8."""
+        tensors, mask_BS = self.encoder.run(sources)
+        length = mask_BS.shape[1]
+        height = length if self._kind == "joint" else 1
+        dim = self._sizes.model_dim
+        caches = Caches(self._memory, self._num_caches, len(sources), dim, height)
+        return OnnxState(tensors, mask_BS, caches)
+
+    def prefill(
+        self,
+        state: OnnxState,
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
+    ) -> PrefillOutputs:
+        """Fill the caches with given tokens, in chunks."""
+        rows, length = token_ids_BP.shape
+        padded = round_up(length)
+        state.caches.resize(padded)
+        scores = np.zeros((rows, padded), dtype=np.float32)
+        attention: list[Floats] = []
+        chunk = PREFILL_CHUNK[self._kind]
+        for start in range(0, padded, chunk):
+            size = min(chunk, padded - start)
+            binding = self._binding(
+                state, size, size, want_logits=False, want_attention=want_attention
+            )
+            real = slice(start, min(start + size, length))
+            count = real.stop - real.start
+            for name, values in (("token", token_ids_BP), ("label", labels_BP)):
+                binding.inputs[name].fill(PAD_ID)
+                binding.inputs[name][:, :count] = values[:, real]
+            positions = np.arange(start, start + size)
+            binding.inputs["position"][:] = positions
+            binding.inputs["write_index"][:] = start
+            causal = np.arange(padded) <= positions[:, None]
+            binding.inputs["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
+            binding.inputs["score"][:] = 0.0
+            self._step.run_with_iobinding(binding.io)
+            scores[:, start : start + size] = binding.outputs["label_score"]
+            if want_attention:
+                attention.append(self._attention(binding.outputs, state, range(rows)))
+        attention_BPS = np.concatenate(attention, axis=1)[:, :length] if want_attention else None
+        return PrefillOutputs(scores[:, :length], attention_BPS)
+
+    def step(
+        self,
+        state: OnnxState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
+    ) -> StepOutputs:
+        """One step of all beams."""
+        queries, beams = inputs.token_ids_BQ.shape[1], inputs.scores_BK.shape[1]
+        state.caches.resize(inputs.visible_BQC.shape[2])
+        binding = self._binding(
+            state, queries, beams, want_logits=want_logits, want_attention=bool(attention_rows)
+        )
+        arrays = binding.inputs
+        arrays["token"][:] = inputs.token_ids_BQ
+        arrays["position"][:] = inputs.positions_BQ
+        arrays["write_index"][:] = inputs.write_index_B
+        arrays["visible"][:, 0] = inputs.visible_BQC
+        arrays["score"][:] = inputs.scores_BK
+        self._step.run_with_iobinding(binding.io)
+        outputs = binding.outputs
+        return StepOutputs(
+            outputs["candidate_score"],
+            outputs["candidate_token"],
+            outputs["candidate_parent"],
+            outputs["logits"].reshape(*inputs.token_ids_BQ.shape, -1) if want_logits else None,
+            self._attention(outputs, state, attention_rows) if attention_rows else None,
+        )
+
+    def repack(self, state: OnnxState, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        state.caches.repack(repack)
+        if len(repack.rows) < len(state.source_mask_BS):
+            state.sources = [tensor[repack.rows] for tensor in state.sources]
+            state.source_mask_BS = state.source_mask_BS[repack.rows]
+
+    def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
+        """Put the other's sentences into these idle rows, the rest behind all; the other is left
+        empty. Shorter sources are padded."""
+        count, added = len(state.source_mask_BS), len(other.source_mask_BS)
+        taken = places(rows, count, added)
+        total = count + added - len(rows)
+        pairs = zip(state.sources, other.sources, strict=True)
+        sources = [fill_padded(first, second, taken, total, 0.0) for first, second in pairs]
+        mask_BS = fill_padded(state.source_mask_BS, other.source_mask_BS, taken, total, -np.inf)
+        if mask_BS is not state.source_mask_BS:
+            state.sources, state.source_mask_BS = sources, mask_BS
+            state.bindings.clear()
+        other.bindings.clear()
+        state.caches.extend(other.caches, rows)
+
+    def trim(self, state: OnnxState, source_length: int) -> None:
+        """Cut padding, once there is much of it; else a long source would go on to slow down all
+        that join after it. Sources of idle rows may lose ids."""
+        width, needed = state.source_mask_BS.shape[1], round_up(source_length)
+        if width <= _WIDTH_KEPT[self._kind] * needed:
+            return
+        state.sources = [np.ascontiguousarray(tensor[:, :needed]) for tensor in state.sources]
+        state.source_mask_BS = np.ascontiguousarray(state.source_mask_BS[:, :needed])
+        state.bindings.clear()
+        if self._kind == "joint":
+            state.caches.lower(needed)
+
+    def free(self, state: OnnxState) -> None:
+        """Forget bindings, which hold pointers into the caches, and give their memory back."""
+        state.bindings.clear()
+        state.caches.free()
+
+    def _binding(
+        self, state: OnnxState, queries: int, beams: int, *, want_logits: bool, want_attention: bool
+    ) -> Binding:
+        def make() -> Binding:
+            rows, length = state.source_mask_BS.shape
+            sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "K": beams}
+            sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
+            unwanted = set() if want_logits else {"logits"}
+            unwanted |= set() if want_attention else {"alignment", "alignment_query"}
+            sources = {
+                "source": state.sources,
+                "source_mask": [state.source_mask_BS],
+                **self._given(state),
+            }
+            caches = list(state.caches.array_TRCD)
+            return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
+
+        key = (queries, beams, want_logits, want_attention)
+        return state.bindings.get(state.caches.layout, key, make)
+
+    def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
+        """Further inputs of the step graph that stay the same from step to step, by role."""
+        return {}
+
+    def _attention(
+        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
+    ) -> Floats:
+        """Weights of the source positions of some sentences, [R,Q,S].
+
+        A joint model gives them itself: Reduction's, mean over features. Else they are those of one
+        layer's source attention, mean over heads.
+        """
+        if "alignment" in outputs:
+            alignment_RQS: Floats = outputs["alignment"][list(rows)]
+            return alignment_RQS
+        heads, layer = self._sizes.num_heads, self._sizes.alignment_layer
+        keys_BSD = state.sources[-2 if layer is None else 2 * layer]
+        tensors = outputs["alignment_query"], keys_BSD
+        query, key = (x[list(rows)].reshape(len(rows), x.shape[1], heads, -1) for x in tensors)
+        # Neither a BLAS product, whose order of sums depends on both lengths, nor a sum over the
+        # padded length: a sentence's bits would depend on its batch mates.
+        scores_RHQS = np.einsum("bqhd,bshd->bhqs", query, key)
+        scores_RHQS *= np.float32(query.shape[-1] ** -0.5)
+        scores_RHQS += state.source_mask_BS[list(rows), None, None]
+        scores_RHQS -= scores_RHQS.max(axis=-1, keepdims=True)
+        weights_RHQS = np.exp(scores_RHQS)
+        weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
+        result: Floats = weights_RHQS.mean(axis=1)
+        return result

@@ -1,0 +1,140 @@
+"""Terms that a translation must or must not hold, as sequences of ids.
+
+Required terms follow Post & Vilar 2018, "Fast lexically constrained decoding with dynamic beam
+allocation": beams are shared out among hypotheses that have come equally far with the terms, so
+that those with a term compete with each other and not with those without.
+
+Shape letters: K beams, V vocabulary, N candidates.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.search.ids import EOS_ID
+from serving.search.logits import best_continuations
+
+Ids = tuple[int, ...]
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True)
+class Constraints:
+    """What the hypotheses of a sentence must and must not hold; scores stay the model's own."""
+
+    required: tuple[Ids, ...] = ()
+    forbidden: tuple[Ids, ...] = ()
+    """At any place."""
+    forbidden_after: tuple[Ids, ...] = ()
+    """At the beginning, or after one of `signs`: a word there has no space of its own."""
+    signs: frozenset[int] = field(default_factory=frozenset)
+
+    def __bool__(self) -> bool:
+        return bool(self.required or self.forbidden or self.forbidden_after)
+
+    def missing(self, tokens: Sequence[int]) -> int:
+        """Required terms that are not among the tokens."""
+        return sum(not _holds(tokens, term) for term in self.required)
+
+    def restrict(self, log_probs_V: Floats, history: Sequence[int]) -> None:
+        """Rule out what would complete a forbidden term, and the end before all required ones are
+        there."""
+        for term in self.forbidden:
+            if _ends_with(history, term[:-1]):
+                log_probs_V[term[-1]] = -np.inf
+        for term in self.forbidden_after:
+            before = len(history) - len(term)
+            if _ends_with(history, term[:-1]) and (before < 0 or history[before] in self.signs):
+                log_probs_V[term[-1]] = -np.inf
+        if self.missing(history):
+            log_probs_V[EOS_ID] = -np.inf
+
+    def progress(self, tokens: Sequence[int]) -> int:
+        """Tokens of required terms that are there, those of one that is under way included."""
+        done = under_way = 0
+        for term in self.required:
+            if _holds(tokens, term):
+                done += len(term)
+            else:
+                starts = range(len(term) - 1, 0, -1)
+                under_way = max(
+                    under_way, next((n for n in starts if _ends_with(tokens, term[:n])), 0)
+                )
+        return done + under_way
+
+    def next_tokens(self, history: Sequence[int]) -> set[int]:
+        """Tokens that begin a required term that is not there yet, or go on with it."""
+        return {
+            term[count]
+            for term in self.required
+            if not _holds(history, term)
+            for count in range(len(term))
+            if _ends_with(history, term[:count])
+        }
+
+
+NO_CONSTRAINTS = Constraints()
+
+
+def allocate(
+    log_probs_KV: Floats,
+    scores_K: Floats,
+    histories: Sequence[Sequence[int]],
+    constraints: Constraints,
+    count: int,
+) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+    """Up to `count` candidates (score, token, parent): first those that get the K beams, best
+    first, then the others, best first.
+
+    A dead beam's score is -inf.
+    """
+    beams, vocab_size = log_probs_KV.shape
+    total_KV = log_probs_KV + scores_K[:, None]
+    _, tokens, parents = best_continuations(log_probs_KV, scores_K, count)
+    pool = set(zip(parents.tolist(), tokens.tolist(), strict=True))
+    for beam in np.flatnonzero(np.isfinite(scores_K)).tolist():
+        pool |= {(beam, token) for token in constraints.next_tokens(histories[beam])}
+        pool.add((beam, int(total_KV[beam].argmax())))
+    ranked = sorted(
+        (place for place in pool if total_KV[place] > -np.inf),
+        key=lambda place: (-total_KV[place], place[0] * vocab_size + place[1]),
+    )
+    banks: dict[int, list[tuple[int, int]]] = {}
+    for beam, token in ranked:
+        banks.setdefault(constraints.progress([*histories[beam], token]), []).append((beam, token))
+    chosen = set(_share_out(banks, sum(map(len, constraints.required)), beams))
+    order = [place for place in ranked if place in chosen]
+    order = [*order, *(place for place in ranked if place not in chosen)][:count]
+    parents_N, tokens_N = np.array(order, dtype=np.int32).reshape(-1, 2).T
+    scores_N: Floats = total_KV[parents_N, tokens_N]
+    return scores_N, tokens_N, parents_N
+
+
+def _share_out(
+    banks: dict[int, list[tuple[int, int]]], most: int, beams: int
+) -> list[tuple[int, int]]:
+    """The best of each bank: as many beams for each, what is left over to the fullest terms; what
+    a bank does not use goes to the others, those with more of the terms first."""
+    share, rest = divmod(beams, most + 1)
+    chosen: list[tuple[int, int]] = []
+    left: list[tuple[int, int]] = []
+    for bank in sorted(banks, reverse=True):
+        size = share + (rest if bank == max(banks) else 0)
+        chosen += banks[bank][:size]
+        left += banks[bank][size:]
+    return [*chosen, *left[: beams - len(chosen)]]
+
+
+def _ends_with(tokens: Sequence[int], end: Sequence[int]) -> bool:
+    return len(tokens) >= len(end) and list(tokens[len(tokens) - len(end) :]) == list(end)
+
+
+def _holds(tokens: Sequence[int], term: Sequence[int]) -> bool:
+    return any(
+        list(tokens[start : start + len(term)]) == list(term)
+        for start in range(len(tokens) - len(term) + 1)
+    )

@@ -1,0 +1,5 @@
+"""Ids that every vocabulary has."""
+
+from __future__ import annotations
+
+PAD_ID, UNK_ID, BOS_ID, EOS_ID = 0, 1, 2, 3

@@ -1,0 +1,291 @@
+"""A running batch of outputs that are drawn token by token; rows join and leave between steps.
+
+Shape letters: B rows, T likeliest tokens, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import DecodingError, InvalidOptionError, ServingError
+from serving.search.prefix_tree import PrefixTree, Repack
+from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
+from serving.search.sampling import (
+    Drawing,
+    Uniforms,
+    draw_from_logits,
+    draw_from_top,
+    edit_logits,
+    listed_tokens,
+    needs_logits,
+    never_needs_logits,
+)
+from serving.search.sampling_options import GenerationOptions
+from serving.search.stepper import StepInputs, Stepper
+
+Ints = NDArray[np.int64]
+
+
+class SamplingStepper(Stepper, Protocol):
+    """A language model whose rows have one query each; `LanguageStepper` says what each does."""
+
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted: ...
+
+    def score(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
+    ) -> tuple[Prompted, PromptScores]: ...
+
+    def next(self, state: Any, inputs: StepInputs, top: int) -> LanguageOutputs: ...
+
+
+class Generated(NamedTuple):
+    """One token of an output, or what ended it."""
+
+    key: int
+    """The output's, given by the caller."""
+    token: int = 0
+    log_prob: float = 0.0
+    """Of the model's own distribution, before penalties and temperature."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The likeliest tokens with their log-probabilities, `num_logprobs` of them."""
+    error: ServingError | None = None
+
+
+@dataclass
+class Output:
+    """What is drawn in one row."""
+
+    key: int
+    prompt: Sequence[int]
+    """Token ids, at least one."""
+    options: GenerationOptions
+    uniforms: Uniforms
+    tokens: list[int] = field(default_factory=list)
+    listed: int = field(init=False)
+    """How many of the likeliest tokens it looks at, however many the step lists for others."""
+    always_listed: bool = field(init=False)
+    """Whether these suffice at every step."""
+
+    def __post_init__(self) -> None:
+        self.listed = listed_tokens(self.options)
+        self.always_listed = never_needs_logits(self.options)
+
+
+class GenerationBatch:
+    """Outputs that are continued together, one token a step, until their caller removes them."""
+
+    def __init__(self, stepper: SamplingStepper) -> None:
+        self._stepper = stepper
+        self._outputs: list[Output | None] = []
+        """By row; None is idle."""
+        self._state: Any = None
+        self._tree: PrefixTree | None = None
+        self._standing: _Standing | None = None
+        """None where who stands in the rows has changed."""
+
+    def __len__(self) -> int:
+        """Outputs being continued."""
+        return sum(output is not None for output in self._outputs)
+
+    @property
+    def capacity(self) -> int:
+        """Cache slots a row."""
+        return self._state.caches.capacity if self._state is not None else 0
+
+    def add(self, outputs: Sequence[Output]) -> None:
+        """Let outputs join; neighbours with one prompt share the work on it."""
+        groups: dict[int, dict[tuple[int, ...], list[Output]]] = {}
+        for output in outputs:
+            context = tuple(output.prompt[:-1])  # the last token goes through the first step
+            groups.setdefault(chunks(context), {}).setdefault(context, []).append(output)
+        for prompts in groups.values():
+            self.join(list(prompts.values()), self._stepper.start(list(prompts)))
+
+    def remove(self, key: int) -> None:
+        """Let an output leave."""
+        for row, output in enumerate(self._outputs):
+            if output is not None and output.key == key:
+                assert self._tree is not None
+                self._outputs[row] = self._standing = None
+                self._tree.clear(row)
+
+    def step(self) -> list[Generated]:
+        """The next token of every output; one whose distribution is broken gets an error and
+        leaves."""
+        self._repack()
+        if self._state is None:
+            return []
+        assert self._tree is not None
+        if self._standing is None:
+            self._standing = _Standing(self._outputs)
+        standing = self._standing
+        tokens_B = np.array(
+            [0 if o is None else (o.tokens or o.prompt)[-1] for o in self._outputs], dtype=np.int64
+        )
+        found = self._stepper.next(self._state, step_inputs(self._tree, tokens_B), standing.top)
+        self._tree.advance(standing.parents_B1, standing.queries_B)
+        return self._draw(found, standing)
+
+    def close(self) -> None:
+        """Let all outputs leave and give the memory back."""
+        if self._state is not None:
+            self._stepper.free(self._state)
+        self._outputs, self._state, self._tree = [], None, None
+        self._standing = None
+
+    def join(self, sharers: Sequence[Sequence[Output]], prompted: Prompted) -> None:
+        """Let outputs join whose prompts, but for their last tokens, have been read: those of
+        `sharers[i]` share the i-th."""
+        state, used_B = prompted.state, prompted.used_B
+        counts = [len(outputs) for outputs in sharers]
+        if counts != [1] * len(counts):
+            rows, capacity = np.repeat(np.arange(len(counts)), counts), state.caches.capacity
+            slots = np.broadcast_to(np.arange(capacity), (len(rows), capacity))
+            used_B = used_B[rows]
+            self._stepper.repack(state, Repack(rows, slots, used_B, in_place=False))
+        tree = PrefixTree(
+            used_B,
+            1,
+            self._stepper.repack_every,
+            reach=self._stepper.reach,
+            first_position=prompted.first_position,
+        )
+        joining = [output for outputs in sharers for output in outputs]
+        idle = [row for row, output in enumerate(self._outputs) if output is None][: len(joining)]
+        for row, output in zip(idle, joining, strict=False):
+            self._outputs[row] = output
+        self._outputs += joining[len(idle) :]
+        self._standing = None
+        if self._state is None or self._tree is None:
+            self._state, self._tree = state, tree
+        else:
+            rows = np.array(idle, dtype=np.int64)
+            self._stepper.extend(self._state, state, rows)
+            self._tree.extend(tree, rows)
+
+    def _repack(self) -> None:
+        """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
+        if self._state is None or self._tree is None:
+            return
+        if self._standing is not None and not self._tree.due:
+            return
+        live = [row for row, output in enumerate(self._outputs) if output is not None]
+        if not live:
+            self.close()
+            return
+        idle = len(self._outputs) - len(live)
+        rows = np.array(live if idle * 4 > len(self._outputs) else range(len(self._outputs)))
+        repack = self._tree.repack(rows)
+        if repack is None:
+            return
+        self._stepper.repack(self._state, repack)
+        if len(rows) < len(self._outputs):
+            self._outputs, self._standing = [self._outputs[row] for row in rows], None
+
+    def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
+        """Choose the tokens and note them."""
+        events: list[Generated] = []
+        listed: list[tuple[int, Output]] = []
+        vocab_size = found.logits_BV.shape[1]
+        best_B = found.top_scores_BT[:, 0].tolist()
+        for row, output in standing.live:
+            if not math.isfinite(best_B[row]):
+                error = DecodingError("the model gave a non-finite score for this prompt")
+                events.append(Generated(output.key, error=error))
+            elif output.always_listed or not needs_logits(
+                output.options, found.top_scores_BT[row, : output.listed], vocab_size
+            ):
+                listed.append((row, output))
+            else:
+                events.append(_draw_alone(output, row, found))
+        if listed:
+            events += _draw_together(listed, found, standing)
+        for event in events:
+            if event.error is not None:
+                self.remove(event.key)
+        return events
+
+
+class _Standing:
+    """What stays the same while the same outputs stand in the same rows."""
+
+    def __init__(self, outputs: Sequence[Output | None]) -> None:
+        self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
+        self.top = max(output.listed for _, output in self.live)
+        """How many tokens a step lists."""
+        self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
+        self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
+        self._drawing: tuple[tuple[int, ...], Drawing] | None = None
+
+    def drawing(self, listed: Sequence[tuple[int, Output]], count: int) -> Drawing:
+        """How these are drawn from `count` tokens; the last is kept."""
+        key = (count, *(row for row, _ in listed))
+        if self._drawing is None or self._drawing[0] != key:
+            self._drawing = key, Drawing.of([output.options for _, output in listed], count)
+        return self._drawing[1]
+
+
+def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
+    """The next token of each row that has one query; takes its slot in the tree."""
+    return StepInputs(
+        token_ids_BQ=tokens_B[:, None],
+        positions_BQ=tree.next_positions[:, None],
+        write_index_B=tree.write(),
+        visible_BQC=tree.visible,
+        scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
+        slot_positions_BC=tree.slot_positions,
+    )
+
+
+def _draw_together(
+    listed: Sequence[tuple[int, Output]], found: LanguageOutputs, standing: _Standing
+) -> list[Generated]:
+    """From the likeliest tokens, which suffice for these rows."""
+    scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
+    places = [0] * len(listed)
+    if count > 1:
+        if len(listed) < len(scores_BT):
+            scores_BT = scores_BT[[row for row, _ in listed]]
+        uniforms = [output.uniforms[len(output.tokens)] for _, output in listed]
+        places = draw_from_top(scores_BT, standing.drawing(listed, count), uniforms)
+    events = []
+    for (row, output), place in zip(listed, places, strict=True):
+        token = found.top_tokens_BT.item(row, place)
+        score = found.top_scores_BT.item(row, place)
+        output.tokens.append(token)
+        top = _top(output, row, found) if output.options.num_logprobs else ()
+        events.append(Generated(output.key, token, score, top))
+    return events
+
+
+def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
+    """From the whole distribution."""
+    logits_V = found.logits_BV[row].copy()
+    edit_logits(logits_V, output.prompt, output.tokens, output.options)
+    if not np.isfinite(logits_V.max()):
+        reason = "the options leave this prompt no token to go on with; loosen them"
+        return Generated(output.key, error=InvalidOptionError(reason))
+    token = draw_from_logits(logits_V, output.options, output.uniforms[len(output.tokens)])
+    output.tokens.append(token)
+    top_scores_T = found.top_scores_BT[row, : output.listed]
+    top_tokens_T = found.top_tokens_BT[row, : output.listed]
+    places = np.flatnonzero(top_tokens_T == token)
+    if places.size:
+        log_prob = float(top_scores_T[places[0]])
+    else:
+        logits_V = found.logits_BV[row]
+        log_prob = float(logits_V[token] - (logits_V[top_tokens_T[0]] - top_scores_T[0]))
+    return Generated(output.key, token, log_prob, _top(output, row, found))
+
+
+def _top(output: Output, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
+    """The likeliest tokens, as many as were asked for."""
+    count = output.options.num_logprobs
+    tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
+    return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

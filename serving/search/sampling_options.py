@@ -1,0 +1,223 @@
+"""How a language model goes on from a prompt; the names are those of `SearchOptions`."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from serving.errors import InvalidOptionError
+from serving.search.options import SearchOptions, check_names
+
+RANGES: dict[str, tuple[float, float]] = {
+    "max_length": (0, 1_000_000),
+    "min_length": (0, 1_000_000),
+    "temperature": (0, 100),
+    "sampling_top_k": (0, 1_000_000),
+    "sampling_top_p": (0, 1),
+    "repetition_penalty": (0.01, 100),
+    "presence_penalty": (-2, 2),
+    "frequency_penalty": (-2, 2),
+    "no_repeat_ngram_size": (0, 64),
+    "num_hypotheses": (1, 256),
+    "best_of": (1, 256),
+    "num_logprobs": (0, 64),
+    "beam_size": (1, 32),
+    "length_penalty": (-10, 10),
+    "seed": (-(2**63), 2**63 - 1),
+}
+"""Lowest and highest value of each numeric option."""
+MAX_BIAS = 100.0
+LOWEST_TEMPERATURE = 1e-5
+"""Below it the likeliest token is taken."""
+MAX_BIASES = 1024
+MAX_STOPS, MAX_STOP_CHARS = 16, 256
+_INTEGERS = {name for name in RANGES if name.endswith(("length", "size", "top_k", "probs"))}
+_INTEGERS |= {"num_hypotheses", "best_of", "seed"}
+_SAMPLING_ONLY = (
+    "temperature",
+    "sampling_top_k",
+    "sampling_top_p",
+    "presence_penalty",
+    "frequency_penalty",
+    "logit_bias",
+    "best_of",
+    "stop",
+    "num_logprobs",
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class GenerationOptions:
+    """How one prompt is continued.
+
+    The distribution is changed in this order: penalties, bias, temperature, top-k, top-p.
+    """
+
+    max_length: int = 64
+    """Tokens generated at most, eos included."""
+    min_length: int = 0
+    """Tokens generated before eos is allowed."""
+    temperature: float = 1.0
+    """Divides the logits; 0 takes the likeliest token."""
+    sampling_top_k: int = 0
+    """Only the k likeliest tokens are drawn from; 0 is all."""
+    sampling_top_p: float = 1.0
+    """Only the likeliest tokens whose probabilities add up to this are drawn from (Holtzman et al.
+    2020); the one that reaches it is among them."""
+    repetition_penalty: float = 1.0
+    """Above 1 makes tokens of prompt and output less likely (Keskar et al. 2019)."""
+    presence_penalty: float = 0.0
+    """Subtracted from the logits of tokens that the output holds."""
+    frequency_penalty: float = 0.0
+    """Subtracted from the logits of tokens, times their number in the output."""
+    no_repeat_ngram_size: int = 0
+    """No n-gram of this size occurs twice in prompt and output; 0 is off."""
+    logit_bias: tuple[tuple[int, float], ...] = ()
+    """(token id, what is added to its logit); -100 and below forbids it."""
+    stop: tuple[str, ...] = ()
+    """Texts before which the output ends."""
+    seed: int | None = None
+    """The same seed gives the same text, whatever is decoded beside it; None takes a new one."""
+    num_hypotheses: int = 1
+    """Outputs returned."""
+    best_of: int | None = None
+    """Outputs generated, of which those with the highest mean log-probability are returned."""
+    num_logprobs: int = 0
+    """Likeliest tokens reported for each token."""
+    beam_size: int = 1
+    """Above 1: beam search in place of sampling."""
+    length_penalty: float = 1.0
+    """Exponent of the length normalisation, beam search only."""
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            value: Any = getattr(self, name)
+            if value is None and name in ("seed", "best_of"):
+                continue
+            kind = int if name in _INTEGERS else (int, float)
+            if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
+                what = "an integer" if name in _INTEGERS else "a number"
+                raise InvalidOptionError(f"{name} must be {what} in [{low}, {high}], got {value!r}")
+        self._check_lists()
+        if self.min_length > self.max_length:
+            raise InvalidOptionError(
+                f"min_length must be at most max_length = {self.max_length}, got {self.min_length}"
+            )
+        if self.num_choices < self.num_hypotheses:
+            raise InvalidOptionError(
+                f"best_of must be at least num_hypotheses = {self.num_hypotheses}, "
+                f"got {self.best_of}"
+            )
+        if self.beam_size > 1:
+            self._check_beam()
+
+    def _check_lists(self) -> None:
+        if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:
+            raise InvalidOptionError(f"stop must be at most {MAX_STOPS} strings")
+        for text in self.stop:
+            if not isinstance(text, str) or not 1 <= len(text) <= MAX_STOP_CHARS:
+                raise InvalidOptionError(
+                    f"stop must hold strings of 1 to {MAX_STOP_CHARS} characters, got {text!r:.60}"
+                )
+        if len(self.logit_bias) > MAX_BIASES:
+            raise InvalidOptionError(
+                f"logit_bias must have at most {MAX_BIASES} entries, got {len(self.logit_bias)}"
+            )
+        for token, bias in self.logit_bias:
+            if not -MAX_BIAS <= bias <= MAX_BIAS:
+                raise InvalidOptionError(
+                    f"logit_bias must be in [-{MAX_BIAS:g}, {MAX_BIAS:g}], got {bias} "
+                    f"for token {token}"
+                )
+
+    def _check_beam(self) -> None:
+        for field in dataclasses.fields(self):
+            if field.name in _SAMPLING_ONLY and getattr(self, field.name) != field.default:
+                raise InvalidOptionError(
+                    f"{field.name} cannot be combined with beam_size = {self.beam_size}; "
+                    "leave it out, or set beam_size = 1"
+                )
+        if self.num_hypotheses > self.beam_size:
+            raise InvalidOptionError(
+                f"num_hypotheses must be at most beam_size = {self.beam_size}, "
+                f"got {self.num_hypotheses}"
+            )
+
+    @property
+    def num_choices(self) -> int:
+        """Outputs generated."""
+        return self.num_hypotheses if self.best_of is None else self.best_of
+
+    @property
+    def greedy(self) -> bool:
+        """Whether the likeliest token is taken."""
+        return self.temperature < LOWEST_TEMPERATURE or self.sampling_top_k == 1
+
+    @property
+    def edits_logits(self) -> bool:
+        """Whether logits are changed before the temperature, at least at the first steps."""
+        return (
+            self.repetition_penalty != 1.0
+            or self.presence_penalty != 0.0
+            or self.frequency_penalty != 0.0
+            or self.no_repeat_ngram_size > 0
+            or bool(self.logit_bias)
+            or self.min_length > 0
+        )
+
+    @cached_property
+    def bias_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        """Ids and biases."""
+        tokens, biases = zip(*self.logit_bias, strict=True)
+        return np.array(tokens, dtype=np.int64), np.array(biases, dtype=np.float64)
+
+    @property
+    def search_options(self) -> SearchOptions:
+        """The same for beam search."""
+        return SearchOptions(
+            beam_size=self.beam_size,
+            num_hypotheses=self.num_hypotheses,
+            length_penalty=self.length_penalty,
+            repetition_penalty=self.repetition_penalty,
+            no_repeat_ngram_size=self.no_repeat_ngram_size,
+            min_length=min(self.min_length, self.max_length - 1),
+            max_length=self.max_length,
+            loop_guard=False,
+        )
+
+
+def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
+    """Options from plain data; lists stand for tuples, an object for `logit_bias`.
+
+    Raises InvalidOptionError for an unknown name (with the nearest one) or a value out of range.
+    """
+    check_names(values, GenerationOptions)
+    values = dict(values)
+    if isinstance(values.get("stop"), str):
+        values["stop"] = (values["stop"],)
+    elif isinstance(values.get("stop"), list):
+        values["stop"] = tuple(values["stop"])
+    if "logit_bias" in values:
+        values["logit_bias"] = _parse_bias(values["logit_bias"])
+    return GenerationOptions(**values)
+
+
+def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:
+    """From an object whose keys are ids in decimals, each once, or from pairs."""
+    pairs = given.items() if isinstance(given, dict) else given
+    found = []
+    try:
+        for token, bias in pairs:
+            if isinstance(token, str) and str(int(token)) != token:
+                raise ValueError(token)
+            found.append((int(token), float(bias)))
+    except (TypeError, ValueError) as error:
+        raise InvalidOptionError(
+            f"logit_bias must map token ids to numbers, got {given!r:.60}"
+        ) from error
+    return tuple(found)

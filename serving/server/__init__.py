@@ -1,0 +1,1 @@
+"""HTTP: routes, limits, keys, metrics and which bundle answers; no rule of decoding."""

@@ -1,0 +1,1 @@
+"""One package for each API that is spoken: its routes and its wire format, no more."""

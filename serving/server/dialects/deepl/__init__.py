@@ -1,0 +1,1 @@
+"""DeepL's API, version 2: its routes and the shape of its bodies."""

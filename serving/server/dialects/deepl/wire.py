@@ -1,0 +1,118 @@
+"""What goes over the wire in DeepL's dialect; fields that are not listed are ignored."""
+
+from __future__ import annotations
+
+from http import HTTPStatus
+from typing import Annotated, Literal
+
+from pydantic import ConfigDict, Field
+
+from serving.server.dialects.native.wire import Wire
+
+DEEPL_STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
+"""Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
+
+ModelType = Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"]
+
+
+class DeepLRequest(Wire):
+    """What all requests have in common."""
+
+    auth_key: str | None = None
+    """API key, where the server wants one and the head does not carry it."""
+
+
+class DeepLTranslateRequest(DeepLRequest):
+    """One text or several."""
+
+    # DeepL takes "1" for a boolean, and some of its clients send that.
+    model_config = ConfigDict(strict=False)
+
+    text: str | Annotated[list[str], Field(min_length=1)]
+    """Text, or a list of texts; in a form it is repeated."""
+    target_lang: str
+    """Language code, in capitals or not; of `EN-GB` the `EN` counts where there is no `en-gb`."""
+    source_lang: str | None = None
+    """Language code; detected where it is left out."""
+    split_sentences: Literal["0", "1", "nonewlines"] | None = None
+    """`0`: each text is one sentence; `nonewlines`: line breaks are spaces; `1` is the default,
+    and in markup `nonewlines`."""
+    formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] | None = None
+    """`more` and `less` are refused, as DeepL does for languages without formality."""
+    tag_handling: Literal["xml", "html"] | None = None
+    """Keep the tags of this kind of markup."""
+    ignore_tags: str | list[str] | None = None
+    """Names of tags whose content stays as it is; a list, or one text with commas."""
+    model_type: ModelType | None = None
+    """Named in the answer; there is one model of a language pair for all of them."""
+    preserve_formatting: bool | None = None
+    """Ignored: nothing is corrected."""
+    show_billed_characters: bool | None = None
+    """Ignored: they are always there."""
+    context: str | None = None
+    """Ignored."""
+    glossary_id: str | None = None
+    """Refused."""
+    style_id: str | None = None
+    """Refused."""
+    translation_memory_id: str | None = None
+    """Refused."""
+    custom_instructions: list[str] | None = None
+    """Refused."""
+
+
+class DeepLTranslation(Wire):
+    """What one text became."""
+
+    detected_source_language: str
+    """Language code in capitals, detected or as the request gave it."""
+    text: str
+    billed_characters: int
+    """Characters of the source text."""
+    model_type_used: Literal["quality_optimized", "latency_optimized"] | None = None
+    """Where the request named a type."""
+
+
+class DeepLTranslations(Wire):
+    """The answer to a DeepLTranslateRequest."""
+
+    translations: list[DeepLTranslation]
+    """One for each text, in order."""
+
+
+class DeepLLanguagesRequest(DeepLRequest):
+    """Which languages are asked for."""
+
+    type: Literal["source", "target"] = "source"
+
+
+class DeepLLanguage(Wire):
+    """A language that is read or written."""
+
+    language: str
+    """Language code in capitals, of some targets with a region."""
+    name: str
+    supports_formality: bool | None = None
+    """Of target languages only."""
+
+
+class DeepLUsage(Wire):
+    """Characters translated since the server was started."""
+
+    character_count: int
+    character_limit: int
+
+
+class DeepLGlossaryPairs(Wire):
+    """Language pairs that a glossary may be made for: none."""
+
+    supported_languages: list[dict[str, str]]
+
+
+class DeepLError(Wire):
+    """Every answer that is not 2xx."""
+
+    message: str
+    """What is wrong, for people."""
+    code: str
+    """What kind of error it is, for programs."""

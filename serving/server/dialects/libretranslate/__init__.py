@@ -1,0 +1,1 @@
+"""LibreTranslate's API: its routes and the shape of its bodies."""

@@ -1,0 +1,53 @@
+"""What goes over the wire in LibreTranslate's dialect, besides what it shares with the native."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from serving.server.dialects.native.wire import Wire
+
+
+class DetectRequest(Wire):
+    """A text, or several that are taken as one."""
+
+    q: str | Annotated[list[str], Field(min_length=1)]
+    """Text in one language."""
+    api_key: str = ""
+    """Key of the caller, where the server asks for keys."""
+
+
+class NamedLanguage(Wire):
+    """A language to choose."""
+
+    code: str
+    name: str
+
+
+class FrontendLanguages(Wire):
+    """What a page chooses at first."""
+
+    source: NamedLanguage
+    target: NamedLanguage
+
+
+class FrontendSettings(Wire):
+    """What a page in front of the server has to know."""
+
+    charLimit: int
+    """Characters of a text."""
+    frontendTimeout: int
+    """Milliseconds without typing before a page should translate."""
+    apiKeys: bool
+    keyRequired: bool
+    suggestions: bool
+    filesTranslation: bool
+    supportedFilesFormat: list[str]
+    language: FrontendLanguages
+
+
+class Health(Wire):
+    """The state of the server."""
+
+    status: Literal["ok"]

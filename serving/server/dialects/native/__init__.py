@@ -1,0 +1,1 @@
+"""This project's own API: its routes and the shape of its bodies."""

@@ -1,0 +1,265 @@
+"""What goes over the wire in the native dialect; LibreTranslate's fields are a subset.
+
+docs/openapi.json is made from these classes.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+
+from serving.bundle.manifest import Calibration, Quality
+from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
+
+
+def _options_schema() -> dict[str, Any]:
+    """JSON schema of SearchOptions with its ranges; `parse_options` is what checks a request."""
+    schema = TypeAdapter(SearchOptions).json_schema()
+    for name, field in schema["properties"].items():
+        del field["default"]  # the bundle's own defaults count
+        if name in RANGES:
+            low, high = RANGES[name]
+            field.get("anyOf", [field])[0].update(minimum=low, maximum=high)
+    schema["properties"]["length_penalty_form"]["enum"] = list(LENGTH_PENALTY_FORMS)
+    schema["description"] = "Decoding options; what is left out is as the bundle sets it."
+    return schema
+
+
+class Wire(BaseModel):
+    """What all bodies have in common: no value is taken for one of another type."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class GlossaryEntry(Wire):
+    """A term and its translation."""
+
+    source: str
+    """As whole words, in upper or lower case."""
+    target: str
+    """As it is written."""
+
+
+class TranslateRequest(Wire):
+    """One text or several; fields that are not listed here are ignored."""
+
+    q: str | Annotated[list[str], Field(min_length=1)]
+    """Text, or a list of texts that are decoded together."""
+    source: str
+    """Language code, or `auto`: detected, for each text by itself."""
+    target: str
+    """Language code."""
+    model: str | None = None
+    """Name of a model; by default the first for the language pair, as `/models` lists them."""
+    format: Literal["text", "html"] = "text"
+    """`html`: a document or a part of one. Tags are carried over to the words that translate
+    theirs; what is not text stays as it is."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
+    sentence, and is refused where it is too long for the model."""
+    alternatives: Annotated[int, Field(ge=0)] = 0
+    """Further translations of each text, besides the best."""
+    target_prefix: str | list[str] = ""
+    """Beginning that every translation must have; one, or a list with one for each text. Of a text
+    with several sentences it is the first one's."""
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which the request fails."""
+    api_key: str | None = None
+    """API key, where the server wants one and the head does not carry it."""
+    alignments: bool = False
+    """Whether each hypothesis tells which words of the text its words come from."""
+    glossary: list[GlossaryEntry] = []
+    """Terms and their translations: where a sentence holds the one, its translation holds the
+    other."""
+    required: list[str] = []
+    """Terms that every translation must hold; of a text of one sentence only."""
+    forbidden: list[str] = []
+    """Terms that no translation may hold, nor words that begin with their pieces."""
+    stream: bool = False
+    """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
+    the whole TranslateResponse, or `error`."""
+    options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
+    """Decoding options; what is left out is as the bundle sets it."""
+
+
+class Partial(Wire):
+    """The data of an event `partial`."""
+
+    index: int
+    """Which text of `q`."""
+    text: str
+    """With what its translation begins, whatever still comes; each begins with the one before."""
+
+
+class Timing(Wire):
+    """Where the time went."""
+
+    queue_ms: float
+    """Waiting for the running batch to end."""
+    encode_ms: float
+    """Reading the source, together with those that joined the batch at the same time."""
+    decode_ms: float
+    batch_size: int
+    """Texts that were decoded together, those of other requests included; 0 for a blank text."""
+
+
+class WordLink(Wire):
+    """A word of the translation and the word of the source that it comes from."""
+
+    source: tuple[int, int]
+    """Begin and end in the text of `q`, in code points."""
+    target: tuple[int, int]
+    """Begin and end in the hypothesis' text."""
+    probability: float
+    """Share of the word's attention."""
+
+
+class Hypothesis(Wire):
+    """One translation."""
+
+    text: str
+    score: float
+    """Length-normalised log-probability, by which hypotheses are ranked."""
+    cumulative: float
+    """Log-probability of the generated tokens, end of sentence included, prefix not."""
+    tokens: list[str]
+    token_scores: list[float]
+    """Log-probability of each token, and of the end of sentence where it was reached."""
+    finished: bool
+    """False where it reached max_length before its end."""
+    probability: float | None = None
+    """That it is good, as measured when the bundle was calibrated; the mean over sentences. Left
+    out where the bundle is not."""
+    alignment: list[WordLink] | None = None
+    """Word links, where `alignments` was set; a word may have none."""
+
+
+class Detected(Wire):
+    """The source language of a text, as it was detected."""
+
+    language: str
+    confidence: Annotated[float, Field(ge=0, le=1)]
+    """Probability among the languages that could be meant; low for short texts."""
+
+
+class DetectedLanguage(Wire):
+    """The same as LibreTranslate tells it."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """Percent."""
+    language: str
+
+
+class TranslatedText(Wire):
+    """What one text became."""
+
+    text: str
+    """The best hypothesis; the text itself where it has no words."""
+    hypotheses: list[Hypothesis]
+    """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
+    of each of its sentences."""
+    warnings: list[Literal["repetition", "max_length", "constraints"]]
+    """`repetition`: the translation went in circles and was made again without repeated trigrams;
+    `max_length`: it was ended before its end; `constraints`: a required term is missing."""
+    timing: Timing
+    model: str
+    source: str
+    """Language code, detected where the request said `auto`."""
+    detected: Detected | None = None
+    """Where the request said `auto`."""
+
+
+class TranslateResponse(Wire):
+    """The answer to a TranslateRequest."""
+
+    translatedText: str | list[str]
+    """The best translation of each text, in the form of `q`."""
+    alternatives: list[str] | list[list[str]] | None = None
+    """Other translations, where `alternatives` was above 0; those equal to the best left out."""
+    detectedLanguage: DetectedLanguage | list[DetectedLanguage] | None = None
+    """Where `source` was `auto`; in the form of `q`."""
+    translations: list[TranslatedText]
+    """One for each text, in order."""
+    model: str | None = None
+    """The model of all texts; left out where they differ."""
+    source: str | None = None
+    """The source language of all texts; left out where they differ."""
+    target: str
+
+
+class LanguageModel(Wire):
+    """A model that reads a language."""
+
+    name: str
+    targets: list[str]
+    attribution: str
+    """The data it was made from, and their licence."""
+
+
+class Language(Wire):
+    """A language that is read or written."""
+
+    code: str
+    name: str
+    targets: list[str]
+    """Languages it can be translated into."""
+    models: list[LanguageModel]
+
+
+class ModelCard(Wire):
+    """What is known of a model."""
+
+    name: str
+    source: list[str]
+    target: list[str]
+    family: str
+    block: str
+    precision: str
+    num_parameters: int
+    max_source: int | None
+    """Longest text, in tokens with the end of sentence."""
+    priority: int
+    defaults: Annotated[dict[str, Any], WithJsonSchema(_options_schema())]
+    """Decoding options where a request names none."""
+    quality: list[Quality]
+    calibration: Calibration | None
+    """How `probability` follows from the score, and how well that held."""
+    attribution: str
+
+
+class Models(Wire):
+    """Every model, the preferred ones of a language pair first."""
+
+    models: list[ModelCard]
+
+
+class Limit(Wire):
+    """One limit of this server."""
+
+    name: str
+    value: int | float
+    variable: str
+    """Environment variable that sets it."""
+    description: str
+
+
+class Limits(Wire):
+    """Every limit of this server."""
+
+    limits: list[Limit]
+
+
+class Status(Wire):
+    """The state of the server."""
+
+    status: Literal["alive", "ready"]
+
+
+class Error(Wire):
+    """Every answer that is not 2xx."""
+
+    error: str
+    """What is wrong, for people."""
+    code: str
+    """What kind of error it is, for programs."""

@@ -1,0 +1,248 @@
+"""OpenAI's completions API over the language models, and vLLM's tokenizer routes beside it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Sequence
+
+from pydantic import BaseModel
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+
+from serving.errors import RequestError, ServingError, UnknownModelError
+from serving.generation.choices import written_form
+from serving.generation.ticket import (
+    Delta,
+    GenerationDone,
+    GenerationRequest,
+    GenerationTicket,
+    PromptRead,
+)
+from serving.search.ids import EOS_ID, PAD_ID, UNK_ID
+from serving.search.sampling_options import parse_generation_options
+from serving.server.admission import check_generation
+from serving.server.body import read_json
+from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
+from serving.server.dialects.openai.wire import (
+    WIRE_NAMES,
+    CompletionRequest,
+    Detokenized,
+    DetokenizeRequest,
+    OpenAIError,
+    OpenAIErrorBody,
+    OpenAIModel,
+    OpenAIModels,
+    TokenizeRequest,
+    TokenizerInfo,
+    Tokens,
+    options_of,
+)
+from serving.server.gate import charge
+from serving.server.in_flight import completed, followed
+from serving.server.record import note_error, note_model, note_tokens
+from serving.server.registry import LanguageModel, Registry
+from serving.server.settings import Settings, variable
+from serving.server.wire import STREAM_HEADERS, json_response
+
+_OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
+
+
+class OpenAIDialect:
+    """Handlers of the routes under /v1, and of the tokenizer's."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry, self._settings = registry, settings
+
+    @property
+    def routes(self) -> list[Route]:
+        """The routes; errors of their paths have OpenAI's shape."""
+        return [
+            Route("/v1/models", self.models),
+            Route("/v1/models/{model}", self.model),
+            Route("/v1/completions", self.completions, methods=["POST"]),
+            Route("/v1/chat/completions", self.chat, methods=["POST"]),
+            Route("/tokenizer_info", self.tokenizer_info),
+            Route("/tokenize", self.tokenize, methods=["POST"]),
+            Route("/detokenize", self.detokenize, methods=["POST"]),
+        ]
+
+    async def models(self, _: Request) -> Response:
+        """Every language model."""
+        return json_response(
+            OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
+        )
+
+    async def model(self, request: Request) -> Response:
+        """One language model."""
+        name = request.path_params["model"]
+        return json_response(self._card(self._registry.choose_language_model(name)))
+
+    async def completions(self, request: Request) -> Response:
+        """Go on from prompts."""
+        body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
+        model = self._registry.choose_language_model(body.model)
+        requests, timeout_s = self._requests(body)
+        note_model(model.name, len(requests))
+        charge(sum(len(request.prompt) for request in requests))
+        try:
+            # Tokenising a full body takes long enough to hold up other requests.
+            tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
+        except RequestError as error:
+            raise _in_wire_names(error) from error
+        options = requests[0].options
+        answer = CompletionAnswer(body, model.generator.tokenizer, options.num_hypotheses)
+        if body.stream:
+            wants_usage = bool(body.stream_options and body.stream_options.include_usage)
+            stream = _stream(answer, tickets, wants_usage=wants_usage)
+            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
+        results = await completed(tickets, request.receive, timeout_s)
+        note_tokens(sum(result.num_generated_tokens for result in results))
+        return json_response(answer.whole(results))
+
+    async def chat(self, _: Request) -> Response:
+        """Refused: a plain language model has no chat template, and one is not made up."""
+        raise RequestError(
+            "the language models here have no chat template; send the whole text as `prompt` to "
+            "/v1/completions"
+        )
+
+    async def tokenizer_info(self, request: Request) -> Response:
+        """The special tokens."""
+        model = self._registry.choose_language_model(request.query_params.get("model"))
+        tokenizer = model.generator.tokenizer
+        words = model.manifest.tokenizer.kind == "words"  # these have no padding
+        end = written_form(tokenizer, EOS_ID)
+        return json_response(
+            TokenizerInfo(
+                bos_token=end,
+                eos_token=end,
+                unk_token=written_form(tokenizer, UNK_ID),
+                pad_token=None if words else written_form(tokenizer, PAD_ID),
+                vocab_size=tokenizer.vocab_size,
+                model=model.name,
+            )
+        )
+
+    async def tokenize(self, request: Request) -> Response:
+        """Text to ids; the end of text may be written out."""
+        body = await read_json(request, TokenizeRequest, self._settings.max_body_bytes)
+        model = self._registry.choose_language_model(body.model)
+        ids = await run_in_threadpool(_tokenize, model, body.prompt)
+        if body.add_special_tokens is not False:
+            ids = [EOS_ID, *ids]
+        limit = self._settings.max_context_tokens
+        return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
+
+    async def detokenize(self, request: Request) -> Response:
+        """Ids to text."""
+        body = await read_json(request, DetokenizeRequest, self._settings.max_body_bytes)
+        model = self._registry.choose_language_model(body.model)
+        ids = model.generator.encode(body.tokens) if body.tokens else []
+        text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
+        return json_response(Detokenized(prompt=text))
+
+    def _card(self, model: LanguageModel) -> OpenAIModel:
+        return OpenAIModel(
+            id=model.name,
+            created=model.loaded_at,
+            max_model_len=self._settings.max_context_tokens,
+            attribution=model.manifest.attribution,
+        )
+
+    def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:
+        """One request of the scheduler for each prompt, and the seconds they have; raises
+        RequestError."""
+        settings, prompts = self._settings, prompts_of(body)
+        if body.suffix:
+            raise _refused("suffix", "must be null or empty: no model here fills in")
+        if body.stream and (body.best_of or 1) > (body.n or 1):
+            raise _refused("best_of", "must be at most n with stream: it ranks whole outputs")
+        timeout_s = body.timeout_s or settings.default_timeout_s
+        if timeout_s > settings.max_timeout_s:
+            limit = f"{settings.max_timeout_s:g} ({variable('max_timeout_s')})"
+            raise _refused("timeout_s", f"must be at most {limit}, got {timeout_s:g}")
+        try:
+            options = parse_generation_options(options_of(body))
+            check_generation(len(prompts), options, settings)
+        except RequestError as error:
+            raise _in_wire_names(error) from error
+        score = bool(body.echo) and body.logprobs is not None
+        requests = [
+            GenerationRequest(
+                prompt=prompt, options=options, score_prompt=score, timeout_s=timeout_s
+            )
+            for prompt in prompts
+        ]
+        return requests, timeout_s
+
+
+def openai_error(error: ServingError) -> OpenAIError:
+    """An error in OpenAI's shape."""
+    code, parameter = error.code, getattr(error, "parameter", None)
+    if isinstance(error, UnknownModelError):
+        code, parameter = "model_not_found", "model"
+    kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
+    body = OpenAIErrorBody(message=str(error), type=kind, param=parameter, code=code)
+    return OpenAIError(error=body)
+
+
+async def _stream(
+    answer: CompletionAnswer, tickets: Sequence[GenerationTicket], *, wants_usage: bool
+) -> AsyncIterator[bytes]:
+    """Server-sent events: chunks in the order in which they come, an error where one ends the
+    request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
+    results: dict[int, GenerationDone] = {}
+    try:
+        async for number, event in followed(tickets):
+            if isinstance(event, Delta):
+                yield _event(answer.chunk(number, event))
+            elif isinstance(event, PromptRead):
+                for chunk in answer.prompt_chunks(number, event):
+                    yield _event(chunk)
+            else:
+                results[number] = event
+                note_tokens(event.num_generated_tokens)
+        if wants_usage:
+            yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
+        yield b"data: [DONE]\n\n"
+    except ServingError as error:
+        note_error(error.code)
+        yield _event(openai_error(error))
+    finally:
+        for ticket in tickets:
+            ticket.cancel()  # changes nothing where it has ended
+
+
+def _tokenize(model: LanguageModel, text: str) -> list[int]:
+    tokenizer = model.generator.tokenizer
+    first, *others = text.split(written_form(tokenizer, EOS_ID))
+    ids = model.generator.encode(first)[1:]
+    for other in others:
+        ids += model.generator.encode(other)  # which begins with the end of text
+    return ids
+
+
+def _refused(parameter: str, reason: str) -> RequestError:
+    error = RequestError(f"{parameter} {reason}")
+    error.parameter = parameter
+    return error
+
+
+def _in_wire_names(error: RequestError) -> RequestError:
+    """The same error, naming options as the body does."""
+    message = _OUR_NAMES.sub(lambda match: WIRE_NAMES[match[0]], str(error))
+    named = type(error)(message)
+    first = message.partition(" ")[0].rstrip(":")
+    named.parameter = first if first in CompletionRequest.model_fields else None
+    return named
+
+
+def _event(body: BaseModel) -> bytes:
+    return b"data: " + body.model_dump_json(exclude=_unused(body)).encode() + b"\n\n"
+
+
+def _unused(body: BaseModel) -> set[str]:
+    """A chunk's counts, but for the chunk that is there to tell them."""
+    return {"usage"} if getattr(body, "usage", 0) is None else set()

@@ -1,0 +1,238 @@
+"""What goes over the wire in OpenAI's dialect, and in vLLM's for tokenizers.
+
+Optional fields may be null, as the clients send them; fields that are not listed are ignored, since
+other servers have others.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from serving.server.dialects.native.wire import Wire
+
+Ids = Annotated[list[int], Field(min_length=1)]
+
+
+class StreamOptions(Wire):
+    """What a stream tells besides its text."""
+
+    include_usage: bool | None = None
+    """Send the token counts in a last chunk that has no choices."""
+
+
+class CompletionRequest(Wire):
+    """Prompts to go on from."""
+
+    model: str
+    """Name of a language model, as `/v1/models` lists them."""
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1)]
+        | None
+    ) = None
+    """A text or a list of token ids, or several of either; none is the beginning of a document."""
+    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    """Tokens generated at most, the end of text included; default 16."""
+    temperature: float | None = None
+    """Divides the logits; 0 takes the likeliest token; default 1."""
+    top_p: float | None = None
+    """Draw from the likeliest tokens whose probabilities add up to this; default 1."""
+    n: int | None = None
+    """Outputs for each prompt; default 1."""
+    best_of: int | None = None
+    """Outputs generated, of which the `n` likeliest are returned."""
+    stop: str | list[str] | None = None
+    """Texts before which the output ends."""
+    seed: int | None = None
+    """The same seed gives the same text."""
+    echo: bool | None = None
+    """Return the prompt before the output."""
+    logprobs: Annotated[int, Field(ge=0)] | None = None
+    """Report log-probabilities, and those of so many likeliest tokens."""
+    presence_penalty: float | None = None
+    """Subtracted from the logits of tokens that the output holds."""
+    frequency_penalty: float | None = None
+    """Subtracted from the logits of tokens, times their number in the output."""
+    logit_bias: dict[str, float] | None = None
+    """Token id to what is added to its logit; -100 forbids it."""
+    stream: bool | None = None
+    """Send the text as it is made, as server-sent events."""
+    stream_options: StreamOptions | None = None
+    """What the stream tells besides."""
+    suffix: str | None = None
+    """Text after the output; not supported, must be null or empty."""
+    user: str | None = None
+    """Ignored."""
+    top_k: int | None = None
+    """Draw from so many likeliest tokens; 0 or -1 is all (not in OpenAI's API)."""
+    min_tokens: int | None = None
+    """Tokens generated before the end of text is allowed (not in OpenAI's API)."""
+    repetition_penalty: float | None = None
+    """Above 1 makes tokens of prompt and output less likely (not in OpenAI's API)."""
+    no_repeat_ngram_size: int | None = None
+    """No n-gram of this size occurs twice (not in OpenAI's API)."""
+    beam_size: int | None = None
+    """Above 1: beam search in place of sampling (not in OpenAI's API)."""
+    length_penalty: float | None = None
+    """Exponent of the length normalisation of beam search (not in OpenAI's API)."""
+    timeout_s: Annotated[float, Field(gt=0)] | None = None
+    """Seconds after which the request fails (not in OpenAI's API)."""
+
+
+class LogProbs(Wire):
+    """Log-probabilities of the tokens of a text, entry for entry."""
+
+    tokens: list[str]
+    """Different for each id, so the end of text and bytes have names of their own."""
+    token_logprobs: list[float | None]
+    top_logprobs: list[dict[str, float] | None]
+    """The likeliest tokens, and the one that is there."""
+    text_offset: list[int]
+    """Where each token's text begins, in characters from the beginning of the prompt."""
+
+
+class CompletionChoice(Wire):
+    """One output."""
+
+    index: int
+    """Of the prompt times n, plus that of the output."""
+    text: str
+    logprobs: LogProbs | None
+    finish_reason: Literal["stop", "length"] | None
+    """Null while a stream goes on."""
+
+
+class Usage(Wire):
+    """Token counts."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+
+
+class Completion(Wire):
+    """The answer, or one chunk of a stream."""
+
+    id: str
+    object: Literal["text_completion"] = "text_completion"
+    created: int
+    model: str
+    choices: list[CompletionChoice]
+    usage: Usage | None = None
+
+
+class OpenAIModel(Wire):
+    """A language model."""
+
+    id: str
+    object: Literal["model"] = "model"
+    created: int
+    owned_by: str = "macaron"
+    max_model_len: int
+    """Tokens of prompt and output together (as vLLM tells it)."""
+    attribution: str
+    """The data it was made from, and their licence (not in OpenAI's API)."""
+
+
+class OpenAIModels(Wire):
+    """Every language model."""
+
+    object: Literal["list"] = "list"
+    data: list[OpenAIModel]
+
+
+class OpenAIErrorBody(Wire):
+    """What went wrong."""
+
+    message: str
+    type: str
+    param: str | None
+    code: str | None
+
+
+class OpenAIError(Wire):
+    """An error in OpenAI's shape."""
+
+    error: OpenAIErrorBody
+
+
+class TokenizeRequest(Wire):
+    """A text to split."""
+
+    prompt: str
+    model: str | None = None
+    add_special_tokens: bool | None = None
+    """Begin with the end of the text before, as the model does for a prompt; default true."""
+
+
+class Tokens(Wire):
+    """A text's ids."""
+
+    tokens: list[int]
+    count: int
+    max_model_len: int
+
+
+class DetokenizeRequest(Wire):
+    """Ids to join."""
+
+    tokens: list[int]
+    model: str | None = None
+
+
+class Detokenized(Wire):
+    """The text of ids."""
+
+    prompt: str
+
+
+class TokenizerInfo(Wire):
+    """The special tokens of a model; a text begins with the one that ends the text before."""
+
+    bos_token: str
+    eos_token: str
+    unk_token: str
+    pad_token: str | None
+    chat_template: None = None
+    vocab_size: int
+    model: str
+
+
+def options_of(body: CompletionRequest) -> dict[str, Any]:
+    """The fields that are generation options, under our names; those that are null are left out."""
+    top_k = body.top_k
+    values = {
+        "max_length": 16 if body.max_tokens is None else body.max_tokens,
+        "min_length": body.min_tokens,
+        "temperature": body.temperature,
+        "sampling_top_k": 0 if top_k == -1 else top_k,
+        "sampling_top_p": body.top_p,
+        "repetition_penalty": body.repetition_penalty,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "no_repeat_ngram_size": body.no_repeat_ngram_size,
+        "logit_bias": body.logit_bias,
+        "stop": body.stop,
+        "seed": body.seed,
+        "num_hypotheses": body.n,
+        "best_of": None if body.best_of == (body.n or 1) else body.best_of,
+        "num_logprobs": body.logprobs,
+        "beam_size": body.beam_size,
+        "length_penalty": body.length_penalty,
+    }
+    return {name: value for name, value in values.items() if value is not None}
+
+
+WIRE_NAMES = {
+    "max_length": "max_tokens",
+    "min_length": "min_tokens",
+    "sampling_top_k": "top_k",
+    "sampling_top_p": "top_p",
+    "num_hypotheses": "n",
+    "num_logprobs": "logprobs",
+}
+"""Our names of options to those of the body, where they differ."""

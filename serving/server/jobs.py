@@ -1,0 +1,313 @@
+"""Texts to translate, as every dialect asks for them: model choice, limits, decoding, answers.
+
+A dialect reads its own wire format into a `Job`, and renders the `JobResult` in its own shape.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ParamSpec, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive
+
+from serving.errors import InvalidOptionError, RequestError
+from serving.search.options import SearchOptions
+from serving.server.admission import (
+    check_cost,
+    check_tags,
+    check_terms,
+    check_texts,
+    choose_options,
+)
+from serving.server.gate import charge
+from serving.server.in_flight import completed, followed
+from serving.server.record import note_model, note_timings
+from serving.server.registry import AUTO, Model, Registry
+from serving.server.settings import Settings, variable
+from serving.text.characters import check_text
+from serving.text.detection import detect_among
+from serving.text.document import Document, Format
+from serving.text.growing import GrowingTexts
+from serving.text.terms import NO_TERMS, Terms
+from serving.translation.joining import join_hypotheses, join_timing, join_warnings
+from serving.translation.results import TextHypothesis
+from serving.translation.work import Completed, Request, Timing, TranslationTicket
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+_SHORT = 1000
+"""Characters that are read on the event loop: within a millisecond. A full body would hold up other
+requests, but a change of threads costs more than a short text does."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Job:
+    """Texts of one request; a field that is not given is as the server and the model set it."""
+
+    texts: Sequence[str]
+    source: str
+    """Language code, or `auto`."""
+    target: str
+    model: str | None = None
+    format: Format = "text"
+    ignored: Collection[str] = ()
+    """Names of HTML elements that are not translated, in small letters."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one; else a text is one, and refused if too long."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    alternatives: int = 0
+    """Further hypotheses of each text, besides the best."""
+    target_prefixes: Sequence[str] = ()
+    """One for each text, or none at all."""
+    alignments: bool = False
+    """Whether hypotheses get word links."""
+    terms: Terms = NO_TERMS
+    """Of every text."""
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TextPartial:
+    """With what the translation of a text begins, whatever still comes."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TextResult:
+    """What one text became."""
+
+    text: str
+    hypotheses: Sequence[TextHypothesis]
+    """Best first; empty for a text without words."""
+    warnings: Sequence[str]
+    timing: Timing
+    model: Model
+    source: str
+    """Language code, detected where it was left open."""
+    confidence: float | None = None
+    """Of the detection, 0 to 1; None where nothing was detected."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What the texts became, in order; each may have a source language and a model of its own."""
+
+    translations: Sequence[TextResult]
+
+
+class Jobs:
+    """Translates jobs with the models of a registry."""
+
+    def __init__(self, registry: Registry, settings: Settings) -> None:
+        self._registry, self._settings = registry, settings
+
+    async def translate(self, job: Job, receive: Receive) -> JobResult:
+        """Translate; a client that leaves, as `receive` tells, ends it.
+
+        Raises RequestError, whose `index` names the text at fault where one is, and the errors of
+        the scheduler.
+        """
+        timeout_s = self._timeout(job)
+        plans, tickets = await self._apart(job, self._submit, job, timeout_s)
+        results = await completed(tickets, receive, timeout_s)
+        note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
+        return await self._apart(job, _job_result, job, plans, results)
+
+    async def stream(self, job: Job) -> AsyncGenerator[TextPartial | JobResult]:
+        """Translate; gives what becomes certain, and at last the result, to be read to its end or
+        closed: what is left is then given up.
+
+        Raises what `translate` does before there is anything to read, and while it is read.
+        """
+        plans, tickets = await self._apart(job, self._submit, job, self._timeout(job), stream=True)
+        return self._followed(job, plans, tickets)
+
+    async def _followed(
+        self, job: Job, plans: Sequence[_Plan], tickets: Sequence[TranslationTicket]
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        growing = GrowingTexts([plan.document for plan in plans])
+        results: dict[int, Completed] = {}
+        try:
+            async for number, event in followed(tickets):
+                if isinstance(event, Completed):
+                    results[number] = event
+                    grown = growing.ended(number, event.translation.text)
+                else:
+                    grown = growing.told(number, event.text)
+                if grown is not None:
+                    yield TextPartial(*grown)
+            done = [results[number] for number in range(len(tickets))]
+            note_timings([result.timing for result in done], sum(map(_num_tokens, done)))
+            yield await self._apart(job, _job_result, job, plans, done)
+        finally:
+            for ticket in tickets:
+                ticket.cancel()  # changes nothing where it has ended
+
+    async def _apart(self, job: Job, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Do what takes long enough to hold up other requests on another thread."""
+        if sum(map(len, job.texts)) <= _SHORT:
+            return act(*args, **kwargs)
+        return await run_in_threadpool(act, *args, **kwargs)
+
+    def _timeout(self, job: Job) -> float:
+        settings = self._settings
+        timeout_s = job.timeout_s or settings.default_timeout_s
+        if timeout_s > settings.max_timeout_s:
+            raise RequestError(
+                f"timeout_s must be at most {settings.max_timeout_s:g} "
+                f"({variable('max_timeout_s')}), got {timeout_s:g}"
+            )
+        return timeout_s
+
+    def _submit(
+        self, job: Job, timeout_s: float, *, stream: bool = False
+    ) -> tuple[list[_Plan], list[TranslationTicket]]:
+        """Read the texts and queue their sentences, all or none."""
+        plans = self._plans(job)
+        beams = {plan.options.total_beams for plan in plans}
+        check_cost(
+            sum(len(plan.document.sentences) for plan in plans),
+            max(beams, default=1),
+            self._settings,
+        )
+        note_model(_common_name(plans), len(plans))
+        charge(sum(map(len, job.texts)))
+        prefixes = job.target_prefixes or [""] * len(plans)
+        asked = [
+            (index, plan, request)
+            for index, (plan, prefix) in enumerate(zip(plans, prefixes, strict=True))
+            for request in _requests(job, plan, prefix, timeout_s, stream=stream)
+        ]
+        tickets: dict[int, TranslationTicket] = {}
+        try:
+            for model in {plan.model.name: plan.model for plan in plans}.values():
+                own = [n for n, (_, plan, _) in enumerate(asked) if plan.model is model]
+                try:
+                    submitted = model.scheduler.submit_all([asked[n][2] for n in own])
+                except RequestError as error:
+                    if error.index is not None:
+                        error.index = asked[own[error.index]][0]
+                    raise
+                tickets.update(zip(own, submitted, strict=True))
+        except BaseException:
+            for ticket in tickets.values():
+                ticket.cancel()
+            raise
+        return plans, [tickets[number] for number in range(len(asked))]
+
+    def _plans(self, job: Job) -> list[_Plan]:
+        """How each text is translated; raises RequestError, of one text with its index."""
+        settings = self._settings
+        if job.format == "text":
+            check_texts(job.texts, settings)
+        else:
+            check_tags(job.texts, settings)
+        check_texts(job.target_prefixes, settings)
+        check_terms(job.terms, settings)
+        documents = [Document(text, job.format, job.ignored) for text in job.texts]
+        if job.format != "text":
+            check_texts([document.visible for document in documents], settings)
+        # Asked first: a target that nothing writes is at fault before any text is.
+        readable = self._registry.sources(job.target, job.model) if job.source == AUTO else []
+        plans: list[_Plan] = []
+        options: dict[str, SearchOptions] = {}
+        for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
+            source, confidence = job.source, None
+            if source == AUTO:
+                source, confidence = detect_among(document.visible, readable, job.target)
+            translated = job.source != AUTO or source in readable  # else it is in the target
+            model = self._registry.choose(
+                source if translated else readable[0], job.target, job.model
+            )
+            if model.name not in options:
+                options[model.name] = choose_options(
+                    job.options, model.defaults, settings, alternatives=job.alternatives
+                )
+            try:
+                check_text(text)
+                if translated:  # else it has no sentences and stays as it is
+                    document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                _check_single(job, options[model.name], len(document.sentences))
+            except RequestError as error:
+                error.index = index
+                raise
+            plans.append(_Plan(document, model, options[model.name], source, confidence))
+        return plans
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How a text is translated."""
+
+    document: Document
+    model: Model
+    options: SearchOptions
+    source: str
+    confidence: float | None
+
+
+def _common_name(plans: Sequence[_Plan]) -> str:
+    """Of the model, for logs and metrics: texts of several languages may have several."""
+    names = {plan.model.name for plan in plans}
+    return names.pop() if len(names) == 1 else "several"
+
+
+def _check_single(job: Job, options: SearchOptions, sentences: int) -> None:
+    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
+    for name, asked in (
+        ("options.return_alternatives", options.return_alternatives),
+        ("required", bool(job.terms.required)),
+    ):
+        if asked and sentences > 1:
+            raise InvalidOptionError(
+                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
+                "false, or send the sentences as texts"
+            )
+
+
+def _requests(
+    job: Job, plan: _Plan, prefix: str, timeout_s: float, *, stream: bool
+) -> Iterator[Request]:
+    """One request of the scheduler for each sentence; the prefix belongs to the first."""
+    for sentence in plan.document.sentences:
+        yield Request(
+            text=sentence,
+            options=plan.options,
+            target_prefix=prefix,
+            alignments=job.alignments or plan.document.needs_links,
+            terms=job.terms,
+            stream=stream,
+            timeout_s=timeout_s,
+        )
+        prefix = ""
+
+
+def _num_tokens(result: Completed) -> int:
+    best = result.translation.hypotheses[:1]
+    return sum(len(hypothesis.token_scores) for hypothesis in best)
+
+
+def _job_result(job: Job, plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:
+    rest = iter(results)
+    return JobResult(
+        [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
+    )
+
+
+def _text_result(job: Job, plan: _Plan, results: Sequence[Completed]) -> TextResult:
+    hypotheses = join_hypotheses(plan.document, results, alignments=job.alignments)
+    text = hypotheses[0].text if hypotheses else plan.document.untranslated
+    return TextResult(
+        text=text,
+        hypotheses=hypotheses,
+        warnings=join_warnings(results),
+        timing=join_timing(results),
+        model=plan.model,
+        source=plan.source,
+        confidence=plan.confidence,
+    )

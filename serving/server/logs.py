@@ -1,0 +1,66 @@
+"""Log lines of the server process: JSON or text, each with the id of its request."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from typing import Any
+
+from opentelemetry import trace
+from pythonjsonlogger.json import JsonFormatter
+
+from serving.server.record import CURRENT
+from serving.server.settings import Settings
+
+_DATE = "%Y-%m-%dT%H:%M:%S"
+_OTHERS = ("bentoml", "uvicorn.error", "circus")
+"""Loggers that BentoML has given handlers of its own."""
+
+
+def configure_logs(settings: Settings) -> None:
+    """Send all log lines of this process to stdout in one format."""
+    handler = logging.StreamHandler(sys.stdout)
+    handler.addFilter(_add_ids)
+    handler.setFormatter(json_formatter() if settings.log_format == "json" else _TextFormatter())
+    for name in _OTHERS:
+        logging.getLogger(name).handlers.clear()
+        logging.getLogger(name).propagate = True
+    logging.getLogger().handlers[:] = [handler]
+    logging.getLogger("serving").setLevel(settings.log_level.upper())
+
+
+def json_formatter() -> logging.Formatter:
+    """One JSON object a line: time (UTC), level, logger, message, and what the line is about."""
+    formatter = JsonFormatter(
+        ["asctime", "levelname", "name", "message"],
+        datefmt=_DATE + "Z",
+        rename_fields={"asctime": "time", "levelname": "level", "name": "logger"},
+    )
+    formatter.converter = time.gmtime
+    return formatter
+
+
+class _TextFormatter(logging.Formatter):
+    """The same for people."""
+
+    def __init__(self) -> None:
+        super().__init__("%(asctime)s %(levelname)s %(message)s", _DATE)
+        self._usual = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
+
+    def format(self, record: logging.LogRecord) -> str:
+        """The line, with its fields as key=value."""
+        fields = {k: v for k, v in vars(record).items() if k not in self._usual}
+        return " ".join([super().format(record), *(f"{k}={v}" for k, v in fields.items())])
+
+
+def _add_ids(record: logging.LogRecord) -> bool:
+    """Add the ids of the request and of the trace it belongs to, where there are such."""
+    ids: dict[str, Any] = {}
+    if request := CURRENT.get():
+        ids["request_id"] = request.request_id
+    span = trace.get_current_span().get_span_context()
+    if span.is_valid:
+        ids["trace_id"] = trace.format_trace_id(span.trace_id)
+    vars(record).update(ids)
+    return True

@@ -1,0 +1,227 @@
+"""What the server measures of itself, for Prometheus; docs/operations.md says what each is for.
+
+Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
+sent.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily, Metric
+from prometheus_client.process_collector import ProcessCollector
+from prometheus_client.registry import Collector
+
+from serving.queue.observer import Observer
+
+_SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120)
+_ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
+_TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
+_RATIOS = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75)
+
+
+@dataclass(frozen=True)
+class ModelState:
+    """What one model holds at a moment."""
+
+    name: str
+    task: str
+    family: str
+    precision: str
+    queue_depth: int
+    rows: int
+    """Texts or outputs that are being decoded."""
+    cache_bytes: int
+    """Held by the cache of answers."""
+    resident_bytes: int
+    """Memory of its decoding processes."""
+
+
+@dataclass(frozen=True)
+class State:
+    """What the server holds at a moment."""
+
+    ready: bool
+    models: Sequence[ModelState]
+
+
+class Metrics:
+    """Every metric of one server process."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        """`state` is asked at each scrape."""
+        self._registry = registry = CollectorRegistry()
+        self.requests = Counter(
+            "macaron_http_requests",
+            "HTTP requests answered; the model is empty where none was chosen",
+            ["route", "status", "model"],
+            registry=registry,
+        )
+        self.request_seconds = Histogram(
+            "macaron_http_request_seconds",
+            "From the head of a request to the end of its answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.in_progress = Gauge(
+            "macaron_http_requests_in_progress", "HTTP requests not yet answered", registry=registry
+        )
+        self.errors = Counter(
+            "macaron_errors",
+            "Requests that ended with an error, by its code",
+            ["reason"],
+            registry=registry,
+        )
+        self.cancelled = Counter(
+            "macaron_cancelled_requests",
+            "Requests whose client left before the end of the answer",
+            ["route"],
+            registry=registry,
+        )
+        self.reloads = Counter(
+            "macaron_reloads", "Reloads of the bundles", ["result"], registry=registry
+        )
+        self._models = _ModelMetrics(registry)
+        registry.register(_StateCollector(state))
+        ProcessCollector(registry=registry)
+
+    def observer(self, model: str) -> ModelObserver:
+        """Listens to the scheduler of a model."""
+        return ModelObserver(self._models, model)
+
+    def text(self) -> bytes:
+        """All metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
+
+
+class _ModelMetrics:
+    """The metrics that schedulers feed."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        def histogram(name: str, help: str, buckets: Sequence[float]) -> Histogram:
+            return Histogram(name, help, ["model"], buckets=buckets, registry=registry)
+
+        def counter(name: str, help: str) -> Counter:
+            return Counter(name, help, ["model"], registry=registry)
+
+        self.queue_wait = histogram(
+            "macaron_queue_wait_seconds", "From submission to the first step", _SECONDS
+        )
+        self.batch_size = histogram(
+            "macaron_batch_size", "Rows of a batch after others have joined it", _ROWS
+        )
+        self.batch_tokens = histogram(
+            "macaron_batch_tokens", "Rows x longest source of a batch, padding included", _TOKENS
+        )
+        self.padding = histogram(
+            "macaron_batch_padding_ratio", "Part of a batch's source tokens that pads", _RATIOS
+        )
+        self.first_token = histogram(
+            "macaron_time_to_first_token_seconds",
+            "From submission of a prompt to its first token",
+            _SECONDS,
+        )
+        self.decoded = counter("macaron_decoded", "Texts or prompts decoded to the end")
+        self.tokens = counter("macaron_generated_tokens", "Tokens of their best outputs")
+        self.lost = counter(
+            "macaron_decoders_lost", "Decoding processes that ended and were replaced"
+        )
+        self.coalesced = counter("macaron_coalesced", "Texts that were in flight already")
+        self.cache_hits = counter("macaron_cache_hits", "Texts answered from the cache")
+        self.cache_misses = counter("macaron_cache_misses", "Texts the cache did not hold")
+
+
+class ModelObserver(Observer):
+    """An `Observer` that counts."""
+
+    def __init__(self, metrics: _ModelMetrics, model: str) -> None:
+        self._queue_wait = metrics.queue_wait.labels(model)
+        self._batch_size = metrics.batch_size.labels(model)
+        self._batch_tokens = metrics.batch_tokens.labels(model)
+        self._padding = metrics.padding.labels(model)
+        self._first_token = metrics.first_token.labels(model)
+        self._decoded = metrics.decoded.labels(model)
+        self._tokens = metrics.tokens.labels(model)
+        self._lost = metrics.lost.labels(model)
+        self._coalesced = metrics.coalesced.labels(model)
+        self._hits = metrics.cache_hits.labels(model)
+        self._misses = metrics.cache_misses.labels(model)
+
+    def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
+        """See `Observer`."""
+        for wait in waits_s:
+            self._queue_wait.observe(wait)
+        padded = len(lengths) * max(lengths)
+        self._batch_size.observe(len(lengths))
+        self._batch_tokens.observe(padded)
+        self._padding.observe(1 - sum(lengths) / padded)
+
+    def first_token(self, seconds: float) -> None:
+        """See `Observer`."""
+        self._first_token.observe(seconds)
+
+    def decoded(self, tokens: int) -> None:
+        """See `Observer`."""
+        self._decoded.inc()
+        self._tokens.inc(tokens)
+
+    def lost(self) -> None:
+        """See `Observer`."""
+        self._lost.inc()
+
+    def coalesced(self) -> None:
+        """See `Observer`."""
+        self._coalesced.inc()
+
+    def looked_up(self, *, found: bool) -> None:
+        """See `Observer`."""
+        (self._hits if found else self._misses).inc()
+
+
+class _StateCollector(Collector):
+    """Gauges that are read when they are asked for."""
+
+    def __init__(self, state: Callable[[], State]) -> None:
+        self._state = state
+
+    def collect(self) -> Iterable[Metric]:
+        """The gauges."""
+        state = self._state()
+        yield GaugeMetricFamily(
+            "macaron_ready", "1 where requests should be sent here", value=state.ready
+        )
+        info = GaugeMetricFamily(
+            "macaron_model_info",
+            "1 for every model served",
+            labels=["model", "task", "family", "precision"],
+        )
+        depth = GaugeMetricFamily("macaron_queue_depth", "Texts that wait", labels=["model"])
+        rows = GaugeMetricFamily("macaron_rows", "Texts being decoded", labels=["model"])
+        held = GaugeMetricFamily(
+            "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]
+        )
+        resident = GaugeMetricFamily(
+            "macaron_decoder_resident_bytes",
+            "Memory of a model's decoding processes, beside the server's",
+            labels=["model"],
+        )
+        for model in state.models:
+            info.add_metric([model.name, model.task, model.family, model.precision], 1)
+            depth.add_metric([model.name], model.queue_depth)
+            rows.add_metric([model.name], model.rows)
+            held.add_metric([model.name], model.cache_bytes)
+            resident.add_metric([model.name], model.resident_bytes)
+        yield from (info, depth, rows, held, resident)
+        if (threads := _threads()) is not None:
+            yield GaugeMetricFamily("process_threads", "Threads of the process", value=threads)
+
+
+def _threads() -> int | None:
+    try:
+        return len(os.listdir("/proc/self/task"))
+    except OSError:  # another system than Linux
+        return None

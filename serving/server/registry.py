@@ -1,0 +1,390 @@
+"""The models being served: loads bundles, starts a scheduler for each, chooses one for a request.
+
+Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import difflib
+import gc
+import logging
+import threading
+import time
+import weakref
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from serving.bundle.manifest import Manifest, find_bundles, parse_manifest
+from serving.errors import (
+    BundleError,
+    NotReadyError,
+    SettingsError,
+    UnknownLanguageError,
+    UnknownModelError,
+)
+from serving.generation.generator import Generator
+from serving.generation.loading import load_generator
+from serving.generation.scheduler import GenerationScheduler
+from serving.search.options import SearchOptions
+from serving.search.sampling_options import GenerationOptions
+from serving.server.metrics import Metrics, ModelState, State
+from serving.server.settings import Settings, variable
+from serving.translation.loading import load_isolated_translator, load_translator
+from serving.translation.scheduler import Scheduler
+from serving.translation.texts import TextProcessor
+
+AUTO = "auto"
+"""The source language where the caller leaves it to us."""
+
+_WARM_UP_TEXT = "1 2 3"
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Model:
+    """One bundle and the scheduler that decodes with it."""
+
+    manifest: Manifest
+    defaults: SearchOptions
+    scheduler: Scheduler
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose it."""
+        return self.manifest.name
+
+    def serves(self, source: str, target: str) -> bool:
+        """Whether it translates between the two languages."""
+        languages = self.manifest.languages
+        return source in languages.source and target in languages.target
+
+
+@dataclass(frozen=True)
+class LanguageModel:
+    """A language model's bundle and the scheduler that decodes with it."""
+
+    manifest: Manifest
+    generator: Generator
+    scheduler: GenerationScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose it."""
+        return self.manifest.name
+
+
+def read_manifests(settings: Settings) -> dict[Path, Manifest]:
+    """The manifest of every bundle, by its folder.
+
+    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
+    and two bundles of one name.
+    """
+    manifests: dict[Path, Manifest] = {}
+    names: set[str] = set()
+    for folder in find_bundles(settings.bundles):
+        manifest = manifests[folder] = parse_manifest(folder)
+        if manifest.name in names:
+            raise BundleError(
+                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
+                "under another name"
+            )
+        names.add(manifest.name)
+    if not manifests:
+        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
+        raise BundleError(
+            f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
+            "bundle folders, or make a bundle with `python -m export bundle`"
+        )
+    return manifests
+
+
+def load_bundles(
+    settings: Settings, served: Collection[Manifest] = ()
+) -> list[TextProcessor | Generator]:
+    """Load and check every bundle but those whose manifests are `served` already.
+
+    Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
+    """
+    return [
+        _load(folder, manifest, settings)
+        for folder, manifest in read_manifests(settings).items()
+        if manifest not in served
+    ]
+
+
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor | Generator:
+    try:
+        if manifest.task == "generate":
+            return load_generator(folder, settings.preset, settings.threads)
+        isolated = settings.decode_in == "processes"
+        load = load_isolated_translator if isolated else load_translator
+        return load(folder, settings.preset, settings.threads, settings.batch_limits)
+    except BundleError:
+        raise
+    except Exception as error:  # whatever a damaged file makes a library raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
+
+
+class Registry:
+    """The models, from the start of the server to its end."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, Model] = {}
+        self._language_models: dict[str, LanguageModel] = {}
+        self._ready = self._draining = False
+        self._reloading = threading.Lock()
+        self._retired: weakref.WeakSet[Scheduler | GenerationScheduler] = weakref.WeakSet()
+        self.metrics = Metrics(self._state)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is warm and the server is not shutting down."""
+        return self._ready and not self._draining
+
+    @property
+    def models(self) -> list[Model]:
+        """Every translation model, the preferred ones first; raises NotReadyError while they are
+        loaded."""
+        self._check_loaded()
+        return list(self._models.values())
+
+    @property
+    def language_models(self) -> list[LanguageModel]:
+        """Every language model, the preferred ones first; raises NotReadyError while they are
+        loaded."""
+        self._check_loaded()
+        return list(self._language_models.values())
+
+    def start(self, bundles: Iterable[TextProcessor | Generator]) -> None:
+        """Warm the models up and open them to requests.
+
+        Raises SettingsError where a bundle's own default options are over a limit.
+        """
+        self._serve([self._start(bundle) for bundle in bundles])
+        self._ready = True
+
+    def add(self, model: Model) -> None:
+        """Open a translation model whose scheduler is already running."""
+        self._models[model.name] = model
+        self._ready = True
+
+    def reload(self) -> None:
+        """Serve what now lies in the folder of bundles: what has changed is loaded beside what
+        runs, then takes its place at once; what has gone is served no more.
+
+        No request is lost: a model that is replaced finishes what it has accepted and whatever
+        those accept who have chosen it already. Where a bundle cannot be used, everything stays as
+        it was, and the log says why.
+        """
+        with self._reloading:
+            self._exchange()
+        # Memory of the models that have gone is free now, not at some later collection.
+        gc.collect()
+
+    def _exchange(self) -> None:
+        begin = time.monotonic()
+        before: list[Model | LanguageModel]
+        before = [*self._models.values(), *self._language_models.values()]
+        started: list[Model | LanguageModel] = []
+        try:
+            manifests = list(read_manifests(self._settings).values())
+            kept = [model for model in before if model.manifest in manifests]
+            bundles = load_bundles(self._settings, [model.manifest for model in kept])
+            started.extend(self._start(bundle) for bundle in bundles)
+        except Exception as error:  # whatever a bad bundle does, the old ones go on
+            for model in started:
+                model.scheduler.retire()
+            self.metrics.reloads.labels("refused").inc()
+            reason = " ".join(str(error).split()) or type(error).__name__
+            logger.error("reload refused, all is served as before: %s", reason)
+            return
+        self._serve([*kept, *started])
+        stay = {id(model) for model in kept}
+        gone = [model for model in before if id(model) not in stay]
+        for model in gone:
+            self._retire(model)
+        self.metrics.reloads.labels("done").inc()
+        logger.info(
+            "reloaded in %.1f s: %d new, %d kept, %d gone",
+            time.monotonic() - begin,
+            len(started),
+            len(kept),
+            len(gone),
+        )
+
+    def _serve(self, models: Iterable[Model | LanguageModel]) -> None:
+        """Open these models to requests, and no others."""
+        ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
+        self._models = {m.name: m for m in ranked if isinstance(m, Model)}
+        self._language_models = {m.name: m for m in ranked if isinstance(m, LanguageModel)}
+
+    def _retire(self, model: Model | LanguageModel) -> None:
+        """Let a model end when the last request that has chosen it lets go of it."""
+        self._retired.add(model.scheduler)
+        weakref.finalize(model, model.scheduler.retire)
+
+    def _start(self, bundle: TextProcessor | Generator) -> Model | LanguageModel:
+        manifest = bundle.manifest
+        logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
+        if isinstance(bundle, Generator):
+            return self._start_generator(bundle)
+        return self._start_translator(bundle)
+
+    def _start_translator(self, translator: TextProcessor) -> Model:
+        defaults = translator.default_options
+        self._check_defaults(translator.manifest.name, defaults)
+        translator.warm_up()
+        scheduler = Scheduler(
+            translator,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=translator.workers,
+            answer_cache_bytes=self._settings.answer_cache_bytes,
+            observer=self.metrics.observer(translator.manifest.name),
+        )
+        return Model(translator.manifest, defaults, scheduler)
+
+    def _start_generator(self, generator: Generator) -> LanguageModel:
+        generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))
+        scheduler = GenerationScheduler(
+            generator,
+            max_queue=self._settings.max_queue,
+            max_context_tokens=self._settings.max_context_tokens,
+            limits=self._settings.batch_limits,
+            observer=self.metrics.observer(generator.manifest.name),
+        )
+        return LanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+
+    def choose_language_model(self, name: str | None = None) -> LanguageModel:
+        """The language model of that name, or the first; raises UnknownModelError, which names what
+        there is."""
+        models = self.language_models
+        if name is None and models:
+            return models[0]
+        for model in models:
+            if model.name == name:
+                return model
+        raise UnknownModelError(f"model {_unknown(name or '', [m.name for m in models])}")
+
+    def choose(self, source: str, target: str, name: str | None = None) -> Model:
+        """The model for a request: the one named, else the first for the language pair.
+
+        Raises UnknownModelError or UnknownLanguageError, which name what there is.
+        """
+        for model in self._candidates(name):
+            if model.serves(source, target):
+                return model
+        sources = self.sources(target, name)  # says so where it is the target that is not known
+        raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
+
+    def sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that can be translated into the target, by the model named or by any; raises
+        as `choose` does."""
+        models = self._candidates(name)
+        targets = _languages(model.manifest.languages.target for model in models)
+        if target not in targets:
+            raise UnknownLanguageError(f"target {_unknown(target, targets)}")
+        return _languages(
+            model.manifest.languages.source
+            for model in models
+            if target in model.manifest.languages.target
+        )
+
+    def _candidates(self, name: str | None) -> list[Model]:
+        models = self.models
+        if name is None:
+            return models
+        named = [model for model in models if model.name == name]
+        if not named:
+            raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
+        return named
+
+    @property
+    def source_languages(self) -> list[str]:
+        """Codes that some model reads."""
+        return _languages(model.manifest.languages.source for model in self.models)
+
+    @property
+    def target_languages(self) -> list[str]:
+        """Codes that some model writes."""
+        return _languages(model.manifest.languages.target for model in self.models)
+
+    def drain(self) -> None:
+        """Turn not ready, so that no new request is sent here; requests are still served."""
+        self._draining = True
+
+    def close(self) -> None:
+        """Finish what was accepted and end the schedulers."""
+        self.drain()
+        for scheduler in self._schedulers():
+            scheduler.close()
+
+    def abandon(self) -> None:
+        """Accept nothing more and fail what has been accepted."""
+        self.drain()
+        for scheduler in self._schedulers():
+            scheduler.retire()
+            scheduler.abandon()
+
+    def _schedulers(self) -> list[Scheduler | GenerationScheduler]:
+        return [
+            *(model.scheduler for model in self._models.values()),
+            *(model.scheduler for model in self._language_models.values()),
+            *self._retired,
+        ]
+
+    def _state(self) -> State:
+        models: list[Model | LanguageModel]
+        models = [*self._models.values(), *self._language_models.values()]
+        return State(
+            self.ready,
+            [
+                ModelState(
+                    name=model.name,
+                    task=model.manifest.task,
+                    family=model.manifest.family,
+                    precision=model.manifest.precision,
+                    queue_depth=model.scheduler.queue_depth,
+                    rows=model.scheduler.num_held,
+                    cache_bytes=model.scheduler.answer_cache_bytes,
+                    resident_bytes=model.scheduler.resident_bytes,
+                )
+                for model in models
+            ],
+        )
+
+    def check_ready(self) -> None:
+        """Raise NotReadyError where requests should not be sent here."""
+        if not self.ready:
+            raise NotReadyError("starting or shutting down; try again later")
+
+    def _check_loaded(self) -> None:
+        if not self._ready:
+            raise NotReadyError("the models are being loaded; try again later")
+
+    def _check_defaults(self, name: str, options: SearchOptions) -> None:
+        for option, limit in (
+            ("beam_size", "max_beam_size"),
+            ("num_hypotheses", "max_num_hypotheses"),
+        ):
+            if getattr(options, option) > getattr(self._settings, limit):
+                raise SettingsError(
+                    f"{variable(limit)} must be at least {getattr(options, option)}, the default "
+                    f"{option} of bundle {name!r}, got {getattr(self._settings, limit)}"
+                )
+
+
+def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
+    return sorted({code for group in groups for code in group})
+
+
+def _unknown(value: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(value, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"must be one of {sorted(known)}, got {value!r}{hint}"

@@ -1,0 +1,19 @@
+"""Characters that no model can read."""
+
+from __future__ import annotations
+
+import re
+
+from serving.errors import InvalidTextError
+
+_UNREADABLE = re.compile("[\x00\ud800-\udfff]")
+
+
+def check_text(text: str) -> None:
+    """Raise InvalidTextError for NUL or a lone surrogate, naming its place."""
+    match = _UNREADABLE.search(text)
+    if match:
+        raise InvalidTextError(
+            f"text must be Unicode without NUL or lone surrogates, got U+{ord(match[0]):04X} at "
+            f"character {match.start()}; remove it"
+        )

@@ -1,0 +1,99 @@
+"""Token ids to text as they come: whole characters only, and nothing of a stop string."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from serving.search.ids import EOS_ID
+
+_CONTEXT = 8
+"""Ids kept before the next one: a piece's text depends on whether something stands before it."""
+_LONGEST = 64
+_REPLACEMENT = "\ufffd"
+
+
+class Detokenizer(Protocol):
+    """What turning ids into text takes."""
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids."""
+        ...
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character."""
+        ...
+
+
+class TextStream:
+    """The text that follows a prompt."""
+
+    def __init__(
+        self, tokenizer: Detokenizer, prompt: Sequence[int], stops: Sequence[str] = ()
+    ) -> None:
+        self._tokenizer, self._stops = tokenizer, stops
+        self._window = [i for i in prompt[-_CONTEXT:] if i > EOS_ID or tokenizer.decode([i])]
+        self._given = len(self._whole())  # characters of the window's text that are not news
+        self._held = ""  # decoded, but perhaps the beginning of a stop string
+        self.length = 0
+        """Characters decoded so far, held back ones included."""
+        self.stopped = False
+        """A stop string was met; nothing follows."""
+
+    def push(self, token_id: int) -> str:
+        """Add a token; returns the text that is now certain."""
+        if token_id <= EOS_ID and not self._tokenizer.decode([token_id]):
+            return ""  # padding and the like have no text, and end no character
+        self._window.append(token_id)
+        text = self._tokenizer.decode(self._window)
+        whole = text.rstrip(_REPLACEMENT) if self._tokenizer.is_byte(token_id) else text
+        new, self._given = whole[self._given :], max(self._given, len(whole))
+        if len(self._window) > _LONGEST and whole == text:  # else in the midst of a character
+            self._window = self._window[-_CONTEXT:]
+            self._given = len(self._whole())
+        self.length += len(new)
+        return self._release(new)
+
+    @property
+    def released(self) -> int:
+        """Characters given out so far."""
+        return self.length - len(self._held)
+
+    def finish(self) -> str:
+        """The text that was held back, at the end; a character that lacks bytes is left out."""
+        rest, self._held = self._held, ""
+        return rest
+
+    def _whole(self) -> str:
+        """The window's text without a character whose bytes may not have come yet."""
+        text = self._tokenizer.decode(self._window)
+        if self._window and self._tokenizer.is_byte(self._window[-1]):
+            return text.rstrip(_REPLACEMENT)
+        return text
+
+    def _release(self, new: str) -> str:
+        if not self._stops:
+            return new
+        text = self._held + new
+        found = [place for place in map(text.find, self._stops) if place >= 0]
+        if found:
+            self.stopped, self._held = True, ""
+            self.length -= len(text) - min(found)
+            return text[: min(found)]
+        hold = max(_overlap(text, stop) for stop in self._stops)
+        self._held = text[len(text) - hold :]
+        return text[: len(text) - hold]
+
+
+def readable(tokenizer: Detokenizer, ids: Sequence[int]) -> str:
+    """The text of ids, without a character that lacks bytes at its end."""
+    stream = TextStream(tokenizer, ())
+    return "".join(map(stream.push, ids))
+
+
+def _overlap(text: str, stop: str) -> int:
+    """Characters at the text's end with which the stop string may begin."""
+    for count in range(min(len(text), len(stop) - 1), 0, -1):
+        if stop.startswith(text[len(text) - count :]):
+            return count
+    return 0

@@ -1,0 +1,84 @@
+"""Terms that a request names as text, and what they are to the search."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from serving.bundle.tokenizer import TextTokenizer
+from serving.errors import InvalidOptionError
+from serving.search.constraints import Constraints, Ids
+from serving.search.ids import UNK_ID
+
+_SIGN = "("
+
+
+@dataclass(frozen=True)
+class Terms:
+    """What a translation must and must not hold, case and all."""
+
+    required: tuple[str, ...] = ()
+    forbidden: tuple[str, ...] = ()
+    glossary: tuple[tuple[str, str], ...] = ()
+    """Source and target: where the source holds the one, in whatever case, the target must hold the
+    other."""
+
+
+NO_TERMS = Terms()
+
+
+class TermReader:
+    """Turns terms into ids of the target's pieces."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+        self._signs = frozenset(
+            token_id
+            for token_id, piece in enumerate(pieces)
+            if piece and not piece[-1].isalnum() and not tokenizer.is_byte(token_id)
+        )
+
+    def constraints(self, text: str, terms: Terms) -> Constraints:
+        """What `terms` mean for the translation of `text`.
+
+        Raises InvalidOptionError for a term that is blank or that the model cannot write.
+        """
+        wanted = [*terms.required, *(t for s, t in terms.glossary if _occurs(s, text))]
+        required = tuple(dict.fromkeys(self._ids(term) for term in wanted))
+        forbidden = [ids for term in terms.forbidden for ids in self._segmentations(term)]
+        after = [ids for term in terms.forbidden for ids in self._without_space(term)]
+        if not (required or forbidden or after):
+            return Constraints()
+        return Constraints(
+            required, tuple(dict.fromkeys(forbidden)), tuple(dict.fromkeys(after)), self._signs
+        )
+
+    def _ids(self, term: str) -> Ids:
+        ids = tuple(self._tokenizer.encode(term))
+        if not ids or UNK_ID in ids:
+            raise InvalidOptionError(
+                f"terms must be text that the model can write, got {term!r}; leave it out"
+            )
+        return ids
+
+    def _segmentations(self, term: str) -> list[Ids]:
+        """Ways to write a term as a word of its own, the likeliest at least."""
+        self._ids(term)
+        return [tuple(ids) for ids in self._tokenizer.segmentations(term)]
+
+    def _without_space(self, term: str) -> list[Ids]:
+        """Ways to write a term right after a sign."""
+        found = []
+        for ids in self._tokenizer.segmentations(_SIGN + term):
+            for cut in (1, 2):  # the sign may have a space's piece before it
+                if self._tokenizer.decode(ids[:cut]) == _SIGN:
+                    found.append(tuple(ids[cut:]))
+                    break
+        return [ids for ids in found if ids]
+
+
+def _occurs(term: str, text: str) -> bool:
+    """Whether a text holds a term, neither end within a word."""
+    found = re.search(rf"(?<!\w){re.escape(term.strip())}(?!\w)", text, re.IGNORECASE)
+    return bool(term.strip()) and found is not None

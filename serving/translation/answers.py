@@ -1,0 +1,71 @@
+"""A cache of translations: what was asked for before, word for word, is not decoded again."""
+
+from __future__ import annotations
+
+import pickle
+import sys
+import threading
+from collections import OrderedDict
+
+from serving.translation.results import Translation
+
+_OVERHEAD = 400
+"""Bytes of an entry besides its key's numbers and its answer, about."""
+_ID_BYTES = 36
+"""Bytes of a token id, or at most of a character, in a key."""
+
+
+class AnswerCache:
+    """The translations used last, within a number of bytes; none at all where that is 0.
+
+    Belongs to one scheduler, so that it ends with its model. Answers are kept pickled, which makes
+    their size known.
+    """
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes, self._bytes = max_bytes, 0
+        self._lock = threading.Lock()
+        self._entries: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
+
+    @property
+    def enabled(self) -> bool:
+        """Whether it ever holds anything."""
+        return self._max_bytes > 0
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes held, about."""
+        return self._bytes
+
+    def get(self, key: tuple[object, ...]) -> Translation | None:
+        """The translation that was put there."""
+        with self._lock:
+            answer = self._entries.get(key)
+            if answer is None:
+                return None
+            self._entries.move_to_end(key)
+        found = pickle.loads(answer)
+        assert isinstance(found, Translation)
+        return found
+
+    def put(self, key: tuple[object, ...], translation: Translation) -> None:
+        """Keep a translation; the ones not used for longest make room."""
+        if not self.enabled:
+            return
+        answer = pickle.dumps(translation, pickle.HIGHEST_PROTOCOL)
+        with self._lock:
+            self._remove(key)
+            self._entries[key] = answer
+            self._bytes += _size(key, answer)
+            while self._bytes > self._max_bytes:
+                self._remove(next(iter(self._entries)))
+
+    def _remove(self, key: tuple[object, ...]) -> None:
+        answer = self._entries.pop(key, None)
+        if answer is not None:
+            self._bytes -= _size(key, answer)
+
+
+def _size(key: tuple[object, ...], answer: bytes) -> int:
+    ids = sum(len(part) for part in key if isinstance(part, (tuple, str)))
+    return sys.getsizeof(answer) + ids * _ID_BYTES + _OVERHEAD

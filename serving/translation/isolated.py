@@ -1,0 +1,197 @@
+"""A translation model whose decoding runs in processes of their own.
+
+Threads of one process wait for each other's Python; the server's event loop is one of them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import subprocess
+import sys
+import weakref
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+from serving.errors import BundleError, DecoderLostError
+from serving.queue.limits import BatchLimits
+from serving.resident import resident_bytes
+from serving.search.sentence import Sentence
+from serving.translation.running import Progress
+from serving.translation.texts import TextProcessor
+
+_ROOT = Path(__file__).resolve().parents[2]
+_POLL_MS = 50
+"""Milliseconds between looks whether anyone still waits for what is decoded."""
+_END_S = 10.0
+"""Seconds that a process has to end by itself."""
+
+
+@dataclass(frozen=True)
+class Job:
+    """What a decoding process is to load."""
+
+    folder: Path
+    threads: int
+    tune: bool
+    """Whether to find out how many of the threads are fastest for a short text."""
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a decoding process is told: to give up some sentences, and to take others."""
+
+    cancelled: tuple[int, ...] = ()
+    sentences: Mapping[int, Sentence] | None = None
+
+
+class IsolatedEngine:
+    """The `Engine` in a process of its own: `serving.translation.decoder_process`."""
+
+    def __init__(self, job: Job) -> None:
+        """Start the process; `wait` until it is ready."""
+        self._job = job
+        self._woken, self._wakes = os.pipe()
+        weakref.finalize(self, _close, self._woken, self._wakes)
+        self._waking = False
+        self._start()
+
+    @property
+    def lost(self) -> bool:
+        """Whether the process has ended."""
+        return self._process.poll() is not None
+
+    @property
+    def resident_bytes(self) -> int:
+        """Memory of the process; 0 where the system does not tell."""
+        return resident_bytes(self._process.pid)
+
+    def wait(self) -> None:
+        """Wait until the model is loaded; raises BundleError where it cannot be."""
+        try:
+            error: Exception | None = self._connection.recv()
+        except (EOFError, OSError) as lost:
+            raise BundleError(f"{self._job.folder}: the decoding process ended at once") from lost
+        if error is not None:
+            raise error
+
+    def join(self, sentences: Mapping[int, Sentence]) -> None:
+        """Have sentences of one group decoded."""
+        self._send(Order(sentences=sentences))
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Give sentences up."""
+        self._send(Order(cancelled=tuple(numbers)))
+
+    def step(self) -> Progress:
+        """Wait a moment for what happens next; raises DecoderLostError where the process has
+        ended."""
+        try:
+            told = self._connection.fileno()
+            ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
+            if self._woken in ready:
+                os.read(self._woken, 1)
+                self._waking = False
+            progress = self._connection.recv() if told in ready else Progress()
+        except (EOFError, OSError) as error:
+            raise DecoderLostError(
+                "the process that decoded the text has ended; try again"
+            ) from error
+        assert isinstance(progress, Progress)
+        return progress
+
+    def wake(self) -> None:
+        """Let `step` return; called by one thread at a time."""
+        if not self._waking:
+            self._waking = True
+            os.write(self._wakes, b"w")
+
+    def restart(self) -> None:
+        """Start another process in the place of this one, and wait for it."""
+        self._connection.close()
+        self._process.kill()
+        self._process.wait()
+        self._start()
+        self.wait()
+
+    def close(self) -> None:
+        """End the process."""
+        self._connection.close()
+        try:
+            self._process.wait(_END_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+    def _start(self) -> None:
+        own, other = socket.socketpair()
+        with other:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "serving.translation.decoder_process", str(other.fileno())],
+                stdin=subprocess.DEVNULL,
+                pass_fds=[other.fileno()],
+                process_group=0,  # a signal to the server's group is for the server
+                env=_environment(),
+            )
+        self._connection = Connection(own.detach())
+        self._poll = select.poll()
+        for descriptor in (self._connection.fileno(), self._woken):
+            self._poll.register(descriptor, select.POLLIN)
+        self._connection.send(self._job)
+
+    def _send(self, order: Order) -> None:
+        with contextlib.suppress(OSError):  # the process has ended, as `step` will find
+            self._connection.send(order)
+
+
+class IsolatedTranslator(TextProcessor):
+    """A translation bundle that is loaded by decoding processes, one for each worker."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        threads: int = 1,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+        tune: bool = False,
+    ) -> None:
+        """Start the processes; raises BundleError where they cannot load the bundle.
+
+        Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
+        text. All together keep to the memory of `limits`.
+        """
+        super().__init__(folder, workers=workers, limits=limits)
+        job = Job(folder.resolve(), threads, tune)
+        self._engines: list[IsolatedEngine] = []
+        try:
+            for _ in range(workers):
+                self._engines.append(IsolatedEngine(job))
+            for engine in self._engines:
+                engine.wait()
+        except BaseException:
+            for engine in self._engines:
+                engine.close()
+            raise
+
+    def engine(self) -> IsolatedEngine:
+        """One of the processes, for the caller to close."""
+        return self._engines.pop()
+
+    def warm_up(self) -> None:
+        """The processes have done so."""
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)
+
+
+def _environment() -> dict[str, str]:
+    """The server's, with a place to find this package, and without threads for NumPy."""
+    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}

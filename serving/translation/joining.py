@@ -1,0 +1,83 @@
+"""Results of sentences put together as the result of their text."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+from serving.text.document import Document
+from serving.text.placement import Translated
+from serving.translation.results import TextHypothesis
+from serving.translation.work import Completed, Timing
+
+
+def join_hypotheses(
+    document: Document, results: Sequence[Completed], *, alignments: bool
+) -> list[TextHypothesis]:
+    """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one.
+
+    `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
+    the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
+    sentence's scores with that of its end.
+    """
+    # A sentence without pieces for the model has none.
+    lists = [
+        result.translation.hypotheses
+        or (TextHypothesis(result.translation.text, 0.0, 0.0, (), (), finished=True),)
+        for result in results
+    ]
+    return [
+        _joined(
+            document,
+            [hypotheses[min(index, len(hypotheses) - 1)] for hypotheses in lists],
+            [len(hypotheses[0].token_scores) for hypotheses in lists],
+            alignments=alignments,
+        )
+        for index in range(max(map(len, lists), default=0))
+    ]
+
+
+def join_warnings(results: Sequence[Completed]) -> list[str]:
+    """Every warning once."""
+    return list(dict.fromkeys(w for result in results for w in result.translation.warnings))
+
+
+def join_timing(results: Sequence[Completed]) -> Timing:
+    """From the first start to the last end; the longest encoding; the largest batch."""
+    timings = [result.timing for result in results]
+    queue_s = min((timing.queue_s for timing in timings), default=0.0)
+    encode_s = max((timing.encode_s for timing in timings), default=0.0)
+    ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)
+    end_s = max(ends, default=0.0)
+    batch_size = max((timing.batch_size for timing in timings), default=0)
+    return Timing(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
+
+
+def _joined(
+    document: Document,
+    sentences: Sequence[TextHypothesis],
+    weights: Sequence[int],
+    *,
+    alignments: bool,
+) -> TextHypothesis:
+    written = document.render([Translated(s.text, s.alignment or ()) for s in sentences])
+    weighted = sum(w * s.score for w, s in zip(weights, sentences, strict=True))
+    return replace(
+        sentences[0],
+        text=written.text,
+        score=sentences[0].score if len(sentences) == 1 else weighted / max(1, sum(weights)),
+        cumulative=sum(s.cumulative for s in sentences),
+        tokens=tuple(token for s in sentences for token in s.tokens),
+        token_scores=tuple(score for s in sentences for score in s.token_scores),
+        finished=all(s.finished for s in sentences),
+        probability=_mean_probability(sentences, weights),
+        alignment=tuple(written.links) if alignments else None,
+    )
+
+
+def _mean_probability(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> float | None:
+    if len(sentences) == 1:
+        return sentences[0].probability
+    pairs = list(zip(weights, [sentence.probability for sentence in sentences], strict=True))
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    return sum(w * p for w, p in known) / max(1, sum(w for w, _ in known)) if known else None

@@ -1,0 +1,50 @@
+"""Translation bundles as a preset wants them: for the latency of one request, or for many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.queue.limits import BatchLimits
+from serving.threads import Preset, fastest
+from serving.translation.isolated import IsolatedTranslator
+from serving.translation.translator import Translator
+
+MOST_WORKERS = 8
+"""Batches of a model decoded at once: on threads of one process Python's tenth of a step is done
+for one at a time, and processes take memory each."""
+
+
+def load_translator(
+    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
+) -> Translator:
+    """A translation bundle with as many workers as the preset wants; raises BundleError.
+
+    `throughput`: as many batches are decoded at once as there are threads. `latency`: one batch,
+    whose products are shared by as many threads as are found to be fastest for one short text.
+    """
+    if preset == "throughput":
+        workers = _workers(preset, threads)
+        return Translator(folder, threads=threads, workers=workers, limits=limits)
+    return fastest(
+        lambda count: Translator(folder, threads=count, limits=limits),
+        lambda translator: translator.warm_up(),
+        threads,
+    )
+
+
+def load_isolated_translator(
+    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
+) -> IsolatedTranslator:
+    """`load_translator`, each worker in a process of its own."""
+    workers = _workers(preset, threads)
+    return IsolatedTranslator(
+        folder,
+        threads=threads // workers,
+        workers=workers,
+        limits=limits,
+        tune=preset == "latency",
+    )
+
+
+def _workers(preset: Preset, threads: int) -> int:
+    return min(threads, MOST_WORKERS) if preset == "throughput" else 1

@@ -1,0 +1,247 @@
+"""Sentences being decoded: running batches, which others join and leave between steps.
+
+Sentences of one beam size are decoded together, with and without shortlists apart; those of other
+groups have batches of their own, which take turns.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from serving.search.beam import BeamSearch
+from serving.search.sentence import Finished, Group, Sentence
+from serving.search.stepper import Stepper
+from serving.translation.results import Translation
+
+JOIN_EVERY = 2
+"""Steps of a batch between joins: each runs the encoder on few sentences."""
+
+Outcome = Translation | Sentence | list[Sentence] | Exception
+"""What has become of a sentence: its translation, what is to be decoded in its place, the sentences
+whose translations make up its own, or what it failed with."""
+
+
+@dataclass(frozen=True)
+class Joined:
+    """Sentences have joined a batch."""
+
+    numbers: tuple[int, ...]
+    began: float
+    """By the monotonic clock, which all processes of a machine share."""
+    encode_s: float
+    lengths: tuple[int, ...]
+    """Source ids of all sentences that are now in the batch."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What has happened of late; sentences go by the numbers with which they joined."""
+
+    joined: list[Joined] = field(default_factory=list)
+    agreed: list[tuple[int, list[int]]] = field(default_factory=list)
+    """Of streamed sentences: ids, prefix included, with which the best hypothesis begins."""
+    outcomes: list[tuple[int, Outcome]] = field(default_factory=list)
+    """Of those that have left."""
+    rested: list[Group] = field(default_factory=list)
+    """Groups whose batch has gone on for a while since the last join."""
+
+    @property
+    def matters(self) -> bool:
+        """Whether anyone waits for it: all but what is noted of sentences that join."""
+        return bool(self.agreed or self.outcomes or self.rested)
+
+
+class Engine(Protocol):
+    """Decodes sentences, perhaps in a process of its own, of `resident_bytes`.
+
+    `join` takes some of one group. `step` waits a moment for something to tell, or until another
+    thread calls `wake`. `lost` is whether all that was running has gone, in which case `step`
+    raises DecoderLostError, until `restart`.
+    """
+
+    @property
+    def lost(self) -> bool: ...
+
+    @property
+    def resident_bytes(self) -> int: ...
+
+    def join(self, sentences: Mapping[int, Sentence]) -> None: ...
+
+    def cancel(self, numbers: Iterable[int]) -> None: ...
+
+    def step(self) -> Progress: ...
+
+    def wake(self) -> None: ...
+
+    def restart(self) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Model(Protocol):
+    """What decoding asks of a `serving.translation.translator.Translator`."""
+
+    def stepper_for(self, *, shortlisted: bool) -> Stepper: ...
+
+    def complete(
+        self, sentence: Sentence, finished: Finished
+    ) -> Translation | Sentence | list[Sentence]: ...
+
+
+class RunningBatches:
+    """The `Engine` that decodes on the thread that calls it."""
+
+    lost, resident_bytes = False, 0
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._batches: dict[Group, _Batch] = {}
+        self.progress = Progress()
+        """What has not been told."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether there is anything to decode or to tell."""
+        return bool(self._batches) or self.progress.matters
+
+    def join(self, sentences: Mapping[int, Sentence]) -> None:
+        """Let sentences of one group join its batch, or begin one."""
+        group = next(iter(sentences.values())).group
+        began = time.monotonic()
+        try:
+            if group in self._batches:
+                self._batches[group].join(sentences)
+            else:
+                stepper = self._model.stepper_for(shortlisted=group.shortlisted)
+                self._batches[group] = _Batch(stepper, sentences)
+        except Exception as error:  # the others must outlive any failure
+            self.progress.outcomes.extend((number, error) for number in sentences)
+            self.progress.rested.append(group)
+            return
+        batch = self._batches[group]
+        joined = Joined(tuple(sentences), began, batch.encode_s, batch.lengths)
+        self.progress.joined.append(joined)
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Drop sentences, those that have left already aside."""
+        for number in numbers:
+            for group, batch in list(self._batches.items()):
+                batch.cancel(number)
+                if not batch.sentences:
+                    del self._batches[group]
+
+    def advance(self) -> None:
+        """Decode one token of every sentence."""
+        for group in list(self._batches):
+            self._step(group)
+
+    def collect(self) -> Progress:
+        """What has not been told, which it then is."""
+        progress, self.progress = self.progress, Progress()
+        return progress
+
+    def step(self) -> Progress:
+        """One token of every sentence, and what comes of it."""
+        self.advance()
+        return self.collect()
+
+    def wake(self) -> None:
+        """No step waits."""
+
+    def restart(self) -> None:
+        """Drop all."""
+        self._batches.clear()
+        self.collect()
+
+    def close(self) -> None:
+        """Nothing is left to end."""
+
+    def _step(self, group: Group) -> None:
+        batch, progress = self._batches[group], self.progress
+        try:
+            finished = batch.step()
+        except Exception as error:  # the others must outlive any failure of a batch
+            progress.outcomes.extend((number, error) for number in batch.sentences)
+            del self._batches[group]
+            return
+        progress.agreed.extend(batch.news())
+        for sentence, done in finished:
+            progress.outcomes.append((done.index, self._outcome(sentence, done)))
+        if not batch.sentences:
+            del self._batches[group]
+        elif batch.steps_since_join == JOIN_EVERY:
+            progress.rested.append(group)
+
+    def _outcome(self, sentence: Sentence, finished: Finished) -> Outcome:
+        try:
+            return self._model.complete(sentence, finished)
+        except Exception as error:  # of this sentence alone: the others of its batch go on
+            return error
+
+
+class _Batch:
+    """The running sentences of one group."""
+
+    def __init__(self, stepper: Stepper, sentences: Mapping[int, Sentence]) -> None:
+        self.sentences: dict[int, Sentence] = {}
+        self.steps_since_join = 0
+        self._places: dict[int, int] = {}
+        """The search's own number of each sentence."""
+        self._numbers: dict[int, int] = {}
+        """The other way round."""
+        self._told: dict[int, int] = {}
+        """Ids that streamed sentences have told of."""
+        self._search = BeamSearch(stepper, list(sentences.values()))
+        self._note(range(len(sentences)), sentences)
+
+    @property
+    def encode_s(self) -> float:
+        """Seconds that the encoder took for those that joined last."""
+        return self._search.encode_s
+
+    @property
+    def lengths(self) -> tuple[int, ...]:
+        """Source ids of all sentences."""
+        return tuple(len(sentence.source) for sentence in self.sentences.values())
+
+    def join(self, sentences: Mapping[int, Sentence]) -> None:
+        """Let sentences join."""
+        self._note(self._search.add(list(sentences.values())), sentences)
+
+    def cancel(self, number: int) -> None:
+        """Drop a sentence, if it is here."""
+        if number in self.sentences:
+            self._search.cancel(self._places[number])
+            self._forget(number)
+
+    def step(self) -> list[tuple[Sentence, Finished]]:
+        """One token of every sentence; returns those that are done, by their numbers."""
+        done = [replace(f, index=self._numbers[f.index]) for f in self._search.step()]
+        self.steps_since_join += 1
+        return [(self._forget(finished.index), finished) for finished in done]
+
+    def news(self) -> list[tuple[int, list[int]]]:
+        """Streamed sentences of which more is certain than was told, and what."""
+        news = []
+        for number, told in self._told.items():
+            agreed = self._search.agreed(self._places[number])
+            if len(agreed) > told:
+                self._told[number] = len(agreed)
+                news.append((number, agreed))
+        return news
+
+    def _note(self, places: Iterable[int], sentences: Mapping[int, Sentence]) -> None:
+        for place, (number, sentence) in zip(places, sentences.items(), strict=True):
+            self.sentences[number], self._places[number] = sentence, place
+            self._numbers[place] = number
+            if sentence.streamed:
+                self._told[number] = 0
+        self.steps_since_join = 0
+
+    def _forget(self, number: int) -> Sentence:
+        del self._numbers[self._places.pop(number)]
+        self._told.pop(number, None)
+        return self.sentences.pop(number)

@@ -1,0 +1,243 @@
+"""What a translation bundle makes of texts, and of what the search finds; it runs no model."""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from serving.bundle.cache_sizes import CacheSizes
+from serving.bundle.load_tokenizer import load_tokenizer
+from serving.bundle.manifest import Manifest, check_shortlist, read_manifest
+from serving.errors import BundleError, InvalidOptionError, TooLongError
+from serving.queue.limits import BatchLimits, Demand, demand
+from serving.search.alternatives import continuations, first_tokens
+from serving.search.constraints import NO_CONSTRAINTS
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions, parse_options
+from serving.search.sentence import Finished, Hypothesis, Sentence
+from serving.search.stepper import Sizes
+from serving.text.alignment import Link, word_links, word_spans
+from serving.text.characters import check_text
+from serving.text.stream import TextStream
+from serving.text.terms import NO_TERMS, TermReader, Terms
+from serving.translation.results import TextHypothesis, Translation
+from serving.translation.running import Engine
+
+_REMEMBERED = 256
+"""Texts whose pieces are kept."""
+_LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
+
+
+class TextProcessor(ABC):
+    """A translation bundle's tokenizers, limits and defaults; subclasses say where it decodes."""
+
+    def __init__(
+        self, folder: Path, *, workers: int = 1, limits: BatchLimits | None = None
+    ) -> None:
+        """Check the bundle and read what texts take; raises BundleError where it cannot be used.
+
+        `workers` batches, decoded at once, share the memory of `limits`.
+        """
+        if workers < 1:
+            raise InvalidOptionError(f"workers must be >= 1, got {workers}")
+        self._folder, self._workers, self._limits = folder, workers, limits or BatchLimits()
+        self.manifest: Manifest = read_manifest(folder)
+        if self.manifest.task != "translate":
+            raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
+        files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
+        self._source = self._target = load_tokenizer(folder / files.source_file, files.kind, size)
+        if files.target_file != files.source_file:
+            self._target = load_tokenizer(folder / files.target_file, files.kind, size)
+
+    @functools.cached_property
+    def sizes(self) -> Sizes:
+        """What sentences take of the caches."""
+        return CacheSizes(self.manifest)
+
+    @functools.cached_property
+    def _source_pieces(self) -> Callable[[str], list[int]]:
+        """Pieces of a text; asked for twice, whether it fits and when it is submitted."""
+        return functools.lru_cache(_REMEMBERED)(self._source.encode)
+
+    @functools.cached_property
+    def _terms(self) -> TermReader:
+        return TermReader(self._target)
+
+    @property
+    def workers(self) -> int:
+        """Batches that may be decoded at once."""
+        return self._workers
+
+    @property
+    def _max_source(self) -> int:
+        limit = self.manifest.sizes.max_source
+        assert limit is not None  # as the manifest's reader has checked
+        return limit
+
+    @functools.cached_property
+    def default_options(self) -> SearchOptions:
+        """The bundle's own search options."""
+        return parse_options(self.manifest.search)
+
+    def prepare(
+        self,
+        text: str,
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        stream: bool = False,
+    ) -> Sentence | None:
+        """The sentence to decode, or None for a blank text, which stays blank.
+
+        Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
+        does not have and for a term that the model cannot write.
+        """
+        check_shortlist(options, self.manifest)
+        prefix = self._encode_target(target_prefix, "target_prefix")
+        source = self._encode_source(text)
+        if len(source) == 1:
+            return None
+        constraints = NO_CONSTRAINTS if terms == NO_TERMS else self._terms.constraints(text, terms)
+        sentence = Sentence(
+            source,
+            options,
+            prefix,
+            text=text if alignments else None,
+            constraints=constraints,
+            streamed=stream and not options.return_alternatives,
+        )
+        self._check_memory(demand(sentence, self.sizes))
+        if not options.return_alternatives:
+            return sentence
+        first = first_tokens(sentence)
+        self._check_memory(demand(first, self.sizes))
+        return first
+
+    @abstractmethod
+    def engine(self) -> Engine:
+        """Decodes its sentences; one for each worker, for the caller to close."""
+
+    @abstractmethod
+    def warm_up(self) -> None:
+        """Have something translated: the first time takes longer."""
+
+    def fits(self, text: str) -> bool:
+        """Whether a sentence is short enough for the model, in pieces."""
+        return len(self._source_pieces(text)) < self._max_source
+
+    def text_stream(self) -> TextStream:
+        """Makes text of a translation's pieces as they come."""
+        return TextStream(self._target, ())
+
+    def complete(
+        self, sentence: Sentence, finished: Finished
+    ) -> Translation | Sentence | list[Sentence]:
+        """The translation, or the sentence to decode again where the loop guard found a loop, or
+        the sentences whose translations, `gathered`, are this one's.
+
+        Raises DecodingError where the model failed on this sentence.
+        """
+        if finished.error is not None:
+            raise finished.error
+        if sentence.first_of is not None:
+            parts = continuations(sentence, finished)
+            if parts:
+                return parts
+        options = sentence.options
+        guarded = options.loop_guard and options.no_repeat_ngram_size == 0
+        if guarded and ends_in_loop(finished.hypotheses[0].tokens):
+            guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
+            return dataclasses.replace(sentence, options=guard, guarded=True)
+        hypotheses = tuple(
+            self._to_text(hypothesis, sentence) for hypothesis in finished.hypotheses
+        )
+        warnings = ["repetition"] if sentence.guarded else []
+        if not hypotheses[0].finished:
+            warnings.append("max_length")
+        if any(hypothesis.missing for hypothesis in finished.hypotheses):
+            warnings.append("constraints")
+        return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
+
+    def _encode_source(self, text: str) -> list[int]:
+        """Piece ids and eos."""
+        check_text(text)
+        source = [*self._source_pieces(text), EOS_ID]
+        limit = self._max_source
+        if len(source) > limit:
+            raise TooLongError(
+                f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
+                "split it into sentences"
+            )
+        return source
+
+    def _check_memory(self, demand: Demand) -> None:
+        """Raise TooLongError for a row that could outgrow the cache alone."""
+        limit = self._limits.max_cache_bytes // self._workers
+        needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
+        if needed > limit:
+            raise TooLongError(
+                f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
+                f"{demand.source_length} ids, beam_size {demand.beam_size}, up to {demand.slots} "
+                f"slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, or lower "
+                "beam_size or max_length"
+            )
+
+    def _encode_target(self, text: str, name: str) -> list[int]:
+        """Piece ids."""
+        if not text:
+            return []
+        check_text(text)
+        target, limit = self._target.encode(text), self._max_source
+        if len(target) > limit:
+            raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
+        return target
+
+    def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
+        tokens = list(hypothesis.tokens)
+        text = self._target.decode(tokens)
+        return TextHypothesis(
+            text=text,
+            score=hypothesis.score,
+            cumulative=hypothesis.cumulative,
+            tokens=tuple(self._target.pieces(tokens)),
+            token_scores=hypothesis.token_scores,
+            finished=hypothesis.finished,
+            probability=self._probability(hypothesis, sentence),
+            alignment=self._links(hypothesis, sentence.text, text),
+        )
+
+    def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
+        calibration = self.manifest.calibration
+        if calibration is None:
+            return None
+        forced = len(sentence.target_prefix) - sentence.counted
+        length = len(hypothesis.tokens) - forced
+        score = self.default_options.score(hypothesis.cumulative, length, ended=hypothesis.finished)
+        return calibration.probability(score)
+
+    def _links(
+        self, hypothesis: Hypothesis, source: str | None, target: str
+    ) -> tuple[Link, ...] | None:
+        if source is None or hypothesis.attention_TS is None:
+            return None
+        return word_links(
+            hypothesis.attention_TS,
+            word_spans(source),
+            self._source.spans(source),
+            word_spans(target),
+            self._target.decoded_spans(list(hypothesis.tokens)),
+        )
+
+
+def ends_in_loop(tokens: Sequence[int]) -> bool:
+    """Whether a cycle of 1 to 8 tokens stands four times in a row at the end."""
+    for length in range(1, _LOOP_LENGTH + 1):
+        end = list(tokens[-length * _LOOP_TIMES :])
+        if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
+            return True
+    return False

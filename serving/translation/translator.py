@@ -1,0 +1,179 @@
+"""Texts in, translations out: batching by length, the loop guard, forced scoring."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.errors import DecodingError, InvalidOptionError
+from serving.queue.limits import BatchLimits, Demand, decode_in_batches, fill_batches
+from serving.runtime.encoder import Encoder
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import round_up
+from serving.search.sentence import Finished, Sentence
+from serving.search.stepper import Stepper
+from serving.text.terms import NO_TERMS, Terms
+from serving.threads import default_threads
+from serving.translation.results import Score, Translation, gathered
+from serving.translation.running import Engine, RunningBatches
+from serving.translation.texts import TextProcessor
+
+_WARM_UP_TEXT = "1 2 3"
+
+
+class Translator(TextProcessor):
+    """A translation bundle, loaded.
+
+    >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
+    'Good morning.'
+    """
+
+    def __init__(
+        self,
+        bundle: str | Path,
+        *,
+        threads: int | None = None,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        """Load and check a bundle; raises BundleError where it cannot be used.
+
+        `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
+        at once: one worker is best for single sentences, one for each thread for many. All workers
+        together keep to the memory of `limits`.
+        """
+        if threads is not None and threads < 1:
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}")
+        super().__init__(Path(bundle), workers=workers, limits=limits)
+        self._threads = max(1, (threads or default_threads()) // workers)
+        self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
+
+    @functools.cached_property
+    def _encoder(self) -> Encoder:
+        return Encoder(self._folder, self.manifest, self._threads)
+
+    @functools.cached_property
+    def stepper(self) -> Stepper:
+        """The model, loaded at first use."""
+        return OnnxStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
+
+    @functools.cached_property
+    def shortlist_stepper(self) -> Stepper:
+        """The model with shortlists, loaded at first use."""
+        return ShortlistStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
+
+    def stepper_for(self, *, shortlisted: bool) -> Stepper:
+        """The model for sentences of one kind; see `Sentence.shortlisted`."""
+        return self.shortlist_stepper if shortlisted else self.stepper
+
+    def engine(self) -> Engine:
+        """Decodes sentences on the thread that calls it."""
+        return RunningBatches(self)
+
+    def warm_up(self) -> None:
+        """Translate something: the first time takes longer."""
+        self.translate(_WARM_UP_TEXT)
+
+    def translate(
+        self,
+        texts: str | Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        target_prefix: str | Sequence[str] = "",
+        alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate texts, batched by length; results in input order.
+
+        `target_prefix` is one text for all, or one a text; with `alignments` each hypothesis has
+        word links; `terms` are those of every text. `progress` is called with the number of texts
+        just finished. Raises RequestError for a text that cannot be read or is too long.
+        """
+        texts = [texts] if isinstance(texts, str) else list(texts)
+        prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
+        options = options or self.default_options
+        results: list[Translation | None] = [None] * len(texts)
+        waiting: dict[int, Sentence] = {}
+        for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
+            sentence = self.prepare(text, options, prefix, alignments=alignments, terms=terms)
+            if sentence is None:
+                results[index] = Translation("")
+                if progress:
+                    progress(1)
+            else:
+                waiting[index] = sentence
+        for index, result in self._translate(waiting):
+            results[index] = result
+            if progress:
+                progress(1)
+        return [result for result in results if result is not None]
+
+    def _translate(self, waiting: dict[int, Sentence]) -> Iterator[tuple[int, Translation]]:
+        """Each sentence's key and translation."""
+        while waiting:  # a second round decodes what the loop guard sent back
+            again: dict[int, Sentence] = {}
+            for index, finished in self._decode(waiting):
+                outcome = self.complete(waiting[index], finished)
+                if isinstance(outcome, Sentence):
+                    again[index] = outcome
+                elif isinstance(outcome, list):
+                    parts = dict(self._translate(dict(enumerate(outcome))))
+                    yield index, gathered([parts[number] for number in range(len(parts))])
+                else:
+                    yield index, outcome
+            waiting = again
+
+    def _decode(self, sentences: dict[int, Sentence]) -> Iterator[tuple[int, Finished]]:
+        for shortlisted in (False, True):
+            part = {key: s for key, s in sentences.items() if s.shortlisted == shortlisted}
+            if part:
+                stepper = self.stepper_for(shortlisted=shortlisted)
+                yield from decode_in_batches(stepper, part, self._workers, self._limits)
+
+    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
+        """Log-probabilities of given translations (source, target); results in input order.
+
+        Raises RequestError for a text that cannot be read or is too long, DecodingError where the
+        model gives a non-finite score.
+        """
+        encoded: dict[int, tuple[list[int], list[int]]] = {}
+        for index, (source, target) in enumerate(pairs):
+            encoded[index] = (self._encode_source(source), self._encode_target(target, "target"))
+        results: dict[int, Score] = {}
+        demands = {}
+        for index, (source_ids, target_ids) in encoded.items():
+            length = len(target_ids) + 1
+            demands[index] = Demand(1, max(len(source_ids), length), round_up(length))
+            self._check_memory(demands[index])
+        for batch in fill_batches(demands, self.sizes, self._limits):
+            results |= self._score_batch({index: encoded[index] for index in batch})
+        return [results[index] for index in range(len(pairs))]
+
+    def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
+        stepper = self.stepper_for(shortlisted=False)
+        state = stepper.encode([source for source, _ in pairs.values()])
+        longest = max(len(target) for _, target in pairs.values()) + 1
+        token_ids = np.zeros((len(pairs), longest), dtype=np.int64)
+        labels = np.zeros_like(token_ids)
+        for row, (_, target) in enumerate(pairs.values()):
+            token_ids[row, : len(target) + 1] = [BOS_ID, *target]
+            labels[row, : len(target) + 1] = [*target, EOS_ID]
+        scores = stepper.prefill(state, token_ids, labels).scores_BP
+        stepper.free(state)
+        lengths = np.array([len(target) + 1 for _, target in pairs.values()])
+        if not np.isfinite(scores[np.arange(longest) < lengths[:, None]]).all():
+            raise DecodingError("the model gave a non-finite score")
+        return {
+            index: Score(
+                tokens=tuple(self._target.pieces(target)),
+                token_scores=tuple(scores[row, : len(target) + 1].tolist()),
+            )
+            for row, (index, (_, target)) in enumerate(pairs.items())
+        }

@@ -1,0 +1,220 @@
+"""Bundles: a good one is read, each kind of corruption is one line that names both sides."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from serving.bundle.manifest import (
+    FORMAT_VERSION,
+    MANIFEST,
+    Manifest,
+    file_hash,
+    find_bundles,
+    read_manifest,
+    write_manifest,
+)
+from serving.errors import BundleError, FormatVersionError, HashMismatchError
+from serving.translation.translator import Translator
+
+GRAPH = {"file": "step.onnx", "opset": 24, "inputs": [], "outputs": []}
+TREE: dict[str, Any] = {
+    "format_version": FORMAT_VERSION,
+    "name": "toy",
+    "task": "translate",
+    "family": "macaron",
+    "decoder_kind": "cross",
+    "block": "macaron",
+    "precision": "fp32",
+    "target": "cpu",
+    "sizes": {
+        "model_dim": 8,
+        "num_heads": 2,
+        "num_encoder_layers": 1,
+        "num_decoder_layers": 1,
+        "vocab_size": 30,
+        "max_source": 64,
+        "num_parameters": 1000,
+    },
+    "languages": {"source": ["de"], "target": ["en"]},
+    "tokenizer": {"kind": "sentencepiece", "source_file": "t.model", "target_file": "t.model"},
+    "encoder": GRAPH | {"file": "encoder.onnx"},
+    "step": GRAPH,
+}
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A bundle whose graphs and tokenizer are only bytes."""
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    for name in ("encoder.onnx", "step.onnx", "t.model"):
+        (folder / name).write_bytes(f"the bytes of {name}".encode())
+    write_manifest(folder, Manifest.model_validate(TREE))
+    return folder
+
+
+def edit(folder: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    tree = json.loads((folder / MANIFEST).read_text())
+    change(tree)
+    (folder / MANIFEST).write_text(json.dumps(tree))
+
+
+def refused(folder: Path, *words: object) -> BundleError:
+    """The error; one line that holds the words."""
+    with pytest.raises(BundleError) as caught:
+        read_manifest(folder)
+    message = str(caught.value)
+    assert len(message.splitlines()) == 1
+    assert len(message) < 400
+    for word in (folder, *words):
+        assert str(word) in message
+    return caught.value
+
+
+def test_what_is_written_is_read(folder: Path) -> None:
+    manifest = read_manifest(folder)
+    assert sorted(manifest.files) == ["encoder.onnx", "step.onnx", "t.model"]
+    assert manifest.files["t.model"] == file_hash(folder / "t.model")
+    assert manifest.model_dump() == Manifest.model_validate(TREE).model_dump() | {
+        "files": manifest.files
+    }
+    assert json.loads((folder / MANIFEST).read_text()).popitem()[0] == "files"
+    assert next(iter(json.loads((folder / MANIFEST).read_text()))) == "format_version"
+
+
+def test_bundles_are_found_by_name(folder: Path) -> None:
+    (folder.parent / "empty").mkdir()
+    (folder.parent / "another").mkdir()
+    (folder.parent / "another" / MANIFEST).write_text("{}")
+    assert find_bundles(folder.parent) == [folder.parent / "another", folder]
+
+
+@pytest.mark.parametrize("name", ["encoder.onnx", "step.onnx", "t.model"])
+def test_missing_file(folder: Path, name: str) -> None:
+    (folder / name).unlink()
+    refused(folder, repr(name), "listed", MANIFEST, "No such file")
+
+
+def test_a_folder_in_place_of_a_file(folder: Path) -> None:
+    (folder / "step.onnx").unlink()
+    (folder / "step.onnx").mkdir()
+    refused(folder, "'step.onnx'", "cannot be read")
+
+
+@pytest.mark.parametrize("content", [b"", b"the bytes of step.onnX", b"the bytes of step.onnx "])
+def test_changed_file(folder: Path, content: bytes) -> None:
+    wanted = file_hash(folder / "step.onnx")
+    (folder / "step.onnx").write_bytes(content)
+    error = refused(folder, file_hash(folder / "step.onnx")[:12], wanted[:12], "copy the bundle")
+    assert isinstance(error, HashMismatchError)
+
+
+def test_a_needed_file_must_have_a_hash(folder: Path) -> None:
+    edit(folder, lambda tree: tree["files"].pop("step.onnx"))
+    refused(folder, "lists no sha256 for 'step.onnx'")
+
+
+def test_newer_format(folder: Path) -> None:
+    edit(folder, lambda tree: tree.update(format_version=FORMAT_VERSION + 1, new_field=1))
+    error = refused(folder, f"format {FORMAT_VERSION + 1}", f"({FORMAT_VERSION})", "upgrade")
+    assert isinstance(error, FormatVersionError)
+
+
+@pytest.mark.parametrize("version", [None, "1", 1.0, True, 0, -1, [], "x" * 10_000])
+def test_bad_format_version(folder: Path, version: object) -> None:
+    edit(folder, lambda tree: tree.update(format_version=version))
+    refused(folder, MANIFEST, "format_version must be an integer")
+
+
+def test_no_manifest(tmp_path: Path) -> None:
+    refused(tmp_path, MANIFEST, "No such file")
+    refused(tmp_path / "nowhere", MANIFEST, "No such file")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"{", b"nonsense\n\n", b"\xff\xfe{}", b"[" * 200_000, b'{"format_version": 1'],
+    ids=["empty", "brace", "text", "utf-16", "deep", "cut"],
+)
+def test_invalid_json(folder: Path, content: bytes) -> None:
+    (folder / MANIFEST).write_bytes(content)
+    refused(folder, MANIFEST, "not valid JSON")
+
+
+@pytest.mark.parametrize("content", ["[]", "1", "null", '"x"', "{}"])
+def test_json_that_is_no_manifest(folder: Path, content: str) -> None:
+    (folder / MANIFEST).write_text(content)
+    refused(folder, MANIFEST, "format_version", "None")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda t: t.pop("name"), ["name", "required"]),
+        (lambda t: t.update(family="mamba"), ["family", "'transformer'", "'mamba'"]),
+        (lambda t: t.update(sizes=[]), ["sizes", "dict", "[]"]),
+        (lambda t: t["sizes"].update(max_source="many"), ["sizes.max_source", "integer", "'many'"]),
+        (lambda t: t["sizes"].update(max_source=0), ["sizes.max_source", "greater than 0", "0"]),
+        (
+            lambda t: t["sizes"].update(alignment_layer=t["sizes"]["num_decoder_layers"]),
+            ["sizes.alignment_layer must be below"],
+        ),
+        (lambda t: t["step"].update(inputs=[{"name": "x"}]), ["step.inputs.0.", "required"]),
+        (lambda t: t.update(extra=1), ["extra", "not permitted"]),
+        (lambda t: t.update({"two\nlines": 1}), ["two lines", "not permitted"]),
+        (lambda t: t.update(special_ids={"eos": 7}), ["special_ids.eos", "3", "7"]),
+        (lambda t: t.update(search={"beamsize": 1}), ["search", "did you mean 'beam_size'"]),
+        (lambda t: t.update(search={"beam_size": 0}), ["search", "[1, 64], got 0"]),
+        (lambda t: t.update(files={"step.onnx": 1}), ["files.step.onnx", "string", "got 1"]),
+        (lambda t: t.update(name=["x"] * 10_000), ["name", "string"]),
+        (
+            lambda t: t.update(shortlist={"file": "l.npz", "step": GRAPH}),
+            ["shortlists have an earlier form", "export it again"],
+        ),
+    ],
+)
+def test_wrong_fields(
+    folder: Path, change: Callable[[dict[str, Any]], object], words: list[str]
+) -> None:
+    edit(folder, change)
+    refused(folder, MANIFEST, *words)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["../secret", "sub/secret", "/etc/hostname", "..", ".", "", "sub/../step.onnx", "./step.onnx"],
+)
+def test_a_file_name_cannot_leave_the_folder(folder: Path, name: str) -> None:
+    for place in (folder.parent / "secret", folder / "sub" / "secret"):
+        place.parent.mkdir(exist_ok=True)
+        place.write_text("secret")
+    digest = file_hash(folder.parent / "secret")
+    edit(folder, lambda tree: tree["files"].update({name: digest}))
+    refused(folder, MANIFEST, repr(name), "plain name")
+    edit(folder, lambda tree: tree["step"].update(file=name))
+    refused(folder, MANIFEST, repr(name), "plain name")
+
+
+@pytest.mark.parametrize("name", ["nul\0byte", "x" * 5000, "lone\ud800", "two\nlines"])
+def test_a_file_name_that_no_file_can_have(folder: Path, name: str) -> None:
+    edit(folder, lambda tree: tree["files"].update({name: "0" * 64}))
+    with pytest.raises(BundleError, match="cannot be read") as caught:
+        read_manifest(folder)
+    assert len(str(caught.value).splitlines()) == 1
+
+
+def test_a_translator_wants_a_translating_bundle(folder: Path) -> None:
+    write_manifest(folder, Manifest.model_validate(TREE | {"task": "generate", "encoder": None}))
+    with pytest.raises(BundleError, match="task must be 'translate', got 'generate'"):
+        Translator(folder)
+
+
+def test_a_tokenizer_that_is_none(folder: Path) -> None:
+    with pytest.raises(BundleError, match=r"toy/t.model: not a tokenizer") as caught:
+        Translator(folder)
+    assert len(str(caught.value).splitlines()) == 1

@@ -1,0 +1,85 @@
+"""Memory kept between batches."""
+
+from __future__ import annotations
+
+import threading
+
+import numpy as np
+import pytest
+
+from export.graphs import write_graphs
+from serving.runtime.block_pool import BlockPool
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import decode
+from serving.search.ids import EOS_ID
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
+from tests.unit.training.tiny import tiny_joint_model, tiny_model
+from training.models import Model
+
+
+def test_a_block_that_was_given_back_is_taken_again() -> None:
+    pool = BlockPool()
+    block = pool.take(100)
+    assert block.size >= 100
+    pool.give(block)
+    assert pool.take(block.size) is block
+    assert pool.take(100) is not block  # it is taken
+
+
+def test_the_smallest_that_fits_is_taken_and_few_are_kept() -> None:
+    pool = BlockPool()
+    blocks = [pool.take(size) for size in (500, 100, 600, 300, 400, 200)]
+    assert [block.size for block in blocks] == [750, 150, 900, 450, 600, 300]
+    for block in blocks:
+        pool.give(block)
+    assert pool.take(700).size == 750
+    assert [pool.take(1).size for _ in range(4)] == [450, 600, 900, 1]  # 150 and 300 are gone
+
+
+def test_a_larger_block_takes_the_place_of_one_that_is_too_small() -> None:
+    pool = BlockPool()
+    small, large = pool.take(100), pool.take(200)
+    pool.give(small)
+    pool.give(large)
+    assert pool.take(1000).size == 1500
+    assert pool.take(1) is small
+    assert pool.take(1).size == 1  # the large one is gone
+
+
+def test_blocks_are_never_shared_between_threads() -> None:
+    pool = BlockPool()
+    taken: list[np.ndarray] = []
+    for _ in range(4):
+        pool.give(np.zeros(50, np.float32))
+
+    def take() -> None:
+        for _ in range(500):
+            block = pool.take(50)
+            block[0] += 1
+            taken.append(block)
+            pool.give(block)
+
+    threads = [threading.Thread(target=take) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    blocks = {id(block): block for block in taken}
+    assert sum(block[0] for block in blocks.values()) == 2000
+
+
+@pytest.mark.parametrize("model", [tiny_model(), tiny_joint_model()], ids=["cross", "joint"])
+def test_what_an_earlier_batch_left_changes_nothing(tmp_path: object, model: Model) -> None:
+    manifest = write_graphs(model, tmp_path, name="tiny", precision="fp32")  # type: ignore[arg-type]
+    generator = np.random.default_rng(2)
+    options = SearchOptions(beam_size=3, num_hypotheses=3, max_length=20, loop_guard=False)
+    sentences = [
+        Sentence([*generator.integers(4, 37, 1 + i).tolist(), EOS_ID], options, [5] * (i % 4))
+        for i in range(7)
+    ]
+    used, fresh = (OnnxStepper(tmp_path, manifest, 1) for _ in range(2))  # type: ignore[arg-type]
+    first = decode(used, sentences)
+    for block in used._memory._blocks:
+        block[:] = 1e30  # finite, as what a batch leaves is
+    assert decode(used, sentences) == first == decode(fresh, sentences)

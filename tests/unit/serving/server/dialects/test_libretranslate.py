@@ -1,0 +1,254 @@
+"""LibreTranslate's wire format, with models that echo."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import pytest
+from pydantic import SecretStr
+from starlette.testclient import TestClient
+
+from serving.server.app import create_app
+from serving.server.openapi import document
+from serving.server.registry import Registry
+from serving.server.settings import Settings
+from tests.unit.serving.echo import EchoTranslator, served
+
+FIELDS = {"q": "Hallo Welt", "source": "de", "target": "en"}
+URLENCODED = {"Content-Type": "application/x-www-form-urlencoded"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    translators = [EchoTranslator(), EchoTranslator("echo-en-de", "en", "de")]
+    with served(*translators, settings=Settings(max_body_bytes=65536)) as (client, _):
+        yield client
+
+
+def as_json(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"json": fields}
+
+
+def as_urlencoded(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"data": fields}
+
+
+def as_multipart(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"files": {name: (None, value) for name, value in fields.items()}}
+
+
+def as_query(fields: dict[str, Any]) -> dict[str, Any]:
+    return {"params": fields}
+
+
+ALL = [as_json, as_urlencoded, as_multipart, as_query]
+FORMS = ALL[1:]
+
+
+def error(response: httpx.Response, status: int = 400) -> str:
+    assert response.status_code == status, response.text
+    assert set(response.json()) == {"error", "code"}
+    text: str = response.json()["error"]
+    return text
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_one_text_in_every_kind_of_body(client: TestClient, form: Any) -> None:
+    response = client.post("/translate", **form({**FIELDS, "q": "Grüße & Küsse 👋+%"}))
+    assert response.status_code == 200, response.text
+    answer = response.json()
+    assert answer["translatedText"] == "Grüße & Küsse 👋+%"
+    assert "detectedLanguage" not in answer
+    assert "alternatives" not in answer
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_numbers_in_forms(client: TestClient, form: Any) -> None:
+    fields = {**FIELDS, "alternatives": "2", "format": "text", "api_key": ""}
+    answer = client.post("/translate", **form(fields)).json()
+    assert len(answer["alternatives"]) == 2
+    refused = client.post("/translate", **form({**FIELDS, "alternatives": "many"}))
+    assert "alternatives must be a valid integer" in error(refused)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_a_field_that_is_repeated_is_a_list(client: TestClient, form: Any) -> None:
+    fields = form({**FIELDS, "q": "zwei"})
+    if form is as_query:
+        response = client.post("/translate?q=eins", params=None, data={**FIELDS, "q": "zwei"})
+    else:
+        response = client.post("/translate?q=eins", **fields)
+    assert response.json()["translatedText"] == ["eins", "zwei"]
+
+
+@pytest.mark.parametrize("form", ALL)
+@pytest.mark.parametrize("name", ["q", "source", "target"])
+def test_missing_fields(client: TestClient, form: Any, name: str) -> None:
+    fields = {key: value for key, value in FIELDS.items() if key != name}
+    assert error(client.post("/translate", **form(fields))) == f"{name} is missing"
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_unknown_languages_and_formats(client: TestClient, form: Any) -> None:
+    ask = lambda **fields: client.post("/translate", **form({**FIELDS, **fields}))  # noqa: E731
+    assert "target must be one of" in error(ask(target="xx"))
+    assert "source must be one of" in error(ask(source="xx"))
+    assert "format must be" in error(ask(format="pdf"))
+
+
+@pytest.mark.parametrize("form", [as_urlencoded, as_multipart])
+def test_line_ends_of_forms(client: TestClient, form: Any) -> None:
+    """Browsers send \\r\\n; LibreTranslate answers with \\n and drops the last."""
+    ask = lambda q: client.post("/translate", **form({**FIELDS, "q": q}))  # noqa: E731
+    assert ask("eins\r\nzwei\rdrei\n").json()["translatedText"] == "eins\nzwei\ndrei"
+
+
+@pytest.mark.parametrize(
+    "body",
+    [b"q=%ff&source=de&target=en", b"q=\xff&source=de&target=en", b"&".join([b"a=b"] * 10_001)],
+)
+def test_bad_forms(client: TestClient, body: bytes) -> None:
+    refused = client.post("/translate", content=body, headers=URLENCODED)
+    assert "must be forms in UTF-8" in error(refused)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"--x\r\n"),
+        ("multipart/form-data; boundary=x", b"nonsense"),
+        (
+            "multipart/form-data; boundary=x",
+            b'--x\r\nContent-Disposition: form-data; name="q"\r\n\r\n\xff\r\n--x--\r\n',
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\nContent-Disposition: form-data\r\n\r\na\r\n--x--\r\n",
+        ),
+        ("multipart/form-data; boundary=" + "x" * 300, b"--x--"),
+        ("multipart/form-data; boundary=x", b""),
+        ("multipart/mixed; boundary=x", b"--x--"),
+    ],
+)
+def test_bad_multipart(client: TestClient, content_type: str, body: bytes) -> None:
+    headers = {"Content-Type": content_type}
+    response = client.post("/translate", content=body, headers=headers)
+    assert response.status_code in (400, 415), response.text
+    assert set(response.json()) == {"error", "code"}
+
+
+def test_a_file_is_refused(client: TestClient) -> None:
+    refused = client.post("/translate", data=FIELDS, files={"q": ("a.txt", b"Hallo")})
+    assert error(refused) == "no field may be a file; send its text"
+
+
+def test_a_form_over_the_limit(client: TestClient) -> None:
+    error(client.post("/translate", data={**FIELDS, "q": "x" * 70_000}), 413)
+    error(client.post("/translate", **as_multipart({**FIELDS, "q": "x" * 70_000})), 413)
+
+
+def test_json_declared_as_a_form_is_told_so(client: TestClient) -> None:
+    refused = client.post("/translate", content=b' {"q": "Hallo"}', headers=URLENCODED)
+    assert "send Content-Type: application/json" in error(refused, 415)
+
+
+def test_languages_over_get_with_a_body(client: TestClient) -> None:
+    found = client.request("GET", "/languages", content=b"api_key=a", headers=URLENCODED).json()
+    assert [(entry["code"], entry["targets"]) for entry in found] == [
+        ("de", ["en"]),
+        ("en", ["de"]),
+    ]
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_html(client: TestClient, form: Any) -> None:
+    q = '<p>Hallo <b class="x">Welt</b> &amp; <code>a &lt; b</code></p>'
+    fields = {**FIELDS, "q": q, "format": "html"}
+    assert client.post("/translate", **form(fields)).json()["translatedText"] == q
+
+
+def test_detected_language_is_told_where_it_was_left_open(client: TestClient) -> None:
+    german, english = "Das ist ein ganz einfacher Satz.", "This is a very simple sentence."
+    ask = lambda q: client.post("/translate", json={"q": q, "source": "auto", "target": "en"})  # noqa: E731
+    single = ask(german).json()["detectedLanguage"]
+    assert single["language"] == "de"
+    assert 50 < single["confidence"] <= 100
+    (found,) = ask([german]).json()["detectedLanguage"]
+    assert found == single
+    form = {"q": english, "source": "auto", "target": "de"}
+    assert client.post("/translate", data=form).json()["detectedLanguage"]["language"] == "en"
+    listed = ask([german, "", "12"]).json()
+    assert len(listed["detectedLanguage"]) == 3
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_detect(client: TestClient, form: Any) -> None:
+    response = client.post("/detect", **form({"q": "Das ist ein ganz einfacher Satz."}))
+    best, *others = response.json()
+    assert set(best) == {"language", "confidence"}
+    assert best["language"] == "de"
+    assert 50 < best["confidence"] <= 100
+    assert all(other["confidence"] <= best["confidence"] for other in others)
+
+
+def test_a_text_without_letters_has_no_language(client: TestClient) -> None:
+    found = client.post("/detect", json={"q": "12 + 3"}).json()
+    assert found == [{"language": "en", "confidence": 0.0}]
+
+
+def test_detect_takes_several_texts_as_one(client: TestClient) -> None:
+    texts = ["12", "Das ist ein ganz einfacher Satz."]
+    assert client.post("/detect", json={"q": texts}).json()[0]["language"] == "de"
+
+
+def test_detect_refuses(client: TestClient) -> None:
+    assert error(client.post("/detect", json={})) == "q is missing"
+    error(client.get("/detect"), 405)
+    error(client.post("/detect", json={"q": "x " * 10_001}), 413)
+
+
+@pytest.mark.parametrize("form", ALL)
+@pytest.mark.parametrize("path", ["/translate", "/detect"])
+def test_keys_stand_in_the_body(form: Any, path: str) -> None:
+    key = "one-of-the-keys"
+    with served(settings=Settings(api_keys=SecretStr(key))) as (client, _):
+        ask = lambda **fields: client.post(path, **form({**FIELDS, **fields}))  # noqa: E731
+        assert ask(api_key=key).status_code == 200
+        assert "an API key is needed" in error(ask(), 401)
+        assert "an API key is needed" in error(ask(api_key=""), 401)
+        assert "not known" in error(ask(api_key="another-key"), 403)
+        assert client.get("/frontend/settings").json()["keyRequired"] is True
+
+
+def test_frontend_settings(client: TestClient) -> None:
+    settings = client.get("/frontend/settings").json()
+    assert settings["charLimit"] == Settings().max_text_chars
+    assert settings["keyRequired"] is False
+    assert settings["filesTranslation"] is False
+    assert settings["language"]["source"]["code"] == "auto"
+    assert settings["language"]["target"] in [
+        {"code": "de", "name": "German"},
+        {"code": "en", "name": "English"},
+    ]
+
+
+def test_a_server_without_translation_models_has_settings_too() -> None:
+    registry = Registry(Settings())
+    registry.start([])
+    with TestClient(create_app(registry, Settings())) as client:
+        target = client.get("/frontend/settings").json()["language"]["target"]
+        assert target == {"code": "en", "name": "English"}
+        assert client.get("/v2/languages?type=target").json() == []
+        assert "target must be one of []" in error(client.post("/translate", json=FIELDS))
+
+
+def test_health_follows_readiness(client: TestClient) -> None:
+    assert client.get("/health").json() == {"status": "ok"}
+    with TestClient(create_app(Registry(Settings()), Settings())) as starting:
+        assert error(starting.get("/health"), 503)
+
+
+def test_spec_is_the_openapi_document(client: TestClient) -> None:
+    assert client.get("/spec").text == document()

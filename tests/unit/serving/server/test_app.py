@@ -1,0 +1,223 @@
+"""Routes, bodies and errors of the ASGI app, without a model's help."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+
+import pytest
+from starlette.testclient import TestClient
+from starlette.types import Message
+
+from serving.server.app import create_app
+from serving.server.registry import Registry
+from serving.server.settings import ROOT, Settings, variable
+from tests.unit.serving.echo import EchoTranslator, served
+
+JSON = {"Content-Type": "application/json"}
+GOOD = {"q": "Hallo", "source": "de", "target": "en"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    translators = [EchoTranslator(), EchoTranslator("echo-en-xx", "en", "xx")]
+    with served(*translators, settings=Settings(max_body_bytes=4096)) as (client, _):
+        yield client
+
+
+def test_languages_have_librettanslates_shape_and_attribution(client: TestClient) -> None:
+    languages = client.get("/languages").json()
+    assert [(entry["code"], entry["name"], entry["targets"]) for entry in languages] == [
+        ("de", "German", ["en"]),
+        ("en", "English", ["xx"]),
+        ("xx", "xx", []),  # can be a target only, and has no name here
+    ]
+    assert languages[0]["models"] == [
+        {"name": "echo-de-en", "targets": ["en"], "attribution": "made up"}
+    ]
+
+
+def test_models(client: TestClient) -> None:
+    first, second = client.get("/models").json()["models"]
+    assert (first["name"], second["name"]) == ("echo-de-en", "echo-en-xx")
+    assert first["defaults"]["beam_size"] == 4
+    assert first["num_parameters"] == 1000
+
+
+def test_limits_lists_every_limit_and_no_path(client: TestClient) -> None:
+    limits = {limit["name"]: limit for limit in client.get("/limits").json()["limits"]}
+    no_limits = {"bundles", "preset", "decode_in", "api_keys", "api_keys_file", "cors_origins"}
+    assert set(limits) == set(Settings.model_fields) - no_limits - {"log_level", "log_format"}
+    assert limits["max_body_bytes"]["value"] == 4096
+    assert all(limit["variable"] == variable(name) for name, limit in limits.items())
+    assert all(limit["description"] for limit in limits.values())
+
+
+def test_live_and_ready() -> None:
+    registry = Registry(Settings())
+    with TestClient(create_app(registry, Settings())) as client:
+        assert client.get("/livez").json() == {"status": "alive"}
+        for path in ("/readyz", "/languages", "/models"):
+            response = client.get(path)
+            assert response.status_code == 503
+            assert response.json()["code"] == "not_ready"
+            assert response.headers["Retry-After"]
+        assert client.post("/translate", json=GOOD).status_code == 503
+        registry.start([EchoTranslator()])
+        assert client.get("/readyz").json() == {"status": "ready"}
+        registry.drain()
+        assert client.get("/readyz").status_code == 503
+        assert client.post("/translate", json=GOOD).status_code == 200
+        registry.close()
+
+
+def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
+    page = client.get("/")
+    assert page.headers["content-type"].startswith("text/html")
+    assert "default-src 'none'" in page.headers["content-security-policy"]
+    assert "//" not in page.text
+    assert {"/web/app.js", "/web/style.css"} <= set(re.findall('(?:src|href)="([^"]+)', page.text))
+    for file in (ROOT / "serving/web").iterdir():
+        response = client.get(f"/web/{file.name}")
+        assert response.status_code == 200
+        assert "http" not in response.text
+        assert response.headers["cache-control"] == "no-cache"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [
+        ("GET", "/nowhere", 404),
+        ("GET", "/web/../service.py", 404),
+        ("GET", "/web/none.js", 404),
+        ("GET", "/web/", 404),
+        ("POST", "/translate/", 404),
+        ("GET", "/%00%ff", 404),
+        ("GET", "/translate", 405),
+        ("DELETE", "/translate", 405),
+        ("POST", "/languages", 405),
+        ("POST", "/", 405),
+        ("BREW", "/translate", 405),
+    ],
+)
+def test_no_such_route_is_json(client: TestClient, method: str, path: str, status: int) -> None:
+    response = client.request(method, path)
+    assert response.status_code == status
+    assert set(response.json()) == {"error", "code"}
+    assert status != 405 or response.headers["allow"]
+
+
+def nested(depth: int) -> bytes:
+    return b'{"q": ' + b"[" * depth + b"]" * depth + b"}"
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        (b"", "EOF"),
+        (b"{", "EOF"),
+        (b"q=Hallo", "expected value"),
+        (b"[1]", "must be a JSON object, got a list"),
+        (b"null", "must be a JSON object, got null"),
+        (b'{"q": "a"} x', "trailing"),
+        (b'{"q": NaN}', "expected value"),
+        (b'{"q": -Infinity}', "invalid number"),
+        (b'{"other": Infinity}', "expected value"),
+        (b'{"q": "\xff"}', "unicode"),
+        (b'{"q": "\xed\xa0\x80"}', "unicode"),
+        (rb'{"q": "\ud800"}', "hex escape"),
+        (rb'{"q": "\udc00 end"}', "surrogate"),
+        (b'{"q": "a\nb"}', "control character"),
+        (b"\xef\xbb\xbf{}", "expected value"),
+        (nested(2000), "recursion limit"),
+        (nested(150), "q"),
+        (json.dumps(GOOD)[:-1].encode() + b', "timeout_s": ' + b"9" * 3900 + b"}", "timeout_s"),
+        (json.dumps(GOOD)[:-1].encode() + b', "timeout_s": 1e999}', "timeout_s"),
+        (json.dumps(GOOD)[:-1].encode() + b', "alternatives": ' + b"9" * 3900 + b"}", "alternat"),
+        (
+            json.dumps(GOOD)[:-1].encode() + b', "options": {"beam_size": ' + b"9" * 3900 + b"}}",
+            "beam_size",
+        ),
+        (
+            json.dumps(GOOD)[:-1].encode() + b', "options": {"length_penalty": 1e999}}',
+            "length_penalty",
+        ),
+    ],
+)
+def test_bad_bodies(client: TestClient, body: bytes, message: str) -> None:
+    response = client.post("/translate", content=body, headers=JSON)
+    assert response.status_code == 400, response.text
+    assert message in response.json()["error"]
+    assert len(response.content) < 1000
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+        {"Content-Type": "text/plain"},
+        {"Content-Type": "application/json; charset=latin-1"},
+        {"Content-Type": "application/json", "Content-Encoding": "gzip"},
+    ],
+)
+def test_other_media_types(client: TestClient, headers: dict[str, str]) -> None:
+    response = client.post("/translate", content=json.dumps(GOOD).encode(), headers=headers)
+    assert response.status_code == 415
+    assert response.json()["code"] == "unsupported_media_type"
+
+
+def test_media_type_is_read_as_the_standard_says(client: TestClient) -> None:
+    for value in ("Application/JSON", 'application/json;charset="UTF-8"', "application/json ; a=b"):
+        headers = {"Content-Type": value}
+        response = client.post("/translate", content=json.dumps(GOOD).encode(), headers=headers)
+        assert response.status_code == 200
+
+
+def test_a_body_over_the_limit(client: TestClient) -> None:
+    body = json.dumps({**GOOD, "other": "x" * 5000}).encode()
+    response = client.post("/translate", content=body, headers=JSON)
+    assert response.status_code == 413
+    assert "4096 bytes (MACARON_MAX_BODY_BYTES)" in response.json()["error"]
+    assert client.post("/translate", json=GOOD).status_code == 200
+
+
+def test_a_lying_content_length_does_not_help(client: TestClient) -> None:
+    headers = {**JSON, "Content-Length": "10"}
+    response = client.post("/translate", content=b" " * 5000, headers=headers)
+    assert response.status_code == 413
+    headers["Content-Length"] = "9" * 40
+    assert client.post("/translate", content=b"{}", headers=headers).status_code == 413
+
+
+@pytest.mark.parametrize(
+    ("parts", "declared", "read"),
+    [
+        (3, None, 3),  # the rest of a body that is a little too large is read before the answer
+        (1000, None, 259),  # but not for ever
+        (1000, 65_536_000, 0),
+    ],
+)
+def test_a_refused_body_is_read_to_its_end_within_reason(
+    client: TestClient, parts: int, declared: int | None, read: int
+) -> None:
+    received, statuses = 0, []
+    headers = [(b"content-type", b"application/json")]
+    if declared:
+        headers.append((b"content-length", str(declared).encode()))
+
+    async def receive() -> Message:
+        nonlocal received
+        received += 1
+        assert received <= parts, "a server waits here until the client leaves"
+        return {"type": "http.request", "body": b" " * 65536, "more_body": received < parts}
+
+    async def send(message: Message) -> None:
+        statuses.append(message.get("status"))
+
+    scope = {"type": "http", "method": "POST", "path": "/translate", "headers": headers}
+    asyncio.run(client.app({**scope, "query_string": b"", "root_path": ""}, receive, send))
+    assert statuses[0] == 413
+    assert received == pytest.approx(read, abs=2)

@@ -1,0 +1,205 @@
+"""Which bundles are served and which one a request gets."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from serving.bundle.manifest import Manifest
+from serving.errors import (
+    BundleError,
+    NotReadyError,
+    SettingsError,
+    UnknownLanguageError,
+    UnknownModelError,
+)
+from serving.server.registry import Registry, load_bundles
+from serving.server.settings import Settings
+from serving.translation.scheduler import Request
+from tests.unit.serving.echo import EchoTranslator, wait_until
+
+
+@pytest.fixture
+def registry() -> Iterator[Registry]:
+    registry = Registry(Settings())
+    registry.start(
+        [
+            EchoTranslator("b-de-en"),
+            EchoTranslator("a-de-en"),
+            EchoTranslator("best-de-en", priority=3),
+            EchoTranslator("fr-en", "fr"),
+            EchoTranslator("en-de", "en", "de"),
+        ]
+    )
+    yield registry
+    registry.close()
+
+
+def test_priority_then_name_decides(registry: Registry) -> None:
+    assert registry.choose("de", "en").name == "best-de-en"
+    order = [model.name for model in registry.models]
+    assert order == ["best-de-en", "a-de-en", "b-de-en", "en-de", "fr-en"]
+
+
+def test_a_model_can_be_named(registry: Registry) -> None:
+    assert registry.choose("de", "en", "b-de-en").name == "b-de-en"
+    with pytest.raises(UnknownModelError, match=r"got 'b-de'; did you mean 'b-de-en'\?"):
+        registry.choose("de", "en", "b-de")
+    with pytest.raises(UnknownLanguageError, match=r"source must be one of \['fr'\], got 'de'"):
+        registry.choose("de", "en", "fr-en")
+
+
+def test_unknown_languages_are_told_what_there_is(registry: Registry) -> None:
+    with pytest.raises(UnknownLanguageError, match=r"target must be one of \['de', 'en'\], got"):
+        registry.choose("de", "xx")
+    with pytest.raises(UnknownLanguageError, match=r"source .* \['en'\], got 'fr' for target 'de'"):
+        registry.choose("fr", "de")
+
+
+def test_languages_that_can_be_translated_into_a_target(registry: Registry) -> None:
+    assert registry.sources("de") == ["en"]
+    assert registry.sources("en") == ["de", "fr"]
+    assert registry.sources("en", "fr-en") == ["fr"]
+    with pytest.raises(UnknownLanguageError, match="target must be one of"):
+        registry.sources("xx")
+
+
+def test_ready_only_between_start_and_drain() -> None:
+    registry = Registry(Settings())
+    assert not registry.ready
+    with pytest.raises(NotReadyError):
+        registry.choose("de", "en")
+    registry.start([EchoTranslator()])
+    assert registry.ready
+    registry.drain()
+    assert not registry.ready
+    assert registry.choose("de", "en").name == "echo-de-en"  # what still arrives is served
+    registry.close()
+
+
+def test_a_bundle_whose_own_options_are_over_a_limit_is_refused() -> None:
+    registry = Registry(Settings(max_beam_size=3))
+    with pytest.raises(SettingsError, match=r"MACARON_MAX_BEAM_SIZE must be at least 4, .*got 3"):
+        registry.start([EchoTranslator()])
+
+
+def test_folder_without_bundles(tmp_path: Path) -> None:
+    with pytest.raises(BundleError, match="has no bundle in it; set MACARON_BUNDLES"):
+        load_bundles(Settings(bundles=tmp_path))
+    with pytest.raises(BundleError, match="is no folder; set MACARON_BUNDLES"):
+        load_bundles(Settings(bundles=tmp_path / "none"))
+
+
+def test_a_damaged_bundle_is_one_line(tmp_path: Path) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken/manifest.json").write_text("{")
+    with pytest.raises(BundleError, match="not valid JSON") as caught:
+        load_bundles(Settings(bundles=tmp_path))
+    assert "\n" not in str(caught.value)
+
+
+class Shelf:
+    """Stands in for the folder of bundles."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, *translators: EchoTranslator) -> None:
+        self.bundles = list(translators)
+        self.error: Exception | None = None
+        self.loaded: list[str] = []
+        monkeypatch.setattr("serving.server.registry.read_manifests", self._manifests)
+        monkeypatch.setattr("serving.server.registry.load_bundles", self._load)
+
+    def _manifests(self, _: Settings) -> dict[Path, Manifest]:
+        return {Path(bundle.manifest.name): bundle.manifest for bundle in self.bundles}
+
+    def _load(self, _: Settings, served: list[Manifest]) -> list[EchoTranslator]:
+        if self.error:
+            raise self.error
+        new = [bundle for bundle in self.bundles if bundle.manifest not in served]
+        self.loaded += [bundle.manifest.name for bundle in new]
+        return new
+
+
+def test_reload_exchanges_what_has_changed_and_nothing_else(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf = Shelf(monkeypatch, EchoTranslator("stays"), EchoTranslator("goes"))
+    registry = Registry(Settings())
+    registry.start(shelf.bundles)
+    stays = registry.choose("de", "en", "stays")
+    shelf.bundles = [EchoTranslator("stays"), EchoTranslator("comes", priority=5)]
+    registry.reload()
+    assert shelf.loaded == ["comes"]
+    assert [model.name for model in registry.models] == ["comes", "stays"]
+    assert registry.choose("de", "en", "stays") is stays
+    with pytest.raises(UnknownModelError):
+        registry.choose("de", "en", "goes")
+    changed = EchoTranslator("stays", priority=9)
+    shelf.bundles[0] = changed
+    registry.reload()
+    assert registry.choose("de", "en").manifest.priority == 9
+    assert b'macaron_reloads_total{result="done"} 2.0' in registry.metrics.text()
+    registry.close()
+
+
+def test_a_model_that_was_replaced_serves_those_who_have_chosen_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    shelf = Shelf(monkeypatch, EchoTranslator())
+    registry = Registry(Settings())
+    registry.start(shelf.bundles)
+    model = registry.choose("de", "en")
+    gate = shelf.bundles[0].stepper.gate
+    gate.clear()
+    running = model.scheduler.submit(Request(text="running"))
+    shelf.bundles = [EchoTranslator(priority=1)]
+    registry.reload()
+    late = model.scheduler.submit(Request(text="late"))
+    gate.set()
+    assert running.result(20).translation.text == "running"
+    assert late.result(20).translation.text == "late"
+    scheduler = weakref.ref(model.scheduler)
+    assert registry.choose("de", "en") is not model
+    del model, gate, running, late
+    wait_until(lambda: gc.collect() >= 0 and scheduler() is None)  # threads and memory are free
+    registry.close()
+
+
+@pytest.mark.parametrize(
+    "error", [BundleError("step.onnx: sha256 is wrong"), RuntimeError("bad\nalloc")]
+)
+def test_a_reload_that_fails_changes_nothing_and_is_one_line(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, error: Exception
+) -> None:
+    shelf = Shelf(monkeypatch, EchoTranslator())
+    registry = Registry(Settings())
+    registry.start(shelf.bundles)
+    before = registry.models
+    shelf.bundles, shelf.error = [EchoTranslator("new")], error
+    registry.reload()
+    assert registry.models == before
+    (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
+    assert line.startswith("reload refused, all is served as before: ")
+    assert "\n" not in line
+    assert before[0].scheduler.submit(Request(text="a")).result(20).translation.text == "a"
+    assert b'macaron_reloads_total{result="refused"} 1.0' in registry.metrics.text()
+    registry.close()
+
+
+def test_abandoned_requests_fail_at_once() -> None:
+    translator = EchoTranslator()
+    registry = Registry(Settings())
+    registry.start([translator])
+    translator.stepper.gate.clear()
+    (model,) = registry.models
+    ticket = model.scheduler.submit(Request(text="abc"))
+    registry.abandon()
+    with pytest.raises(NotReadyError, match="shutting down"):
+        ticket.result(20)
+    with pytest.raises(NotReadyError, match="shutting down"):
+        model.scheduler.submit(Request(text="abc"))
+    translator.stepper.gate.set()
+    registry.close()

@@ -1,0 +1,94 @@
+"""Presets: who gets which threads, and what a process may use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving import threads
+from serving.generation.loading import load_generator
+from serving.threads import fastest
+from serving.translation.loading import MOST_WORKERS, load_translator
+
+
+@pytest.mark.parametrize(
+    ("seconds", "most", "chosen"),
+    [
+        ({1: 0.03, 2: 0.015, 3: 0.008}, 3, 3),
+        ({1: 0.03, 2: 0.015, 4: 0.0148}, 4, 2),  # more threads that gain nothing are left alone
+        ({1: 0.01, 2: 0.03, 4: 0.005, 6: 0.02}, 6, 4),
+        ({1: 0.01}, 1, 1),
+    ],
+)
+def test_the_fastest_number_of_threads_is_kept(
+    seconds: dict[int, float], most: int, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[int] = []
+    now = 0.0
+
+    def work(count: int) -> None:
+        nonlocal now
+        now += seconds[count]
+
+    def load(count: int) -> int:
+        tried.append(count)
+        return count
+
+    monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
+    found = fastest(load, work, most)  # type: ignore[type-var]
+    assert found == chosen
+    assert tried == list(seconds)
+
+
+@pytest.mark.parametrize("count", [1, 3, 2 * MOST_WORKERS])
+def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    loaded: dict[str, int] = {}
+
+    def load(_: Path, *, threads: int, workers: int, limits: object) -> None:
+        loaded.update(threads=threads, workers=workers)
+
+    monkeypatch.setattr("serving.translation.loading.Translator", load)
+    load_translator(Path("bundle"), "throughput", count)
+    assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
+
+
+@pytest.mark.parametrize(("preset", "chosen"), [("latency", 1), ("throughput", 2)])
+def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
+    preset: threads.Preset, chosen: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of many prompts two threads make more in the time, of one they do not."""
+    now = 0.0
+
+    class Slow:
+        def __init__(self, _: Path, *, threads: int) -> None:
+            self.threads = threads
+
+        def generate(self, prompts: list[str], _: object) -> None:
+            nonlocal now
+            now += len(prompts) / self.threads if len(prompts) > 1 else 1.0
+
+    monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
+    monkeypatch.setattr("serving.generation.loading.Generator", Slow)
+    assert load_generator(Path("bundle"), preset, 2).threads == chosen  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("quota", "allowed"),
+    [
+        ("max 100000", 64),
+        ("150000 100000", 2),
+        ("20000 100000", 1),
+        ("6400000 50000", 64),
+        ("", 64),
+    ],
+)
+def test_a_containers_quota_bounds_the_threads(
+    quota: str, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "cpu.max").write_text(quota)
+    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "cpu.max")
+    monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(64)))
+    assert threads.default_threads() == allowed
+    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "no such file")
+    assert threads.default_threads() == 64

@@ -1,0 +1,204 @@
+"""Texts in, translations out, over a fake model that says back what it was told."""
+
+from __future__ import annotations
+
+import re
+import threading
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from serving.errors import DecodingError, InvalidTextError, TooLongError
+from serving.queue.limits import BatchLimits
+from serving.search.options import SearchOptions
+from serving.text.characters import check_text
+from serving.translation.results import Translation
+from serving.translation.texts import ends_in_loop
+from tests.unit.serving.echo import POISON, EchoTranslator
+
+property_test = settings(max_examples=200, deadline=None, derandomize=True)
+GREEDY = SearchOptions(beam_size=1, loop_guard=False)
+
+
+@pytest.fixture
+def translator() -> EchoTranslator:
+    return EchoTranslator()
+
+
+def test_results_keep_the_order_of_the_texts_and_blank_ones_stay_blank(
+    translator: EchoTranslator,
+) -> None:
+    texts = ["a long text", "b", "", "c d", " \t\n", "b", "the longest text of all", "e"] * 9
+    done: list[int] = []
+    results = translator.translate(texts, GREEDY, progress=done.append)
+    assert [result.text for result in results] == [text.strip() for text in texts]
+    assert results[2] == Translation("")
+    assert sum(done) == len(texts)
+    assert len(translator.stepper.states) < 9
+    assert all(state.freed for state in translator.stepper.states)
+
+
+def test_one_text_and_none(translator: EchoTranslator) -> None:
+    (result,) = translator.translate("abc")
+    assert result.text == "abc"
+    assert result.warnings == ()
+    assert translator.translate([]) == []
+    assert translator.score([]) == []
+
+
+def test_every_batch_gives_equal_scores(translator: EchoTranslator) -> None:
+    texts = ["abc", "defgh", "i", "jklmnopq"]
+    options = SearchOptions(beam_size=4, num_hypotheses=4)
+    together = translator.translate(texts, options)
+    assert together == [translator.translate(text, options)[0] for text in texts]
+    assert together[::-1] == translator.translate(texts[::-1], options)
+
+
+def test_target_prefix_is_one_for_all_or_one_a_text(translator: EchoTranslator) -> None:
+    options = SearchOptions(beam_size=2, loop_guard=False)
+    results = translator.translate(["abcd", "efgh"], options, target_prefix=["xy", ""])
+    assert [result.text for result in results] == ["xycd", "efgh"]
+    results = translator.translate(["abcd", "efgh"], options, target_prefix="z")
+    assert [result.text for result in results] == ["zbcd", "zfgh"]
+    with pytest.raises(ValueError, match="shorter"):
+        translator.translate(["abcd", "efgh"], options, target_prefix=["x"])
+
+
+def test_scores_of_given_texts_equal_those_of_decoding(translator: EchoTranslator) -> None:
+    options = SearchOptions(beam_size=4, num_hypotheses=3, loop_guard=False)
+    texts = ["abc", "a longer one", "de"]
+    pairs, wanted = [], []
+    for text, result in zip(texts, translator.translate(texts, options), strict=True):
+        for hypothesis in result.hypotheses:
+            if hypothesis.finished and len(hypothesis.text) == len(hypothesis.tokens):
+                pairs.append((text, hypothesis.text))
+                wanted.append(hypothesis)
+    assert len(pairs) >= 3
+    for score, hypothesis in zip(translator.score(pairs), wanted, strict=True):
+        assert score.tokens == hypothesis.tokens
+        assert score.token_scores == pytest.approx(hypothesis.token_scores, abs=1e-4)
+        assert score.cumulative == pytest.approx(hypothesis.cumulative, abs=1e-4)
+
+
+def test_scoring_is_batched_within_the_token_limit(translator: EchoTranslator) -> None:
+    scores = translator.score([("ab", "c" * 250), ("de", "f")] * 10)
+    assert [len(score.token_scores) for score in scores] == [251, 2] * 10
+    assert [len(state.sources) for state in translator.stepper.states] == [10, 8, 2]
+
+
+def test_scores_of_blank_texts(translator: EchoTranslator) -> None:
+    nothing, something = translator.score([("", ""), ("abc", "")])
+    assert len(nothing.token_scores) == len(something.token_scores) == 1
+    assert nothing.cumulative > -0.1 > something.cumulative
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("a\0b", "got U+0000 at character 1"),
+        ("\ud800", "got U+D800 at character 0"),
+        ("ab\udfffc\0", "got U+DFFF at character 2"),
+    ],
+)
+def test_unreadable_text_is_refused_wherever_it_stands(
+    translator: EchoTranslator, text: str, message: str
+) -> None:
+    for call in (
+        lambda: translator.translate(["fine", text]),
+        lambda: translator.translate("fine", target_prefix=text),
+        lambda: translator.score([(text, "fine")]),
+        lambda: translator.score([("fine", text)]),
+    ):
+        with pytest.raises(InvalidTextError, match=re.escape(message)):
+            call()
+    assert translator.stepper.states == []
+
+
+@property_test
+@given(st.text())
+def test_other_text_passes(text: str) -> None:
+    if "\0" not in text:
+        check_text(text)
+
+
+def test_a_text_over_the_limit_is_refused_not_cut(translator: EchoTranslator) -> None:
+    limit = translator.manifest.sizes.max_source
+    for call, message in (
+        (lambda: translator.translate("a" * limit), f"at most {limit - 1} pieces .* got {limit}"),
+        (lambda: translator.translate("a", target_prefix="b" * (limit + 1)), "target_prefix must"),
+        (lambda: translator.score([("a", "b" * (limit + 1))]), "target must .* got 257"),
+        (lambda: translator.score([("a" * limit, "b")]), "split it into sentences"),
+    ):
+        with pytest.raises(TooLongError, match=message):
+            call()
+    text = "".join(chr(97 + i * 7 % 26) for i in range(limit - 1))
+    options = SearchOptions(beam_size=1, max_length=400, loop_guard=False)
+    assert translator.translate(text, options)[0].text == text
+
+
+def test_max_length_is_a_warning(translator: EchoTranslator) -> None:
+    (result,) = translator.translate("abcdef", SearchOptions(beam_size=3, max_length=3))
+    assert result.text == "abc"
+    assert result.warnings == ("max_length",)
+    assert not result.hypotheses[0].finished
+
+
+def test_a_loop_is_decoded_again_without_repeated_trigrams(translator: EchoTranslator) -> None:
+    texts = ["abcdef", "ab" * 8, "xyz"]
+    results = translator.translate(texts, SearchOptions(beam_size=2))
+    assert [result.text for result in results][::2] == texts[::2]
+    looped = results[1]
+    assert looped.warnings[0] == "repetition"
+    tokens = looped.hypotheses[0].tokens
+    trigrams = [tokens[i : i + 3] for i in range(len(tokens) - 2)]
+    assert len(trigrams) == len(set(trigrams))
+    assert translator.translate(texts[1], GREEDY)[0].text == texts[1]
+    allowed = SearchOptions(beam_size=2, no_repeat_ngram_size=20)
+    assert translator.translate(texts[1], allowed)[0].warnings == ()
+
+
+def test_a_non_finite_score_is_an_error_of_its_own(translator: EchoTranslator) -> None:
+    with pytest.raises(DecodingError, match="non-finite"):
+        translator.translate(["abc", POISON])
+    with pytest.raises(DecodingError, match="non-finite"):
+        translator.score([("abc", "abc"), (POISON, "abc")])
+
+
+def test_threads_may_share_a_translator(translator: EchoTranslator) -> None:
+    results: dict[str, str] = {}
+
+    def translate(text: str) -> None:
+        results[text] = translator.translate(text, GREEDY)[0].text
+
+    threads = [threading.Thread(target=translate, args=(text,)) for text in "abcdefgh"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert results == {text: text for text in "abcdefgh"}
+
+
+@property_test
+@given(st.lists(st.sampled_from([1, 2]), max_size=40), st.integers(1, 10), st.integers(2, 6))
+def test_loops_are_found_as_a_pattern_finds_them(head: list[int], length: int, times: int) -> None:
+    tokens = head + head[-length:] * times
+    text = "".join(map(str, tokens))
+    wanted = any(re.search(rf"(.{{{n}}})\1\1\1$", text) for n in range(1, 9))
+    assert ends_in_loop(tokens) == wanted
+
+
+def test_a_text_that_could_outgrow_the_cache_is_refused_before_any_work() -> None:
+    # FakeStepper counts source ids x slots: 9 x (4 beams x (28 + 8) steps) = 1,296.
+    translator = EchoTranslator(limits=BatchLimits(max_cache_bytes=1_300))
+    assert translator.translate("abcdefgh")[0].text == "abcdefgh"
+    calls = translator.stepper.calls
+    with pytest.raises(TooLongError, match=r"source of 10 ids, beam_size 4, up to 152 slots"):
+        translator.translate(["a", "abcdefghi"])
+    with pytest.raises(TooLongError, match=r"source of 9 ids, beam_size 4, up to 152"):
+        translator.translate("abcdefgh", target_prefix="abcdefgh")
+    with pytest.raises(TooLongError, match="max_cache_bytes"):
+        translator.score([("abc", "x" * 90)])
+    assert translator.stepper.calls == calls
+    greedy = SearchOptions(beam_size=1, max_length=20)
+    assert translator.translate("abcdefghi" * 2, greedy)[0].text == "abcdefghi" * 2
