@@ -10,7 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 
-Floats = NDArray[np.float32]
+from serving.arrays import Floats
 
 
 @dataclass(frozen=True)

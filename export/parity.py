@@ -15,13 +15,14 @@ from numpy.typing import NDArray
 
 from export.errors import ParityError
 from export.quality import BleuChange, bleu_change
+from serving.arrays import Ints
 from serving.bundle.manifest import DecoderKind
 from serving.bundle.tokenizer import Tokenizer
 from serving.queue.limits import decode_in_batches
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Ints, Sentence
+from serving.search.sentence import Sentence
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs, Stepper
 from training.quality import measure_quality
 

@@ -9,10 +9,10 @@ import logging
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 from sacrebleu.metrics.chrf import CHRF
 
 from export.errors import ExportError
+from serving.arrays import Doubles
 from serving.bundle.manifest import Calibration, Manifest, read_manifest, write_manifest
 from serving.threads import default_threads
 from serving.translation.translator import Translator
@@ -24,7 +24,6 @@ _BINS = 10
 _MIN_PAIRS = 100
 _ROUNDS = 50
 
-Values = NDArray[np.float64]
 
 logger = logging.getLogger(__name__)
 
@@ -52,7 +51,7 @@ def calibrate_probability(bundle: Path, source: Path, reference: Path, data: str
     return read_manifest(bundle)
 
 
-def fit(scores: Values, good: Values, data: str) -> Calibration:
+def fit(scores: Doubles, good: Doubles, data: str) -> Calibration:
     """The curve fitted on every other pair, measured on the rest; raises ExportError."""
     fitted, held_out = slice(0, None, 2), slice(1, None, 2)
     if len(scores) < _MIN_PAIRS or not 0 < good[fitted].mean() < 1:
@@ -80,7 +79,7 @@ def fit(scores: Values, good: Values, data: str) -> Calibration:
     return curve.model_copy(update=measured)
 
 
-def logistic(scores: Values, good: Values) -> tuple[float, float]:
+def logistic(scores: Doubles, good: Doubles) -> tuple[float, float]:
     """Slope and intercept of greatest likelihood, by Newton's method."""
     inputs_N2 = np.stack([scores, np.ones_like(scores)], axis=1)
     weights_2 = np.zeros(2)
@@ -95,7 +94,7 @@ def logistic(scores: Values, good: Values) -> tuple[float, float]:
     return float(weights_2[0]), float(weights_2[1])
 
 
-def expected_error(probabilities: Values, good: Values) -> float:
+def expected_error(probabilities: Doubles, good: Doubles) -> float:
     """Expected calibration error: the mean gap between probability and share of good ones, over
     bins of equal width (Naeini et al. 2015)."""
     bin_N = np.minimum((probabilities * _BINS).astype(int), _BINS - 1)

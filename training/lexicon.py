@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Doubles, Ints
 from serving.search.ids import PAD_ID
 
 MAX_LINKS = 20_000_000
@@ -19,7 +19,6 @@ MAX_LINKS = 20_000_000
 _ITERATIONS = 5
 
 IdPair = tuple[Sequence[int], Sequence[int]]
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -28,7 +27,7 @@ class Lexicon:
 
     source_P: Ints
     target_P: Ints
-    probability_P: NDArray[np.float64]
+    probability_P: Doubles
     """Of the target piece, given the source piece; those of one source piece sum to 1."""
 
 

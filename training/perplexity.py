@@ -14,12 +14,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
+from serving.arrays import Int32s
 from serving.search.ids import EOS_ID
 from training.errors import ConfigError, CorpusError
 from training.loss import label_smoothed_loss
 from training.models import LanguageModel
 from training.run import load_language_model
-from training.segments import Ids, cut_columns, join_documents
+from training.segments import cut_columns, join_documents
 from training.text_data import read_documents
 
 PROTOCOLS = ("bptt", "sliding", "rolling")
@@ -31,7 +32,7 @@ _IGNORED = -1
 class Window(NamedTuple):
     """Tokens that a model reads from position 0 on; only the last `scored` labels count."""
 
-    tokens: Ids
+    tokens: Int32s
     """Inputs, and one token more: labels are one to the right."""
     scored: int
 
@@ -108,7 +109,7 @@ def rolling_windows(documents: list[list[int]], length: int) -> list[Window]:
     return windows
 
 
-def _slide(stream: Ids, length: int, step: int) -> Iterator[Window]:
+def _slide(stream: Int32s, length: int, step: int) -> Iterator[Window]:
     """Windows of up to `length` inputs; the first scores all its labels, others the last `step`."""
     end = min(length, len(stream) - 1)
     if end:

@@ -10,19 +10,17 @@ from collections.abc import Iterable
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Int32s
 from serving.search.ids import EOS_ID
 
-Ids = NDArray[np.int32]
 
-
-def join_documents(documents: Iterable[list[int]]) -> Ids:
+def join_documents(documents: Iterable[list[int]]) -> Int32s:
     """Documents one after the other, an eos after each."""
     return np.array([id_ for ids in documents for id_ in (*ids, EOS_ID)], dtype=np.int32)
 
 
-def cut_columns(stream: Ids, batch_size: int, segment_length: int) -> list[Ids]:
+def cut_columns(stream: Int32s, batch_size: int, segment_length: int) -> list[Int32s]:
     """Segments [B,T+1] of a text in `batch_size` contiguous columns; labels are one to the right.
 
     What does not fill the columns is dropped; the last segment may be shorter (section 4 of Merity
@@ -68,13 +66,13 @@ class TextCorpus:
         """SHA-256 of the ids: a run resumed on other text would not repeat the unbroken one."""
         return hashlib.sha256(self._stream.astype("<u4").tobytes()).hexdigest()
 
-    def epoch(self, epoch: int) -> list[Ids]:
+    def epoch(self, epoch: int) -> list[Int32s]:
         """The batches of an epoch."""
         if self._batching == "columns":
             return cut_columns(self._stream, self._batch_size, self._segment_length)
         return self._pack(epoch)
 
-    def _pack(self, epoch: int) -> list[Ids]:
+    def _pack(self, epoch: int) -> list[Int32s]:
         """Documents in a new order, cut into full rows; a row may begin within a document."""
         order = np.random.default_rng((self._seed, epoch)).permutation(len(self._ends))
         documents = np.split(self._stream, self._ends[:-1])

@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from serving.arrays import Int32s
 from serving.bundle.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
 from training.config import LanguageRecipe, TextConfig, expand
@@ -24,7 +25,7 @@ from training.run import (
     VALIDATION_TEXT,
 )
 from training.run_tokenizer import prepare_tokenizer
-from training.segments import Ids, TextCorpus, cut_columns, join_documents
+from training.segments import TextCorpus, cut_columns, join_documents
 from training.wikitext import clean_wikitext
 
 logger = logging.getLogger(__name__)
@@ -50,7 +51,7 @@ class TextData:
     recipe: LanguageRecipe
     tokenizer: TextTokenizer
     train: TextCorpus
-    validation: Ids
+    validation: Int32s
     """The validation text, an eos after each document."""
 
     @property
@@ -58,7 +59,7 @@ class TextData:
         """Tells training texts apart."""
         return self.train.digest
 
-    def epoch(self, epoch: int) -> list[Ids]:
+    def epoch(self, epoch: int) -> list[Int32s]:
         """The batches of an epoch.
 
         Raises CorpusError where the text fills none.
@@ -72,7 +73,7 @@ class TextData:
             )
         return batches
 
-    def collate(self, segment_BT: Ids, device: torch.device) -> TextBatch:
+    def collate(self, segment_BT: Int32s, device: torch.device) -> TextBatch:
         """Tensors of one batch."""
         ids = torch.from_numpy(segment_BT.astype(np.int64)).to(device)
         return TextBatch(ids[:, :-1], ids[:, 1:])

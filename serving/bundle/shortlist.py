@@ -10,12 +10,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Ints
 from serving.errors import BundleError
 from serving.search.ids import EOS_ID
-
-Ints = NDArray[np.int64]
 
 
 class Shortlist:

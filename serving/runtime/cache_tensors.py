@@ -9,12 +9,10 @@ from __future__ import annotations
 import math
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats, Ints
 from serving.runtime.block_pool import BlockPool
 from serving.search.prefix_tree import Repack, places
-
-Floats = NDArray[np.float32]
 
 _NO_MEMORY: Floats = np.zeros(0, np.float32)
 
@@ -54,7 +52,7 @@ class Caches:
         else:
             self._relayout(repack)
 
-    def extend(self, other: Caches, sentences: NDArray[np.int64]) -> None:
+    def extend(self, other: Caches, sentences: Ints) -> None:
         """Put the other's sentences, which keep their slots, in the place of these, the rest behind
         all; the other is left empty.
 

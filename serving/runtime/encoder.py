@@ -10,8 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.arrays import Floats
 from serving.bundle.manifest import Manifest
-from serving.runtime.ort import Floats, load_graph, names_by_role
+from serving.runtime.ort import load_graph, names_by_role
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import round_up
 

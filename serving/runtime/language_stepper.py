@@ -14,19 +14,19 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.cache_sizes import CacheSizes
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.block_pool import BlockPool
 from serving.runtime.cache_tensors import Caches
-from serving.runtime.ort import Binding, Bindings, Floats, bind, check_int8, load_graph
+from serving.runtime.ort import Binding, Bindings, bind, check_int8, load_graph
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_capacity, round_up
 from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling import TOP
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 
-Ints = NDArray[np.int64]
 T = TypeVar("T")
 
 
@@ -253,8 +253,8 @@ class LanguageStepper(CacheSizes):
 
 
 def _best_candidates(
-    top_scores_BKT: Floats, top_tokens_BKT: NDArray[np.int32], scores_BK: Floats
-) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+    top_scores_BKT: Floats, top_tokens_BKT: Int32s, scores_BK: Floats
+) -> tuple[Floats, Int32s, Int32s]:
     """The best 2K (or all) continuations (score, token, parent), each [B,N], best first.
 
     Exact, as 2K is at most T. Scores that are not numbers make a row's all so.

@@ -11,11 +11,10 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
+from serving.arrays import Floats
 from serving.bundle.manifest import Graph, Manifest
 from serving.errors import BundleError
 from serving.runtime.kernels import native_library
-
-Floats = NDArray[np.float32]
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""

@@ -13,10 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Ints
 from serving.bundle.manifest import Manifest
 from serving.bundle.shortlist import load_shortlist
 from serving.runtime.encoder import Encoder
-from serving.runtime.translation_stepper import Ints, OnnxState, OnnxStepper
+from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places
 from serving.search.stepper import PrefillOutputs
 

@@ -14,12 +14,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Floats, Ints
 from serving.bundle.cache_sizes import CacheSizes
 from serving.bundle.manifest import Graph, Manifest
 from serving.runtime.block_pool import BlockPool
 from serving.runtime.cache_tensors import Caches
 from serving.runtime.encoder import Encoder
-from serving.runtime.ort import Binding, Bindings, Floats, bind, check_int8, has_kernels, load_graph
+from serving.runtime.ort import Binding, Bindings, bind, check_int8, has_kernels, load_graph
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, fill_padded, places, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -30,8 +31,6 @@ PREFILL_CHUNK = {"cross": 64, "joint": 8}
 _WIDTH_KEPT = {"cross": 2.0, "joint": 1.25}
 """Times the longest source that a batch may be wide before it is laid out anew, narrower: a joint
 model does nearly all of a step for each source position, others their source attention alone."""
-
-Ints = NDArray[np.int64]
 
 
 @dataclass

@@ -19,12 +19,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Floats, Ints
 from serving.errors import DecodingError
 from serving.search.constraints import allocate
 from serving.search.ids import EOS_ID
 from serving.search.logits import best_continuations, log_softmax
 from serving.search.prefix_tree import PrefixTree, fill_rows
-from serving.search.sentence import Finished, Floats, Ints, Sentence, SentenceSearch
+from serving.search.sentence import Finished, Sentence, SentenceSearch
 from serving.search.stepper import StepInputs, Stepper
 
 _LEAST_ALONE = 4

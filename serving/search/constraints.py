@@ -13,13 +13,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats, Int32s
 from serving.search.ids import EOS_ID
 from serving.search.logits import best_continuations
 
 Ids = tuple[int, ...]
-Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def allocate(
     histories: Sequence[Sequence[int]],
     constraints: Constraints,
     count: int,
-) -> tuple[Floats, NDArray[np.int32], NDArray[np.int32]]:
+) -> tuple[Floats, Int32s, Int32s]:
     """Up to `count` candidates (score, token, parent): first those that get the K beams, best
     first, then the others, best first.
 

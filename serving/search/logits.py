@@ -8,21 +8,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats, Int32s
 from serving.search.ids import EOS_ID
 
-Logits = NDArray[np.float32]
 
-
-def penalise_repetition(logits_V: Logits, history: Sequence[int], penalty: float) -> None:
+def penalise_repetition(logits_V: Floats, history: Sequence[int], penalty: float) -> None:
     """Divide positive and multiply negative logits of tokens already used (Keskar et al. 2019)."""
     used = np.unique(np.asarray(history, dtype=np.int64))
     values = logits_V[used]
     logits_V[used] = np.where(values > 0, values / penalty, values * penalty)
 
 
-def forbid_repeated_ngrams(logits_V: Logits, history: Sequence[int], size: int) -> None:
+def forbid_repeated_ngrams(logits_V: Floats, history: Sequence[int], size: int) -> None:
     """Forbid tokens that would complete an n-gram which the history already holds."""
     if len(history) < size:
         return
@@ -32,23 +30,23 @@ def forbid_repeated_ngrams(logits_V: Logits, history: Sequence[int], size: int) 
             logits_V[history[start + size - 1]] = -np.inf
 
 
-def forbid_end(logits_V: Logits) -> None:
+def forbid_end(logits_V: Floats) -> None:
     """Forbid eos, so that the hypothesis goes on."""
     logits_V[EOS_ID] = -np.inf
 
 
-def log_softmax(logits_KV: Logits) -> Logits:
+def log_softmax(logits_KV: Floats) -> Floats:
     """Row-wise log-softmax in fp32; a row where all is forbidden stays -inf."""
     highest = logits_KV.max(axis=-1, keepdims=True)
     shifted = logits_KV - np.where(highest == -np.inf, np.float32(0), highest)
     total = np.exp(shifted).sum(axis=-1, keepdims=True)
-    result: Logits = shifted - np.log(np.where(total == 0, np.float32(1), total))
+    result: Floats = shifted - np.log(np.where(total == 0, np.float32(1), total))
     return result
 
 
 def best_continuations(
-    log_probs_KV: Logits, scores_K: NDArray[np.float32], count: int
-) -> tuple[NDArray[np.float32], NDArray[np.int32], NDArray[np.int32]]:
+    log_probs_KV: Floats, scores_K: Floats, count: int
+) -> tuple[Floats, Int32s, Int32s]:
     """The `count` best (score, token, parent) of all beams; ties go to the lower beam and token."""
     total = (log_probs_KV + scores_K[:, None]).ravel()
     count = min(count, total.size)

@@ -10,11 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-import numpy as np
-from numpy.typing import NDArray
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
+from serving.arrays import Floats, Int32s, Ints
 
 CHUNK = 64
 """Prompt tokens given to the step graph at once."""
@@ -27,7 +23,7 @@ class PromptScores:
     labels_BP: Floats
     top_scores_BPT: Floats
     """Of the likeliest tokens, best first."""
-    top_tokens_BPT: NDArray[np.int32]
+    top_tokens_BPT: Int32s
 
     def of(self, row: int) -> PromptScores:
         """Those of one prompt."""
@@ -53,7 +49,7 @@ class LanguageOutputs(NamedTuple):
 
     top_scores_BT: Floats
     """Log-probabilities of the likeliest tokens, best first."""
-    top_tokens_BT: NDArray[np.int32]
+    top_tokens_BT: Int32s
     logits_BV: Floats
 
 

@@ -11,8 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Ints
 from serving.errors import DecodingError, InvalidOptionError, ServingError
 from serving.search.prefix_tree import PrefixTree, Repack
 from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
@@ -28,8 +28,6 @@ from serving.search.sampling import (
 )
 from serving.search.sampling_options import GenerationOptions
 from serving.search.stepper import StepInputs, Stepper
-
-Ints = NDArray[np.int64]
 
 
 class SamplingStepper(Stepper, Protocol):

@@ -14,12 +14,10 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Doubles, Floats
 from serving.search.ids import EOS_ID
 from serving.search.logits import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.search.sampling_options import GenerationOptions
-
-Floats = NDArray[np.float32]
-Doubles = NDArray[np.float64]
 
 TOP = 64
 """The most tokens that a step lists, likeliest first."""

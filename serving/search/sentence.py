@@ -12,16 +12,13 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats
 from serving.errors import InvalidOptionError, ServingError
 from serving.search.constraints import NO_CONSTRAINTS, Constraints
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.logits import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.search.options import SearchOptions
-
-Ints = NDArray[np.int64]
-Floats = NDArray[np.float32]
 
 
 class Group(NamedTuple):

@@ -13,8 +13,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Floats, Ints
 from serving.search.prefix_tree import Repack
-from serving.search.sentence import Floats, Ints
 
 
 class StepInputs(NamedTuple):

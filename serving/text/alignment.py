@@ -10,11 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
+
+from serving.arrays import Doubles, Floats
 
 Span = tuple[int, int]
 """Begin and end in a text, in characters (code points)."""
-Floats = NDArray[np.float32]
 
 MIN_PROBABILITY = 0.2
 """A word whose best source word gets less has no link (docs/engine.md)."""
@@ -64,7 +64,7 @@ def word_links(
     )
 
 
-def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64]:
+def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> Doubles:
     """How much of each piece lies in each word, [pieces, words]; a row's sum is 1, or 0 where the
     piece lies in no word."""
     begin_P, end_P = np.array(pieces, dtype=np.int64).reshape(-1, 2).T
@@ -73,5 +73,5 @@ def _shares(pieces: Sequence[Span], words: Sequence[Span]) -> NDArray[np.float64
     overlap = np.minimum(end_P[:, None], end_W) - np.maximum(begin_P[:, None], begin_W)
     overlap_PW = np.maximum(overlap, 0).astype(np.float64)
     total_P1 = overlap_PW.sum(axis=1, keepdims=True)
-    shares: NDArray[np.float64] = overlap_PW / np.maximum(total_P1, 1.0)
+    shares: Doubles = overlap_PW / np.maximum(total_P1, 1.0)
     return shares

@@ -1,0 +1,14 @@
+"""Names of the array types in signatures; no function belongs here.
+
+What the axes are stands in a name's suffix, explained at the top of each file: `scores_BK`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+Ints = NDArray[np.int64]
+Int32s = NDArray[np.int32]
+Floats = NDArray[np.float32]
+Doubles = NDArray[np.float64]
