@@ -1,7 +1,7 @@
 """Beam search over any model behind the `Stepper` protocol; greedy search is beam_size 1.
 
-Shape letters: B sentences, R some of them, K beams, Q queries, S source ids, V vocabulary,
-N candidates.
+Shape letters: B rows, R some of them, K beams, Q queries, P prefix tokens, S source ids,
+V vocabulary, N candidates.
 
 The rules are CTranslate2's: 2K candidates a step; only an end candidate ranked among the first K
 finishes a hypothesis, and the next best candidate that does not end takes its beam; a sentence
@@ -14,60 +14,126 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
-from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
 from serving.errors import DecodingError
-from serving.search.constraints import allocate
+from serving.search.candidates import Candidates, NextBeams, RowCandidates
 from serving.search.ids import EOS_ID
-from serving.search.logits import best_continuations, log_softmax
-from serving.search.prefix_tree import PrefixTree, fill_rows
-from serving.search.sentence import Finished, Sentence, SentenceSearch
-from serving.search.stepper import StepInputs, Stepper
+from serving.search.prefix_tree import PrefixTree
+from serving.search.rows import Rows
+from serving.search.sentence import Finished, Sentence
+from serving.search.sentence_search import SentenceSearch
+from serving.search.stepper import State, Stepper
 
 _LEAST_ALONE = 4
-"""Sentences whose dead beams cost more than a step of another shape does."""
+"""From so many sentences on, the first step runs with one query for each: computing their dead
+beams would cost more than running a step of another shape."""
 
 
 class BeamSearch:
-    """A running batch of sentences of one beam size; `step` while it is `live`.
+    """A running batch of sentences of one beam size; call `step` while it is `live`.
 
-    Sentences join between steps (`add`) and are numbered in the order in which they have joined.
+    Sentences may join between steps (`add`) and are numbered in the order in which they joined. No
+    sentence's result depends on the others.
     """
 
     encode_s: float
-    """Seconds in the encoder for the sentences that joined last."""
-    _rows: list[SentenceSearch]
-    _running: NDArray[np.bool_]
-    _lengths: Ints
-    """Ids of each row's source."""
-    _steps_left: Ints
-    _queries: Ints
-    """Up to the last live beam of each row."""
-    _tokens: Ints
-    _positions: Ints
-    _scores: Floats
-    _tree: PrefixTree
-    _begun: bool
-    """Whether any sentence of the batch has done a step."""
-    _any_attended: bool
-    _any_constraint: bool
+    """Seconds that the encoder took for the sentences that joined last."""
+    _rows: Rows
+    """When all sentences have left, what they were stays here until the next one begins a batch."""
+    _state: State | None
+    """The stepper's arrays, row for row; None while no sentence is being decoded."""
 
     def __init__(self, stepper: Stepper, sentences: Sequence[Sentence]) -> None:
-        """Begin with one sentence at least, whose beam size is the batch's; either all have a
-        shortlist or none has."""
-        self._stepper, self._beam_size = stepper, sentences[0].options.beam_size
-        self._shortlisted = sentences[0].shortlisted
+        """Begin with at least one sentence; the first sets the beam size of the batch, and whether
+        its sentences have shortlists."""
+        self._stepper = stepper
+        self._beam_size, self._shortlisted = sentences[0].group
         self._joined = 0
-        self._state: Any = None
-        self._empty()
+        self._state = None
         self.add(sentences)
 
     def add(self, sentences: Sequence[Sentence]) -> list[int]:
-        """Let sentences join; returns their numbers. What others find does not change by it."""
+        """Let sentences join; returns their numbers.
+
+        Raises ValueError where one is of another group than the batch.
+        """
+        self._check_group(sentences)
+        numbers = list(range(self._joined, self._joined + len(sentences)))
+        self._joined += len(sentences)
+        searches = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
+        began = time.perf_counter()
+        state = self._stepper.encode([sentence.source for sentence in sentences])
+        self.encode_s = time.perf_counter() - began
+        joining = Rows(searches, self._tree(self._prefill(state, searches)))
+        if self._state is None:
+            self._state, self._rows = state, joining
+        else:
+            idle = self._rows.idle(len(joining))
+            self._stepper.extend(self._state, state, idle)
+            self._rows.fill(joining, idle)
+        return numbers
+
+    @property
+    def num_live(self) -> int:
+        """How many sentences are being decoded."""
+        return self._rows.num_live
+
+    @property
+    def live(self) -> bool:
+        """Whether any sentence is still being decoded."""
+        return self._rows.num_live > 0
+
+    @property
+    def peak_slots(self) -> dict[int, int]:
+        """The most cache slots that each sentence in the batch has used so far, by its number."""
+        if self._state is None:
+            return {}
+        peaks = self._rows.tree.peak.tolist()
+        return {s.index: peak for s, peak in zip(self._rows.searches, peaks, strict=True)}
+
+    def agreed(self, index: int) -> list[int]:
+        """The ids, prefix included, with which every hypothesis of a sentence begins that may still
+        be its best."""
+        rows = self._rows
+        row = next(row for row, search in enumerate(rows.searches) if search.index == index)
+        return rows.searches[row].agreed(np.flatnonzero(rows.scores_BK[row] > -np.inf).tolist())
+
+    def cancel(self, index: int) -> None:
+        """Drop a sentence without a result; nothing happens where it is not being decoded."""
+        rows = self._rows
+        for row, search in enumerate(rows.searches):
+            if search.index == index and rows.running_B[row]:
+                rows.retire(row)
+                if not rows.num_live:
+                    self._empty()
+                return
+
+    def step(self) -> list[Finished]:
+        """Generate one token of every live sentence; returns those that are done."""
+        rows = self._rows
+        constrained, attended = rows.constrained(), rows.attended()
+        alone = self._begins_alone() and not constrained
+        outputs = self._stepper.step(
+            self._state,
+            rows.inputs(1 if alone else self._beam_size),
+            want_logits=bool(constrained),
+            attention_rows=attended,
+        )
+        candidates = Candidates(outputs.scores_BN, outputs.tokens_BN, outputs.parents_BN)
+        if constrained:
+            assert outputs.logits_BQV is not None
+            candidates = self._constrained(candidates, constrained, outputs.logits_BQV)
+        if attended:
+            assert outputs.attention_RQS is not None
+            self._note_attention(attended, outputs.attention_RQS)
+        finished = self._advance(candidates)
+        self._repack()
+        return finished
+
+    def _check_group(self, sentences: Sequence[Sentence]) -> None:
         for sentence in sentences:
             if sentence.shortlisted != self._shortlisted:
                 raise ValueError("sentences with and without shortlists cannot share a batch")
@@ -76,240 +142,88 @@ class BeamSearch:
                     f"sentences of one batch must share beam_size = {self._beam_size}, got "
                     f"{sentence.options.beam_size}"
                 )
-        stepper, beam_size = self._stepper, self._beam_size
-        numbers = list(range(self._joined, self._joined + len(sentences)))
-        self._joined += len(sentences)
-        rows = [SentenceSearch(n, s) for n, s in zip(numbers, sentences, strict=True)]
-        began = time.perf_counter()
-        state = stepper.encode([sentence.source for sentence in sentences])
-        self.encode_s = time.perf_counter() - began
-        used_B = self._prefill(state, rows)
-        tree = PrefixTree(used_B, beam_size, stepper.repack_every, reach=stepper.reach)
-        last = [[s.start, *s.target_prefix][-1] for s in sentences]
-        scores_BK = np.full((len(rows), beam_size), -np.inf, dtype=np.float32)
-        scores_BK[:, 0] = 0.0
-        steps = [s.max_steps for s in sentences]
-        idle = np.flatnonzero(~self._running)[: len(rows)]
-        if self._state is None:
-            self._state, self._tree = state, tree
-        else:
-            stepper.extend(self._state, state, idle)
-            self._tree.extend(tree, idle)
-        for number, row in zip(idle.tolist(), rows, strict=False):
-            self._rows[number] = row
-        self._rows += rows[len(idle) :]
-        tokens_BK = np.repeat(np.array(last, dtype=np.int64)[:, None], beam_size, axis=1)
-        positions_BK = np.repeat(used_B[:, None], beam_size, axis=1)
-        self._running = fill_rows(self._running, np.ones(len(rows), dtype=np.bool_), idle)
-        lengths = np.array([len(sentence.source) for sentence in sentences], dtype=np.int64)
-        self._lengths = fill_rows(self._lengths, lengths, idle)
-        self._steps_left = fill_rows(self._steps_left, np.array(steps, dtype=np.int64), idle)
-        self._queries = fill_rows(self._queries, np.ones(len(rows), dtype=np.int64), idle)
-        self._tokens = fill_rows(self._tokens, tokens_BK, idle)
-        self._positions = fill_rows(self._positions, positions_BK, idle)
-        self._scores = fill_rows(self._scores, scores_BK, idle)
-        self._any_attended |= any(s.attended for s in sentences)
-        self._any_constraint |= any(row.constrained for row in rows)
-        return numbers
 
-    @property
-    def num_live(self) -> int:
-        """Sentences that are being decoded."""
-        return int(self._running.sum())
+    def _empty(self) -> None:
+        """Give the caches' memory back; who joins next begins a new batch."""
+        self._stepper.free(self._state)
+        self._state = None
 
-    @property
-    def live(self) -> bool:
-        """Whether any sentence is still being decoded."""
-        return bool(self._running.any())
+    def _tree(self, used_B: Ints) -> PrefixTree:
+        """A tree of sentences whose prefixes fill so many slots."""
+        stepper = self._stepper
+        return PrefixTree(used_B, self._beam_size, stepper.repack_every, reach=stepper.reach)
 
-    @property
-    def peak_slots(self) -> dict[int, int]:
-        """The most cache slots that each sentence in the batch has used so far, by its index."""
-        if self._state is None:
-            return {}
-        return {row.index: int(peak) for row, peak in zip(self._rows, self._tree.peak, strict=True)}
+    def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> Ints:
+        """Put the start and all but the last prefix token into new caches; returns the slots used.
 
-    def agreed(self, index: int) -> list[int]:
-        """Ids, prefix included, with which every hypothesis of a sentence begins that may still be
-        its best."""
-        number = next(n for n, row in enumerate(self._rows) if row.index == index)
-        return self._rows[number].agreed(np.flatnonzero(self._scores[number] > -np.inf).tolist())
-
-    def cancel(self, index: int) -> None:
-        """Drop a sentence without a result."""
-        for number, row in enumerate(self._rows):
-            if row.index == index and self._running[number]:
-                self._retire(number)
-                if not self.live:
-                    self._empty()
-                return
-
-    def step(self) -> list[Finished]:
-        """Generate one token of every live sentence; returns those that are done."""
-        constrained, attended = self._constrained(), self._attended()
-        queries = slice(1 if self._begins_alone() and not constrained else self._beam_size)
-        self._begun = True
-        outputs = self._stepper.step(
-            self._state,
-            StepInputs(
-                token_ids_BQ=self._tokens[:, queries],
-                positions_BQ=self._positions[:, queries],
-                write_index_B=self._tree.write(),
-                visible_BQC=self._tree.visible[:, queries],
-                scores_BK=self._scores,
-                slot_positions_BC=self._tree.slot_positions,
-            ),
-            want_logits=bool(constrained),
-            attention_rows=attended,
-        )
-        candidates = _Candidates(outputs.scores_BN, outputs.tokens_BN, outputs.parents_BN)
-        if constrained:
-            candidates = candidates.copy()
-        for number in constrained:
-            assert outputs.logits_BQV is not None
-            self._constrain(number, outputs.logits_BQV[number], candidates)
-        if outputs.attention_RQS is not None:
-            for number, attention_KS in zip(attended, outputs.attention_RQS, strict=True):
-                row = self._rows[number]
-                row.attention.append(attention_KS[:, : len(row.sentence.source)].copy())
-        finished = self._advance(candidates)
-        self._repack()
-        return finished
+        The last token goes through the first ordinary step, which yields the candidates.
+        """
+        prefixes = [search.sentence.target_prefix for search in searches]
+        used_B = np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
+        if not used_B.any():
+            return used_B
+        token_ids_BP = np.zeros((len(prefixes), used_B.max()), dtype=np.int64)
+        labels_BP = np.zeros_like(token_ids_BP)
+        for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
+            token_ids_BP[row, : len(prefix)] = [search.sentence.start, *prefix][: len(prefix)]
+            labels_BP[row, : len(prefix)] = prefix
+        aligned = any(search.sentence.aligned for search in searches)
+        outputs = self._stepper.prefill(state, token_ids_BP, labels_BP, want_attention=aligned)
+        for row, (search, prefix) in enumerate(zip(searches, prefixes, strict=True)):
+            search.prefix_scores = outputs.scores_BP[row, : len(prefix)].tolist()
+            if search.sentence.aligned:
+                assert outputs.attention_BPS is not None
+                real = slice(len(prefix)), slice(len(search.sentence.source))
+                search.prefix_attention = list(outputs.attention_BPS[row][real].copy())
+        return used_B
 
     def _begins_alone(self) -> bool:
         """Whether a query for each sentence is enough: before the first step all other beams are
         dead."""
         enough = len(self._rows) >= _LEAST_ALONE and self._stepper.one_query_first
-        return enough and not self._begun
+        return enough and not self._rows.begun
 
-    def _empty(self) -> None:
-        """A batch without rows."""
-        beam_size = self._beam_size
-        self._rows = []
-        self._running = np.zeros(0, dtype=np.bool_)
-        self._lengths = np.zeros(0, dtype=np.int64)
-        self._steps_left = np.zeros(0, dtype=np.int64)
-        self._queries = np.zeros(0, dtype=np.int64)
-        self._tokens = np.zeros((0, beam_size), dtype=np.int64)
-        self._positions = np.zeros((0, beam_size), dtype=np.int64)
-        self._scores = np.zeros((0, beam_size), dtype=np.float32)
-        self._begun = self._any_attended = self._any_constraint = False
-        if self._state is not None:
-            self._stepper.free(self._state)
-            self._state = None
+    def _constrained(
+        self, candidates: Candidates, constrained: Sequence[int], logits_BQV: Floats
+    ) -> Candidates:
+        """The candidates, those of some rows replaced by those of their edited distributions."""
+        candidates, count = candidates.copy(), candidates.scores_BN.shape[1]
+        for row in constrained:
+            search, scores_K = self._rows.searches[row], self._rows.scores_BK[row]
+            best = search.constrained_candidates(logits_BQV[row], scores_K, count)
+            candidates.replace(row, best)
+        return candidates
 
-    def _prefill(self, state: Any, rows: Sequence[SentenceSearch]) -> Ints:
-        """Put the start and all but the last prefix token into new caches; returns the slots used.
+    def _note_attention(self, attended: Sequence[int], attention_RQS: Floats) -> None:
+        """Keep the attention of some rows' queries to the ids of their sources."""
+        for row, attention_KS in zip(attended, attention_RQS, strict=True):
+            search = self._rows.searches[row]
+            search.attention.append(attention_KS[:, : len(search.sentence.source)].copy())
 
-        The last token goes through the first ordinary step, which yields the candidates.
-        """
-        prefixes = [row.sentence.target_prefix for row in rows]
-        longest = max(map(len, prefixes))
-        if longest:
-            token_ids = np.zeros((len(prefixes), longest), dtype=np.int64)
-            labels = np.zeros_like(token_ids)
-            for number, prefix in enumerate(prefixes):
-                start = rows[number].sentence.start
-                token_ids[number, : len(prefix)] = [start, *prefix][: len(prefix)]
-                labels[number, : len(prefix)] = prefix
-            aligned = any(row.sentence.aligned for row in rows)
-            outputs = self._stepper.prefill(state, token_ids, labels, want_attention=aligned)
-            for number, (row, prefix) in enumerate(zip(rows, prefixes, strict=True)):
-                row.prefix_scores = outputs.scores_BP[number, : len(prefix)].tolist()
-                if row.sentence.aligned:
-                    assert outputs.attention_BPS is not None
-                    real = slice(len(prefix)), slice(len(row.sentence.source))
-                    row.prefix_attention = list(outputs.attention_BPS[number][real].copy())
-        return np.array([len(prefix) for prefix in prefixes], dtype=np.int64)
-
-    def _constrained(self) -> list[int]:
-        """Rows whose next step needs the whole distribution."""
-        if not self._any_constraint:
-            return []
-        return [n for n in np.flatnonzero(self._running).tolist() if self._rows[n].constrained]
-
-    def _attended(self) -> list[int]:
-        """Rows whose next step needs the source attention."""
-        if not self._any_attended:
-            return []
-        running = np.flatnonzero(self._running).tolist()
-        return [number for number in running if self._rows[number].sentence.attended]
-
-    def _constrain(self, number: int, logits_KV: Floats, candidates: _Candidates) -> None:
-        """Replace one sentence's candidates by those of its edited distribution."""
-        row, live = self._rows[number], np.isfinite(self._scores[number])
-        if not np.isfinite(logits_KV[live].max(axis=1)).all():
-            candidates.scores_BN[number] = np.nan  # what the model itself would have given
-            return
-        logits_KV = logits_KV.copy()
-        logits_KV[~live] = 0.0
-        histories = [row.history(beam) if live[beam] else [] for beam in range(len(live))]
-        for beam in np.flatnonzero(live).tolist():
-            row.edit(logits_KV[beam], histories[beam])
-        log_probs_KV, constraints = log_softmax(logits_KV), row.sentence.constraints
-        for beam in np.flatnonzero(live).tolist():
-            constraints.restrict(log_probs_KV[beam], histories[beam])
-        count, scores_K = candidates.scores_BN.shape[1], self._scores[number]
-        if constraints.required:
-            best = allocate(log_probs_KV, scores_K, histories, constraints, count)
-        else:
-            best = best_continuations(log_probs_KV, scores_K, count)
-        for target, values, filler in zip(candidates, best, (-np.inf, 0, 0), strict=True):
-            target[number, : len(values)] = values
-            target[number, len(values) :] = filler
-
-    def _advance(self, candidates: _Candidates) -> list[Finished]:
-        """Choose the next beams, collect finished hypotheses, retire finished sentences."""
-        beam_size = self._beam_size
-        self._steps_left -= 1
-        # As a rule the best candidates are the next beams.
-        scores_BK = candidates.scores_BN[:, :beam_size].copy()
-        tokens_BK = candidates.tokens_BN[:, :beam_size].astype(np.int64)
-        parents_BK = candidates.parents_BN[:, :beam_size].copy()
-        queries_B = np.full_like(self._queries, beam_size)
-        found = candidates.by_sentence()
-        steps = [(t[:beam_size], p[:beam_size], s[:beam_size]) for s, t, p in found]
+    def _advance(self, candidates: Candidates) -> list[Finished]:
+        """Move to the beams that the candidates give; returns the sentences that are done, whose
+        rows are idle then."""
+        rows, by_row = self._rows, candidates.by_row()
+        rows.steps_left_B -= 1
+        beams = NextBeams.best(candidates, by_row, self._beam_size)
         finished: list[Finished] = []
-        for number in self._eventful(candidates.scores_BN, found):
-            row, last_step = self._rows[number], bool(self._steps_left[number] == 0)
-            scores, tokens, parents = found[number]
-            if not all(score < math.inf for score in scores):  # NaN as well
-                error = DecodingError("the model gave a non-finite score for this sentence")
-                finished.append(Finished(row.index, error=error))
-                self._retire(number)
-                continue
-            chosen = row.finish(found[number], beam_size, last_step=last_step)
-            live = [beam for beam, candidate in enumerate(chosen) if candidate >= 0]
-            if row.is_done(last_step=last_step or not live):
-                finished.append(row.result(int(self._tree.peak[number])))
-                self._retire(number)
-                continue
-            steps[number] = next_tokens, next_parents, next_scores = (
-                [tokens[n] if n >= 0 else 0 for n in chosen],
-                [parents[max(n, 0)] for n in chosen],
-                [scores[n] if n >= 0 else -math.inf for n in chosen],
-            )
-            tokens_BK[number], parents_BK[number] = next_tokens, next_parents
-            scores_BK[number] = next_scores
-            # Dead beams may stand between live ones: slots up to the last live one are in use.
-            queries_B[number] = live[-1] + 1
-        if not self._running.all():
-            idle_B = ~self._running
-            scores_BK[idle_B], tokens_BK[idle_B], queries_B[idle_B] = -np.inf, 0, 0
-        self._tree.advance(parents_BK, self._queries)
-        self._scores, self._tokens, self._queries = scores_BK, tokens_BK, queries_B
-        self._positions = self._positions + self._running[:, None]
-        for row, step in zip(self._rows, steps, strict=True):
-            row.steps.append(step)
+        for row in self._eventful(candidates, by_row):
+            done = self._settle(row, by_row[row], beams)
+            if done is not None:
+                finished.append(done)
+                rows.retire(row)
+        rows.advance(beams)
         return finished
 
-    def _eventful(self, scores_BN: Floats, found: Sequence[_Found]) -> list[int]:
-        """Sentences of which more is to be seen to than that their best candidates go on."""
-        beam_size, all_finite = self._beam_size, bool(np.isfinite(scores_BN).all())
-        state = zip(self._running.tolist(), self._steps_left.tolist(), found, strict=True)
+    def _eventful(self, candidates: Candidates, by_row: Sequence[RowCandidates]) -> list[int]:
+        """The rows where the best candidates are not simply the next beams: a hypothesis ends, it
+        is the sentence's last step, or a score is not finite."""
+        rows, beam_size = self._rows, self._beam_size
+        all_finite = bool(np.isfinite(candidates.scores_BN).all())
+        state = zip(rows.running_B.tolist(), rows.steps_left_B.tolist(), by_row, strict=True)
         return [
-            number
-            for number, (running, steps_left, (scores, tokens, _)) in enumerate(state)
+            row
+            for row, (running, steps_left, (scores, tokens, _)) in enumerate(state)
             if running
             and (
                 EOS_ID in tokens[:beam_size]
@@ -318,56 +232,31 @@ class BeamSearch:
             )
         ]
 
-    def _retire(self, number: int) -> None:
-        """Make a row idle."""
-        self._running[number] = False
-        self._queries[number] = 0
-        self._positions[number] = 0
-        self._tokens[number] = 0
-        self._scores[number] = -np.inf
-        self._tree.clear(number)
+    def _settle(self, row: int, candidates: RowCandidates, beams: NextBeams) -> Finished | None:
+        """Collect the hypotheses of a row that end now. Returns its sentence if that is done;
+        otherwise chooses the row's next beams."""
+        search, last_step = self._rows.searches[row], bool(self._rows.steps_left_B[row] == 0)
+        if not all(score < math.inf for score in candidates[0]):  # NaN as well
+            error = DecodingError("the model gave a non-finite score for this sentence")
+            return Finished(search.index, error=error)
+        chosen = search.finish(candidates, self._beam_size, last_step=last_step)
+        if search.is_done(last_step=last_step or max(chosen) < 0):
+            return search.result(int(self._rows.tree.peak[row]))
+        beams.choose(row, candidates, chosen)
+        return None
 
     def _repack(self) -> None:
-        """Drop dead slots where due, and idle rows when more than a quarter are."""
-        rows = np.arange(len(self._rows))
-        if not self._running.all():
-            live = np.flatnonzero(self._running)
-            if not live.size:
-                self._empty()
-                return
-            self._stepper.trim(self._state, int(self._lengths[live].max()))
-            if (len(rows) - live.size) * 4 > len(rows):
-                rows = live
-        repack = self._tree.repack(rows)
-        if repack is None:
+        """Let go of what no live sentence needs: all of the batch, padding of sources, idle rows
+        and dead cache slots."""
+        rows, stepper = self._rows, self._stepper
+        if not rows.num_live:
+            self._empty()
             return
-        self._stepper.repack(self._state, repack)
-        if len(rows) < len(self._rows):
-            self._rows = [self._rows[number] for number in rows]
-            self._running, self._steps_left = self._running[rows], self._steps_left[rows]
-            self._lengths = self._lengths[rows]
-            self._tokens, self._scores = self._tokens[rows], self._scores[rows]
-            self._positions, self._queries = self._positions[rows], self._queries[rows]
-
-
-_Found = tuple[list[float], list[int], list[int]]
-"""Scores, tokens and parents of one sentence's candidates."""
-
-
-class _Candidates(NamedTuple):
-    """The best continuations of each sentence, best first."""
-
-    scores_BN: Floats
-    tokens_BN: NDArray[np.int32]
-    parents_BN: NDArray[np.int32]
-
-    def copy(self) -> _Candidates:
-        """Arrays of one's own."""
-        return _Candidates(self.scores_BN.copy(), self.tokens_BN.copy(), self.parents_BN.copy())
-
-    def by_sentence(self) -> list[_Found]:
-        """Scores, tokens and parents of each sentence."""
-        return list(zip(*(array.tolist() for array in self), strict=True))
+        if rows.num_live < len(rows):
+            stepper.trim(self._state, rows.longest_source)
+        repack = rows.repack()
+        if repack is not None:
+            stepper.repack(self._state, repack)
 
 
 def decode(stepper: Stepper, sentences: Sequence[Sentence]) -> list[Finished]:

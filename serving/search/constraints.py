@@ -14,34 +14,39 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from serving.arrays import Floats, Int32s
+from serving.arrays import Floats
 from serving.search.ids import EOS_ID
-from serving.search.logits import best_continuations
+from serving.search.logits import Best, best_continuations
 
 Ids = tuple[int, ...]
 
 
 @dataclass(frozen=True)
 class Constraints:
-    """What the hypotheses of a sentence must and must not hold; scores stay the model's own."""
+    """Terms that the hypotheses of a sentence must or must not hold, each a sequence of ids.
+
+    The scores of hypotheses stay the model's own.
+    """
 
     required: tuple[Ids, ...] = ()
     forbidden: tuple[Ids, ...] = ()
-    """At any place."""
+    """Terms that may stand nowhere."""
     forbidden_after: tuple[Ids, ...] = ()
-    """At the beginning, or after one of `signs`: a word there has no space of its own."""
+    """Terms that may stand neither at the beginning nor after one of `signs`: these are written
+    forms for places where a word has no space of its own before it."""
     signs: frozenset[int] = field(default_factory=frozenset)
+    """Ids of pieces that end with a sign, such as a bracket: a word after them has no space."""
 
     def __bool__(self) -> bool:
         return bool(self.required or self.forbidden or self.forbidden_after)
 
     def missing(self, tokens: Sequence[int]) -> int:
-        """Required terms that are not among the tokens."""
+        """How many required terms the tokens do not hold."""
         return sum(not _holds(tokens, term) for term in self.required)
 
     def restrict(self, log_probs_V: Floats, history: Sequence[int]) -> None:
-        """Rule out what would complete a forbidden term, and the end before all required ones are
-        there."""
+        """Set to -inf, in place, what would complete a forbidden term, and eos while a required
+        term is missing."""
         for term in self.forbidden:
             if _ends_with(history, term[:-1]):
                 log_probs_V[term[-1]] = -np.inf
@@ -53,7 +58,8 @@ class Constraints:
             log_probs_V[EOS_ID] = -np.inf
 
     def progress(self, tokens: Sequence[int]) -> int:
-        """Tokens of required terms that are there, those of one that is under way included."""
+        """How many tokens of required terms the hypothesis holds: all those of terms that are
+        complete, and of the others the longest beginning with which it ends."""
         done = under_way = 0
         for term in self.required:
             if _holds(tokens, term):
@@ -66,7 +72,7 @@ class Constraints:
         return done + under_way
 
     def next_tokens(self, history: Sequence[int]) -> set[int]:
-        """Tokens that begin a required term that is not there yet, or go on with it."""
+        """The tokens that begin or continue a required term that the history does not hold yet."""
         return {
             term[count]
             for term in self.required
@@ -85,12 +91,9 @@ def allocate(
     histories: Sequence[Sequence[int]],
     constraints: Constraints,
     count: int,
-) -> tuple[Floats, Int32s, Int32s]:
-    """Up to `count` candidates (score, token, parent): first those that get the K beams, best
-    first, then the others, best first.
-
-    A dead beam's score is -inf.
-    """
+) -> Best:
+    """Up to `count` candidates: first those that get the K beams, best first, then the others, best
+    first. `histories` are the ids of each beam; a dead beam's score is -inf."""
     beams, vocab_size = log_probs_KV.shape
     total_KV = log_probs_KV + scores_K[:, None]
     _, tokens, parents = best_continuations(log_probs_KV, scores_K, count)
@@ -116,8 +119,12 @@ def allocate(
 def _share_out(
     banks: dict[int, list[tuple[int, int]]], most: int, beams: int
 ) -> list[tuple[int, int]]:
-    """The best of each bank: as many beams for each, what is left over to the fullest terms; what
-    a bank does not use goes to the others, those with more of the terms first."""
+    """Places (beam, token) for the beams of the next step, shared out among banks.
+
+    A bank is a number of required tokens that are there, from 0 to `most`; its places are sorted,
+    best first. Each bank gets as many beams, the highest that is there also the remainder of the
+    division; beams that a bank cannot use go to what is left of the others, the highest first.
+    """
     share, rest = divmod(beams, most + 1)
     chosen: list[tuple[int, int]] = []
     left: list[tuple[int, int]] = []

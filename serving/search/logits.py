@@ -1,4 +1,5 @@
-"""Decoding constraints that need the whole distribution: they edit one hypothesis' logits.
+"""What changes a distribution before it is searched: penalties, forbidden tokens, and the choice of
+the best continuations. Pure functions on logits of one sentence.
 
 Shape letters: K beams, V vocabulary, N candidates.
 """
@@ -11,6 +12,10 @@ import numpy as np
 
 from serving.arrays import Floats, Int32s
 from serving.search.ids import EOS_ID
+
+Best = tuple[Floats, Int32s, Int32s]
+"""Cumulative score, token and parent beam of one sentence's best continuations, each [N], best
+first."""
 
 
 def penalise_repetition(logits_V: Floats, history: Sequence[int], penalty: float) -> None:
@@ -44,10 +49,8 @@ def log_softmax(logits_KV: Floats) -> Floats:
     return result
 
 
-def best_continuations(
-    log_probs_KV: Floats, scores_K: Floats, count: int
-) -> tuple[Floats, Int32s, Int32s]:
-    """The `count` best (score, token, parent) of all beams; ties go to the lower beam and token."""
+def best_continuations(log_probs_KV: Floats, scores_K: Floats, count: int) -> Best:
+    """The `count` best continuations of all beams; ties go to the lower beam and token."""
     total = (log_probs_KV + scores_K[:, None]).ravel()
     count = min(count, total.size)
     kept = np.argpartition(-total, count - 1)[:count]

@@ -20,6 +20,8 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from serving.arrays import Bools, Ints
+
 Number = TypeVar("Number", np.float32, np.int64)
 
 REPACK_EVERY = {"cross": 8, "joint": 2, "lm": 16}
@@ -68,27 +70,27 @@ class Repack:
     stay masked until they are written.
     """
 
-    rows: NDArray[np.int64]
-    slots_BC: NDArray[np.int64]
-    used_B: NDArray[np.int64]
+    rows: Ints
+    slots_BC: Ints
+    used_B: Ints
     in_place: bool
     """All rows stay, and so does the capacity."""
 
-    def moves(self) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+    def moves(self) -> tuple[Ints, Ints, Ints]:
         """Row, old slot and new slot of every slot that moves, where `in_place`."""
         places_C = np.arange(self.slots_BC.shape[1])
         rows, new = np.nonzero((self.slots_BC != places_C) & (places_C < self.used_B[:, None]))
         return rows, self.slots_BC[rows, new], new
 
 
-def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: NDArray[np.int64]) -> NDArray[Any]:
+def fill_rows(first: NDArray[Any], second: NDArray[Any], rows: Ints) -> NDArray[Any]:
     """The second's first entries in the place of these of the first's, the others behind all."""
     filled = np.concatenate([first, second[len(rows) :]])
     filled[rows] = second[: len(rows)]
     return filled
 
 
-def places(rows: NDArray[np.int64], count: int, added: int) -> list[int]:
+def places(rows: Ints, count: int, added: int) -> list[int]:
     """Where sentences that are added to `count` stand: the first in these idle rows, the others
     behind all."""
     return [*rows.tolist(), *range(count, count + added - len(rows))]
@@ -131,7 +133,7 @@ class PrefixTree:
 
     def __init__(
         self,
-        used: NDArray[np.int64],
+        used: Ints,
         beam_size: int,
         repack_every: int,
         *,
@@ -142,9 +144,12 @@ class PrefixTree:
         beam. Slots that lie `reach` positions or more before the next token are dropped too."""
         self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
         self.used, self._peak = used.copy(), used.copy()
-        self._count, self._joined = 0, np.zeros_like(used)
-        """Steps of this tree, and how many there had been when each sentence joined."""
-        self._next = used + first_position  # the position of each sentence's next token
+        self.num_steps = 0
+        """Steps that this tree has done, whichever sentences it had."""
+        self._joined = np.zeros_like(used)
+        """How many of them there had been when each sentence joined."""
+        self._next = used + first_position
+        """The position of each sentence's next token."""
         self._wait = 0
         """Steps for which no sentence is due to drop its dead slots."""
         self._beams = np.arange(beam_size)
@@ -156,21 +161,21 @@ class PrefixTree:
 
     @property
     def capacity(self) -> int:
-        """Slots allocated a sentence."""
+        """How many cache slots each sentence has room for."""
         return int(self.visible.shape[2])
 
     @property
-    def steps(self) -> NDArray[np.int64]:
+    def steps(self) -> Ints:
         """Steps of each sentence, [B]."""
-        return self._count - self._joined
+        return self.num_steps - self._joined
 
     @property
-    def peak(self) -> NDArray[np.int64]:
+    def peak(self) -> Ints:
         """The most slots that each sentence has used, [B]."""
         return np.maximum(self._peak, self.used)
 
     @property
-    def next_positions(self) -> NDArray[np.int64]:
+    def next_positions(self) -> Ints:
         """Position of each sentence's next token, [B]."""
         return self._next
 
@@ -179,7 +184,7 @@ class PrefixTree:
         """Whether `repack` has something to look at while the same rows stay."""
         return self._wait <= 0
 
-    def write(self) -> NDArray[np.int64]:
+    def write(self) -> Ints:
         """Give each query its own new slot; returns the write index [B]."""
         used_B1 = self.used[:, None]
         self.visible.reshape(-1)[self._visible_BK + used_B1] = 0
@@ -192,7 +197,7 @@ class PrefixTree:
         self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
 
-    def advance(self, parents_BK: NDArray[np.integer], queries_B: NDArray[np.int64]) -> None:
+    def advance(self, parents_BK: NDArray[np.integer], queries_B: Ints) -> None:
         """Move to the next step: beam k descends from query `parents[b, k]`.
 
         Only the first `queries` of a sentence were live; the slots of the others are reused.
@@ -201,10 +206,10 @@ class PrefixTree:
             self.visible = self.visible[self._rows_B1, parents_BK]
         self.used = self.used + queries_B
         self._next = self._next + (queries_B > 0)
-        self._count += 1
+        self.num_steps += 1
         self._wait -= 1
 
-    def repack(self, rows: NDArray[np.int64]) -> Repack | None:
+    def repack(self, rows: Ints) -> Repack | None:
         """Drop other rows, and the dead slots of sentences whose step count is due.
 
         Returns what the model's caches must do, or None where nothing changes.
@@ -241,7 +246,7 @@ class PrefixTree:
         self._number()
         return Repack(rows, slots_BC, used, in_place)
 
-    def extend(self, other: PrefixTree, rows: NDArray[np.int64]) -> None:
+    def extend(self, other: PrefixTree, rows: Ints) -> None:
         """Put the other's sentences, which keep their slots, into these idle rows, the rest behind
         all; it must have the same beam size."""
         capacity = max(self.capacity, other.capacity)
@@ -249,10 +254,12 @@ class PrefixTree:
             if tree.capacity < capacity:
                 tree.visible = _lengthen(tree.visible, capacity, -np.inf)
                 tree.slot_positions = _lengthen(tree.slot_positions, capacity, 0)
-        self._joined = fill_rows(self._joined, self._count - other.steps, rows)
+        self._joined = fill_rows(self._joined, self.num_steps - other.steps, rows)
         self._peak = fill_rows(self.peak, other.peak, rows)
-        for name in ("visible", "slot_positions", "used", "_next"):
-            setattr(self, name, fill_rows(getattr(self, name), getattr(other, name), rows))
+        self.used = fill_rows(self.used, other.used, rows)
+        self._next = fill_rows(self._next, other._next, rows)
+        self.visible = fill_rows(self.visible, other.visible, rows)
+        self.slot_positions = fill_rows(self.slot_positions, other.slot_positions, rows)
         self._wait = 0
         self._number()
 
@@ -266,7 +273,7 @@ class PrefixTree:
         self._visible_BK = queries_BK * self.capacity + self._beams
         self._slots_BK = self._rows_B1 * self.capacity + self._beams
 
-    def _in_use(self, capacity: int) -> NDArray[np.bool_]:
+    def _in_use(self, capacity: int) -> Bools:
         """Whether each of `capacity` slots is in use, [B,C]."""
         return np.arange(capacity) < self.used[:, None]
 

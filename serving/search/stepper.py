@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
-import numpy as np
-from numpy.typing import NDArray
-
-from serving.arrays import Floats, Ints
+from serving.arrays import Floats, Int32s, Ints
 from serving.search.prefix_tree import Repack
+
+State: TypeAlias = Any
+"""A stepper's own arrays for the sentences of a running batch, its caches among them. The search
+keeps it between calls and hands it back; it never looks inside."""
 
 
 class StepInputs(NamedTuple):
@@ -23,6 +24,7 @@ class StepInputs(NamedTuple):
     token_ids_BQ: Ints
     positions_BQ: Ints
     write_index_B: Ints
+    """The first of the cache slots that the queries of a sentence write, one each."""
     visible_BQC: Floats
     """0 where a query may see slot c, -inf elsewhere."""
     scores_BK: Floats
@@ -36,74 +38,99 @@ class StepOutputs:
     """The best continuations of each sentence, best first; the next step may reuse the arrays."""
 
     scores_BN: Floats
-    tokens_BN: NDArray[np.int32]
-    parents_BN: NDArray[np.int32]
+    """Cumulative log-probabilities, of the token too."""
+    tokens_BN: Int32s
+    parents_BN: Int32s
+    """The beam that each token continues."""
     logits_BQV: Floats | None = None
+    """None unless the call wanted them."""
     attention_RQS: Floats | None = None
-    """Source attention of one layer, mean over heads, for the sentences that were asked for."""
+    """Attention to the source, of one layer and the mean over its heads, for the sentences that
+    were asked for; None if there were none."""
 
 
 class PrefillOutputs(NamedTuple):
-    """What came of tokens that were given."""
+    """What a model says of tokens that it was given."""
 
     scores_BP: Floats
-    """Log-probability of each label."""
+    """Log-probability of each token's label."""
     attention_BPS: Floats | None = None
-    """Source attention, as in `StepOutputs`."""
+    """Attention to the source, as in `StepOutputs`; None unless the call wanted it."""
 
 
 class Sizes(Protocol):
-    """What sentences take of a model's caches.
-
-    `cache_bytes` is what caches of that size take, the spare copy of a repack included. With
-    `most_states` rows x beams x source positions a larger batch is no faster.
-    """
+    """What a batch takes of a model's caches, by which batches are filled."""
 
     @property
-    def repack_every(self) -> int: ...
+    def repack_every(self) -> int:
+        """Steps after which a sentence drops its dead cache slots."""
+        ...
 
     @property
-    def most_states(self) -> int | None: ...
+    def most_states(self) -> int | None:
+        """A bound on rows x beams x source positions beyond which a batch is no faster; None where
+        every further row is a gain."""
+        ...
 
-    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int: ...
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes that caches of that size take, the spare copy that a repack writes included."""
+        ...
 
 
 class Stepper(Sizes, Protocol):
-    """A model with its caches; the state is its own business.
+    """A model with its caches, as the search sees it.
 
-    `encode` takes sources that end with eos. `prefill` fills the caches with right-padded tokens
-    and tells of the labels, which are the next tokens. `repack` drops rows and cache slots.
-    `extend` puts another state's sentences into idle rows, as far as these go, and the rest behind
-    all. `trim` tells how long the longest source is that still matters. Nothing is ever reordered.
-    A query sees no slot `reach` positions or more before it; None is all. With `one_query_first` a
-    step may have one query a sentence, its first beam's, while all its other beams are dead.
+    Caches are never reordered: a step appends a slot for each query, and `repack` moves slots to
+    the front.
     """
 
     @property
-    def reach(self) -> int | None: ...
+    def reach(self) -> int | None:
+        """A query sees no slot so many positions or more before it; None where it sees all."""
+        ...
 
     @property
-    def one_query_first(self) -> bool: ...
+    def one_query_first(self) -> bool:
+        """Whether a step may have one query a sentence, its first beam's, while all its other beams
+        are dead."""
+        ...
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> Any: ...
+    def encode(self, sources: Sequence[Sequence[int]]) -> State:
+        """A new batch of these sources, each with eos at its end, with empty caches."""
+        ...
 
     def prefill(
-        self, state: Any, token_ids_BP: Ints, labels_BP: Ints, *, want_attention: bool = False
-    ) -> PrefillOutputs: ...
+        self, state: State, token_ids_BP: Ints, labels_BP: Ints, *, want_attention: bool = False
+    ) -> PrefillOutputs:
+        """Fill the empty caches with tokens, padded on the right, and score their labels, which are
+        the tokens after them."""
+        ...
 
     def step(
         self,
-        state: Any,
+        state: State,
         inputs: StepInputs,
         *,
         want_logits: bool,
         attention_rows: Sequence[int] = (),
-    ) -> StepOutputs: ...
+    ) -> StepOutputs:
+        """Run each query and return the best continuations; `attention_rows` are the sentences
+        whose attention to the source is wanted."""
+        ...
 
-    def repack(self, state: Any, repack: Repack) -> None: ...
+    def repack(self, state: State, repack: Repack) -> None:
+        """Drop the rows and cache slots that are not to be kept."""
+        ...
 
-    def extend(self, state: Any, other: Any, rows: Ints) -> None: ...
+    def extend(self, state: State, other: State, rows: Ints) -> None:
+        """Put another state's sentences into these idle rows, as far as the rows go, and the rest
+        behind all; the other state is not used afterwards."""
+        ...
 
-    def trim(self, state: Any, source_length: int) -> None: ...
+    def trim(self, state: State, source_length: int) -> None:
+        """The longest source that still matters has so many ids; longer ones may be cut."""
+        ...
 
-    def free(self, state: Any) -> None: ...
+    def free(self, state: State) -> None:
+        """Give the state's memory back."""
+        ...

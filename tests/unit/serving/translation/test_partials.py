@@ -50,8 +50,8 @@ def test_the_agreed_prefix_grows_and_is_that_of_all_contenders(
     while search.live:
         finished = search.step()
         if search.live:
-            row = search._rows[0]
-            live = np.flatnonzero(search._scores[0] > -np.inf).tolist()
+            row = search._rows.searches[0]
+            live = np.flatnonzero(search._rows.scores_BK[0] > -np.inf).tolist()
             contenders = [tuple(row.history(beam)) for beam in live]
             if row._finished:
                 best = max(row._finished, key=lambda ended: ended.score)
