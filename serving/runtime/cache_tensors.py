@@ -25,7 +25,7 @@ class Caches:
     """
 
     def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
-        """Caches of `rows` sentences, without slots. A sentence has `height` rows in each cache: one
+        """Caches of `rows` sentences, without slots. A sentence has `height` rows in a cache: one
         for each source position with a joint model, otherwise one."""
         self._pool, self.height = pool, height
         self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), np.float32)
