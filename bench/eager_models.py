@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError
 from training.batching import pad
-from training.models import JointModel, Model, Transformer
+from training.models import JointModel, Transformer, TranslationModel
 from training.models.attention import KeyValue, SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import DecoderLayer
@@ -34,7 +34,9 @@ class EagerBatch(Protocol):
         """
 
 
-def start_batch(model: Model, sources: Sequence[Sequence[int]], beam_size: int) -> EagerBatch:
+def start_batch(
+    model: TranslationModel, sources: Sequence[Sequence[int]], beam_size: int
+) -> EagerBatch:
     """Encode sources of ids; nothing has been generated yet.
 
     Raises BenchError for a model that has no batch of its own here.

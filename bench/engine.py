@@ -27,7 +27,7 @@ from bench.scenarios import (
     settings,
     spread_rows,
 )
-from bench.systems import Output
+from bench.systems import SystemOutput
 from bench.worker import SlotCount, Worker
 
 TIE = 1e-3
@@ -37,7 +37,7 @@ _Key = tuple[System, Setting]
 
 
 @dataclass(frozen=True)
-class Plan:
+class EnginePlan:
     """How much is measured."""
 
     scenarios: Sequence[Scenario]
@@ -112,7 +112,7 @@ class Result:
         return self.best(rival, measured.scenario).median / measured.median
 
 
-def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
+def run_engine(subject: Subject, plan: EnginePlan, progress: Progress) -> Result:
     """Measure every system on one subject."""
     result = Result()
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
@@ -165,8 +165,8 @@ def compare(
     system: System,
     rival: System,
     beam_size: int,
-    ours: Sequence[Output],
-    theirs: Sequence[Output],
+    ours: Sequence[SystemOutput],
+    theirs: Sequence[SystemOutput],
 ) -> Agreement:
     """Count identical outputs and ties."""
     pairs = list(zip(ours, theirs, strict=True))
@@ -183,7 +183,7 @@ def compare(
     )
 
 
-def _settings(subject: Subject, plan: Plan, scenario: Scenario) -> list[_Key]:
+def _settings(subject: Subject, plan: EnginePlan, scenario: Scenario) -> list[_Key]:
     return [
         (system, setting)
         for system in subject.systems
@@ -198,7 +198,7 @@ def _rows(subject: Subject, scenario: Scenario) -> list[int]:
 
 
 def _time_products(
-    subject: Subject, plan: Plan, whole: Measured, folder: Path, progress: Progress
+    subject: Subject, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
 ) -> Roofline:
     """In a process of their own, so that the engine's memory stays its own as well."""
     progress(f"{whole.scenario}: int8 products alone")
@@ -211,7 +211,7 @@ def _time_products(
 
 def _compare(
     subject: Subject,
-    plan: Plan,
+    plan: EnginePlan,
     workers: dict[_Key, Worker],
     result: Result,
     progress: Progress,
@@ -225,7 +225,7 @@ def _compare(
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)
-        outputs: dict[System, list[Output]] = {}
+        outputs: dict[System, list[SystemOutput]] = {}
         for system in systems:
             progress(f"outputs of {system.name}, beam {beam_size}")
             worker = workers[system, result.best(system, scenario).setting]

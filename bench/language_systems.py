@@ -10,13 +10,13 @@ import json
 from pathlib import Path
 from typing import Any
 
-from bench.systems import ID_MANIFEST, Job, Output, Search, Sources, id_token
+from bench.systems import ID_MANIFEST, BenchJob, Search, Sources, SystemOutput, id_token
 from serving.bundle.manifest import Manifest
 
 SEED = 1
 
 
-def load_language_system(job: Job) -> Any:
+def load_language_system(job: BenchJob) -> Any:
     """Load what a job names."""
     if job.kind == "lm-ctranslate2":
         return CTranslate2Language(job)
@@ -26,7 +26,7 @@ def load_language_system(job: Job) -> Any:
 class LanguageEngine:
     """This engine."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         from serving.runtime.language_stepper import LanguageStepper
 
         folder = Path(job.folder)
@@ -50,11 +50,11 @@ class LanguageEngine:
             done = pool.map(self._generate, parts, [search] * len(parts))
             return [tokens for part in done for tokens in part]
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         """Tokens; the benchmark asks for no scores."""
-        return [Output(tuple(map(id_token, tokens)), 0.0) for tokens in results]
+        return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         """As `call`."""
         return self.outputs(self.call(sources, search))
 
@@ -77,7 +77,7 @@ class LanguageEngine:
 class EagerLanguage:
     """PyTorch eager with a concatenated cache: what a careful user writes without this project."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import torch
 
         from bench.eager_language import load_eager
@@ -93,11 +93,11 @@ class EagerLanguage:
         """Generate."""
         return self._generate(sources, search.max_length, search.top_k)
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         """Tokens."""
-        return [Output(tuple(map(id_token, tokens)), 0.0) for tokens in results]
+        return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         """As `call`."""
         return self.outputs(self.call(sources, search))
 
@@ -105,7 +105,7 @@ class EagerLanguage:
 class CTranslate2Language:
     """CTranslate2's generator."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import ctranslate2
 
         self._workers = job.workers
@@ -131,10 +131,10 @@ class CTranslate2Language:
             include_prompt_in_result=False,
         )
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         """Tokens."""
-        return [Output(tuple(result.sequences[0]), 0.0) for result in results]
+        return [SystemOutput(tuple(result.sequences[0]), 0.0) for result in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         """As `call`."""
         return self.outputs(self.call(sources, search))

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench.errors import BenchError
 from bench.scenarios import Scenario, Setting, System
-from bench.worker import Timing, Worker
+from bench.worker import RepetitionTime, Worker
 
 _SETTLE_SECONDS = 0.25
 """Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
@@ -24,7 +24,7 @@ class Measured:
     system: System
     setting: Setting
     scenario: Scenario
-    timings: list[Timing]
+    timings: list[RepetitionTime]
 
     @property
     def ms_per_sentence(self) -> list[float]:
@@ -86,7 +86,7 @@ def best(found: Sequence[Measured], system: System, scenario: Scenario) -> Measu
     return min(own, key=lambda measured: measured.median)
 
 
-def _check_length(system: System, timing: Timing, max_length: int) -> None:
+def _check_length(system: System, timing: RepetitionTime, max_length: int) -> None:
     wanted = timing.sentences * max_length
     if timing.tokens != wanted:
         raise BenchError(

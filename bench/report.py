@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bench.engine import TIE, Plan, Result, Roofline
+from bench.engine import TIE, EnginePlan, Result, Roofline
 from bench.materials import Subject
 from bench.models import slot_bytes
 from bench.processor import USE_MKL, child_environment, cpu_name, cpuinfo
@@ -137,7 +137,7 @@ def versions() -> dict[str, str]:
 
 
 def to_markdown(
-    command: str, machine: Machine, subject: Subject, plan: Plan, result: Result, bleu: Bleu
+    command: str, machine: Machine, subject: Subject, plan: EnginePlan, result: Result, bleu: Bleu
 ) -> str:
     """The whole report."""
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
@@ -180,7 +180,7 @@ def write_record(
     command: str,
     machine: Machine,
     subject: Subject,
-    plan: Plan,
+    plan: EnginePlan,
     result: Result,
     bleu: Bleu,
 ) -> None:
@@ -238,7 +238,7 @@ def _record_roofline(roofline: Roofline) -> dict[str, Any]:
     }
 
 
-def _table(plan: Plan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
+def _table(plan: EnginePlan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
     systems = subject.systems
     rivals = [rival for rival in (EAGER, PEER_INT8) if rival in systems]
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]

@@ -37,7 +37,7 @@ _WORDS_FILE = "vocab.txt"
 
 
 @dataclass(frozen=True)
-class Plan:
+class ServerPlan:
     """How much is measured."""
 
     repetitions: int
@@ -95,7 +95,7 @@ class ServerResult:
 
 
 def run_server(
-    subject: Subject, texts: Sequence[str], beam_size: int, plan: Plan, progress: Progress
+    subject: Subject, texts: Sequence[str], beam_size: int, plan: ServerPlan, progress: Progress
 ) -> ServerResult:
     """Measure both systems on requests of one text each."""
     search = Search(beam_size, subject.max_length)
@@ -145,7 +145,7 @@ def run_server(
 
 
 def server_markdown(
-    command: str, machine: Machine, subject: str, plan: Plan, result: ServerResult
+    command: str, machine: Machine, subject: str, plan: ServerPlan, result: ServerResult
 ) -> str:
     """The table."""
     lines = [*head_lines(command, machine, subject), ""]

@@ -22,7 +22,7 @@ Sources = Sequence[str] | Sequence[list[int]]
 
 
 @dataclass(frozen=True)
-class Job:
+class BenchJob:
     """What a worker loads."""
 
     kind: str
@@ -58,7 +58,7 @@ class Search:
 
 
 @dataclass(frozen=True)
-class Output:
+class SystemOutput:
     """One result in a form that can be compared between systems."""
 
     tokens: tuple[str, ...]
@@ -77,14 +77,14 @@ class LoadedSystem(Protocol):
     def call(self, sources: list[Any], search: Search) -> list[Any]:
         """One whole call; its results are the system's own objects."""
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         """Results in comparable form."""
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         """Like `call`, with scores."""
 
 
-def load(job: Job) -> LoadedSystem:
+def load(job: BenchJob) -> LoadedSystem:
     """Load what a job names."""
     if job.kind.startswith("lm-"):
         from bench.language_systems import load_language_system
@@ -101,7 +101,7 @@ def load(job: Job) -> LoadedSystem:
 class _IdEngine:
     """This engine on ids."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         from serving.runtime.shortlist_stepper import ShortlistStepper
         from serving.runtime.translation_stepper import OnnxStepper
 
@@ -121,21 +121,21 @@ class _IdEngine:
         found = dict(decode_in_batches(self.stepper, sentences, self.job.workers))
         return [found[i] for i in range(len(sources))]
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         outputs = []
         for result in results:
             best = result.hypotheses[0]
             outputs.append(_id_output(best.tokens, best.cumulative / len(best.token_scores)))
         return outputs
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))
 
 
 class _TextEngine:
     """This engine on texts, through its documented Python interface."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         from serving.translation.translator import Translator
 
         self.translator = Translator(
@@ -150,25 +150,25 @@ class _TextEngine:
     def call(self, sources: list[Any], search: Search) -> list[Any]:
         return self.translator.translate(sources, search.options(shortlist=self._shortlist))
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         outputs = []
         for result in results:
             if not result.hypotheses:  # a blank text
-                outputs.append(Output((), 0.0))
+                outputs.append(SystemOutput((), 0.0))
                 continue
             best = result.hypotheses[0]
             score = best.cumulative / len(best.token_scores)
-            outputs.append(Output(best.tokens, score, result.text))
+            outputs.append(SystemOutput(best.tokens, score, result.text))
         return outputs
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))
 
 
 class _CTranslate2:
     """CTranslate2; tokenised by SentencePiece, as its own guide shows."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import ctranslate2
 
         self._sharing = job.workers if job.shared_calls else 1
@@ -189,13 +189,13 @@ class _CTranslate2:
     def call(self, sources: list[Any], search: Search) -> list[Any]:
         return self._translate(sources, search, scores=False)
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         return [
-            Output(tuple(r.hypotheses[0]), r.scores[0] if r.scores else 0.0, text)
+            SystemOutput(tuple(r.hypotheses[0]), r.scores[0] if r.scores else 0.0, text)
             for r, text in results
         ]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self._translate(sources, search, scores=True))
 
     def _translate(self, sources: list[Any], search: Search, *, scores: bool) -> list[Any]:
@@ -224,7 +224,7 @@ class _CTranslate2:
 class _Eager:
     """PyTorch, eager or compiled."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import torch
 
         from bench.eager import EagerTranslator
@@ -248,15 +248,15 @@ class _Eager:
         results = self._translator.translate(ids, search.beam_size, search.max_length)
         return [(tokens, score, tokenizer.decode(list(tokens))) for tokens, score in results]
 
-    def outputs(self, results: list[Any]) -> list[Output]:
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
         if self._tokenizer is None:
             return [_id_output(tokens, score) for tokens, score, _ in results]
         return [
-            Output(tuple(self._tokenizer.pieces(list(tokens))), score, text)
+            SystemOutput(tuple(self._tokenizer.pieces(list(tokens))), score, text)
             for tokens, score, text in results
         ]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))
 
 
@@ -274,8 +274,8 @@ def id_token(token_id: int) -> str:
     return ("<pad>", "<unk>", "<s>", "</s>")[token_id] if token_id <= EOS_ID else str(token_id)
 
 
-def _id_output(tokens: Sequence[int], score: float) -> Output:
-    return Output(tuple(map(id_token, tokens)), score)
+def _id_output(tokens: Sequence[int], score: float) -> SystemOutput:
+    return SystemOutput(tuple(map(id_token, tokens)), score)
 
 
 def _piece_model(path: str) -> Any:

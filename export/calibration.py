@@ -17,7 +17,7 @@ from export.quantize import QuantizedLinear, StaticRange
 from serving.queue.limits import decode_in_batches
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import Model
+from training.models import TranslationModel
 from training.stepper import TorchStepper
 
 MOST_SPREAD = 4.0
@@ -74,7 +74,7 @@ def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticR
 
 
 def calibrate_translation(
-    twin: Model, sources: Sequence[Sequence[int]], max_length: int | None = None
+    twin: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
 ) -> dict[bytes, StaticRange]:
     """`calibrate` by beam searches from sources of ids that end with eos."""
     options = SearchOptions(max_length=max_length, loop_guard=False)

@@ -11,7 +11,7 @@ from export.parity import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
 from export.quantize import QuantizedLinear
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import Model
+from training.models import TranslationModel
 from training.stepper import TorchStepper
 
 LOG_PROB_CHANGE = MAX_LOG_PROB_CHANGE / 2
@@ -47,7 +47,7 @@ def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> fr
 
 
 def keep_exact_translation(
-    model: Model, twin: Model, sources: Sequence[Sequence[int]]
+    model: TranslationModel, twin: TranslationModel, sources: Sequence[Sequence[int]]
 ) -> frozenset[bytes]:
     """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a token, for
     sources of ids that end with eos."""

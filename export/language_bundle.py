@@ -33,7 +33,7 @@ from serving.search.prompts import chunks
 from serving.search.sampled_batch import step_inputs
 from serving.threads import default_threads
 from training.config import recipe_to_dict
-from training.models import LanguageModel
+from training.models import CausalLanguageModel
 from training.perplexity import Window, rolling_windows, score_windows
 from training.run import (
     TOKENIZER_FILE,
@@ -132,7 +132,10 @@ def export_language_bundle(
 
 
 def measure_language(
-    model: LanguageModel, twin: LanguageModel, stepper: LanguageStepper, windows: list[Window]
+    model: CausalLanguageModel,
+    twin: CausalLanguageModel,
+    stepper: LanguageStepper,
+    windows: list[Window],
 ) -> LanguageParity:
     """Compare a bundle with its checkpoint on windows of a text.
 
@@ -189,7 +192,7 @@ def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
     return total
 
 
-def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, StaticRange]:
+def _calibrate(twin: CausalLanguageModel, windows: list[Window]) -> dict[bytes, StaticRange]:
     """Static scales."""
 
     def run() -> None:
@@ -200,7 +203,7 @@ def _calibrate(twin: LanguageModel, windows: list[Window]) -> dict[bytes, Static
 
 
 def _keep_exact(
-    model: LanguageModel, twin: LanguageModel, windows: list[Window]
+    model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
 ) -> frozenset[bytes]:
     """Products that keep fp32 weights, by the change of perplexity."""
     own, tokens = score_windows(model, windows), sum(window.scored for window in windows)
@@ -263,7 +266,7 @@ def _first_tokens(windows: list[Window]) -> list[Window]:
 
 
 @torch.no_grad()
-def _logits(model: LanguageModel, window: Window) -> np.ndarray[Any, np.dtype[np.float32]]:
+def _logits(model: CausalLanguageModel, window: Window) -> np.ndarray[Any, np.dtype[np.float32]]:
     """Logits [T,V] of the model as it is trained."""
     ids = torch.from_numpy(window.tokens[:-1].astype(np.int64))[None]
     result: np.ndarray[Any, np.dtype[np.float32]] = model.eval()(ids)[0].numpy()

@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
-from training.batching import Batch, BatchedCorpus, IdPair, collate
+from training.batching import BatchedCorpus, IdPair, PairBatch, collate
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import Cleaner, CleaningReport, Pair, hold_out, iterate_texts, read_pairs
 from training.errors import CorpusError
 from training.loss import label_smoothed_loss
-from training.models import Model
+from training.models import TranslationModel
 from training.run import (
     REPORT_FILE,
     VALIDATION_SOURCE,
@@ -53,16 +53,16 @@ class RunData:
             raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
         return batches
 
-    def collate(self, pairs: list[IdPair], device: torch.device) -> Batch:
+    def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
         """Tensors of one batch."""
         return collate(pairs).to(device)
 
-    def loss(self, model: Model, batch: Batch, smoothing: float) -> Tensor:
+    def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
         """Sum over the labels."""
         logits = model(batch.source_BS, batch.target_BT)
         return label_smoothed_loss(logits, batch.labels_BT, smoothing)
 
-    def validate(self, model: Model) -> dict[str, float | str]:
+    def validate(self, model: TranslationModel) -> dict[str, float | str]:
         """See `training.validation.validate`."""
         return validate(model, self.tokenizer, self.validation, self.recipe)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from serving.search.prefix_tree import REPACK_EVERY, Repack, fill_rows
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 from training.batching import pad
-from training.models import Model
+from training.models import TranslationModel
 from training.models.decoding import EncoderGraph, StepGraph
 
 
@@ -32,7 +32,7 @@ class TorchState:
 class TorchStepper:
     """Runs the modules that are exported, eagerly."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         self._model = model.eval()
         self._encoder, self._step = EncoderGraph(model), StepGraph(model)
         self._device = next(model.parameters()).device

@@ -58,7 +58,7 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
         self.best_loss, self.stale = float("inf"), 0
-        self.window = _Window()
+        self.window = _LogWindow()
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
         checkpoints = list_checkpoints(folder)
@@ -196,7 +196,7 @@ class Trainer:
         }
 
 
-class _Window:
+class _LogWindow:
     """Sums between two records of the log; checkpoints keep them."""
 
     def __init__(self) -> None:

@@ -38,7 +38,7 @@ from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
-from training.models import JointConfig, Model, TransformerConfig, build_model
+from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
 from training.models.attention import AttentionContext
 from training.models.blocks import DecoderLayer, EncoderLayer
 from training.run import load_trained
@@ -57,7 +57,7 @@ MODELS = {
 }
 
 
-def random_model(name: str) -> Model:
+def random_model(name: str) -> TranslationModel:
     """A model whose every parameter is random: fresh ones have zero biases, which hide mistakes."""
     torch.manual_seed(3)
     model = build_model(MODELS.get(name) or OWN_MODEL)
@@ -408,7 +408,7 @@ def test_manifest_tells_what_was_measured(tiny_model: TinyModel) -> None:
 def test_a_damaged_graph_fails_parity_and_leaves_nothing(
     tiny_model: TinyModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(model: Model, folder: Path, **arguments: str) -> object:
+    def damaged(model: TranslationModel, folder: Path, **arguments: str) -> object:
         with torch.no_grad():
             model.decoder_norm.weight.mul_(1.5)  # type: ignore[operator, union-attr]
         manifest = write_graphs(model, folder, **arguments)  # type: ignore[arg-type]

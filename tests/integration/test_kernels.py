@@ -31,10 +31,10 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.models import (
-    LanguageModel,
+    CausalLanguageModel,
     LanguageModelConfig,
-    Model,
     TransformerConfig,
+    TranslationModel,
     build_model,
 )
 
@@ -72,7 +72,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         )
         found |= functions_of(folder / "step.onnx")
         found |= functions_of(folder / "step_shortlist.onnx")
-        language = LanguageModel(
+        language = CausalLanguageModel(
             LanguageModelConfig(
                 **SIZES,
                 num_decoder_layers=2,
@@ -91,7 +91,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
     return found
 
 
-def translation_model() -> Model:
+def translation_model() -> TranslationModel:
     torch.manual_seed(7)
     config = TransformerConfig(
         **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY

@@ -72,7 +72,7 @@ class Network(nn.Module, ABC):
         return result
 
 
-class Model(Network):
+class TranslationModel(Network):
     """A translation model: `forward` trains; `encode_source`, `decode_step` and `output_logits` are
     what decoding calls eagerly and export writes out.
 

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import OPSET, reshape
-from training.models.base import Model
-from training.models.language_model import LanguageModel
+from training.models.base import TranslationModel
+from training.models.language_model import CausalLanguageModel
 
 LISTED_LOGITS = "macaron::ListedLogits"
 """What `listed_logits` is in a graph that `export.lowering` has not gone through."""
@@ -20,7 +20,7 @@ LISTED_LOGITS = "macaron::ListedLogits"
 class EncoderGraph(nn.Module):
     """Source ids to the source tensors of the step graph."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -35,7 +35,7 @@ class StepGraph(nn.Module):
     There is a query for each beam, or one alone, the first beam's, while all others are dead.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -52,7 +52,7 @@ class StepGraph(nn.Module):
         sources: list[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
-        the alignment (see `Model.alignment_role`) and the caches."""
+        the alignment (see `TranslationModel.alignment_role`) and the caches."""
         step = self.model.decode_step(
             token_ids_BQ,
             positions_BQ,
@@ -72,7 +72,7 @@ class StepGraph(nn.Module):
 class ShortlistStepGraph(nn.Module):
     """A decoding step whose output layer knows a few pieces of the vocabulary for each sentence."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -210,7 +210,7 @@ class LanguageStepGraph(nn.Module):
     Further letters: R queries whose outputs are wanted, T likeliest tokens.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: CausalLanguageModel) -> None:
         super().__init__()
         self.model = model
 

@@ -62,7 +62,7 @@ class MacaronLanguageLayer(LanguageLayer):
         return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
-class LanguageModel(Network):
+class CausalLanguageModel(Network):
     """One embedding for input and output; `forward` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import AttentionContext, KeyValue, cache_tensors
-from training.models.base import DecodingStep, Model, padding_mask
+from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
 from training.models.embedding import TokenEmbedding
 
 
-class Transformer(Model):
+class Transformer(TranslationModel):
     """Encoder-decoder with one embedding for source, target and output."""
 
     decoder_kind = "cross"

@@ -22,10 +22,10 @@ from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
 from serving.search.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
-from training.models import Model
+from training.models import TranslationModel
 
 SIZE = BatchSize(sentences=3, source_length=16, queries=5)
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[[], TranslationModel]] = {
     "transformer": lambda: ending_model(),
     "joint base": lambda: ending_joint_model(encoder_layers=0),
 }
@@ -35,7 +35,7 @@ MODELS: dict[str, Callable[[], Model]] = {
 class Graphs:
     """An int8 model's graphs."""
 
-    model: Model
+    model: TranslationModel
     folder: Path
     manifest: Manifest
 
