@@ -1,26 +1,17 @@
 """Language models as a worker process runs them: prompts of ids to generated ids.
 
-This module imports no engine by itself: a worker must hold only its own, or memory could not be
+Each imports its engine when it is loaded: a worker must hold only its own, or memory could not be
 compared.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from bench.systems import ID_MANIFEST, BenchJob, Search, Sources, SystemOutput, id_token
-from serving.bundle.manifest import Manifest
+from bench.systems import BenchJob, Search, Sources, SystemOutput, id_token, read_id_manifest
 
 SEED = 1
-
-
-def load_language_system(job: BenchJob) -> Any:
-    """Load what a job names."""
-    if job.kind == "lm-ctranslate2":
-        return CTranslate2Language(job)
-    return EagerLanguage(job) if job.kind == "lm-eager" else LanguageEngine(job)
 
 
 class LanguageEngine:
@@ -29,9 +20,8 @@ class LanguageEngine:
     def __init__(self, job: BenchJob) -> None:
         from serving.runtime.language_stepper import LanguageStepper
 
-        folder = Path(job.folder)
-        manifest = Manifest.model_validate(json.loads((folder / ID_MANIFEST).read_text()))
-        self._stepper = LanguageStepper(folder, manifest, job.threads)
+        manifest = read_id_manifest(job.folder)
+        self._stepper = LanguageStepper(Path(job.folder), manifest, job.threads)
         self._workers = job.workers
 
     def prepare(self, sources: Sources) -> list[Any]:

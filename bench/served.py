@@ -20,8 +20,9 @@ import uvicorn
 
 from bench.child import start_child
 from bench.errors import BenchError
+from bench.loading import load
 from bench.processor import child_environment
-from bench.systems import BenchJob, LoadedSystem, Search, load
+from bench.systems import BenchJob, LoadedSystem, Search
 from serving.bundle.manifest import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app

@@ -18,10 +18,11 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
+from bench.loading import load
 from bench.memory import peak_rss
 from bench.processor import child_environment
 from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
-from bench.systems import BenchJob, LoadedSystem, Search, Sources, SystemOutput, load
+from bench.systems import BenchJob, LoadedSystem, Search, Sources, SystemOutput
 from serving.errors import ServingError
 
 _ROOT = Path(__file__).resolve().parents[1]

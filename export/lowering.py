@@ -33,7 +33,7 @@ from export.quantize import (
     quantize_columns,
     weight_key,
 )
-from training.models.decoding import LISTED_LOGITS
+from training.models.operators.traced import LISTED_LOGITS
 
 Shape = tuple[str | int, ...]
 

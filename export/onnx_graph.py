@@ -20,13 +20,13 @@ from torch.export import Dim
 
 from serving.bundle.manifest import Graph, Role, Tensor
 from training.models import CausalLanguageModel, TranslationModel
-from training.models.attention import OPSET
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
     ShortlistStepGraph,
     StepGraph,
 )
+from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
 _B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7

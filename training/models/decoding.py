@@ -9,12 +9,15 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import OPSET, reshape
 from training.models.base import TranslationModel
 from training.models.language_model import CausalLanguageModel
-
-LISTED_LOGITS = "macaron::ListedLogits"
-"""What `listed_logits` is in a graph that `export.lowering` has not gone through."""
+from training.models.operators import (
+    add_scores,
+    gather_rows,
+    integer_divide,
+    listed_logits,
+    reshape,
+)
 
 
 class EncoderGraph(nn.Module):
@@ -112,20 +115,6 @@ class ShortlistStepGraph(nn.Module):
         return best.values, tokens_BN, parents_BN, step.alignment, step.caches
 
 
-def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
-    """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            LISTED_LOGITS,
-            (x_BQD, weight_VD, columns_BL),
-            dtype=x_BQD.dtype,
-            shape=(*x_BQD.shape[:2], columns_BL.shape[1]),
-            version=1,
-        )
-        return result
-    return x_BQD @ weight_VD[columns_BL].transpose(1, 2)
-
-
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best continuations (score fp32, token int32, parent int32), each [B,2K].
 
@@ -149,52 +138,6 @@ def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, T
     place_BN = group_BN * width + best.indices % width  # in the rows of all beams
     token_BN, parent_BN = place_BN % vocab_size, integer_divide(place_BN, vocab_size)
     return best.values, token_BN.to(torch.int32), parent_BN.to(torch.int32)
-
-
-def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
-    """[B,K,V]: each beam's score beside the log-probabilities of its query, or of the only one."""
-    scores_BK1 = scores_BK.unsqueeze(-1)
-    if torch.compiler.is_exporting():  # which would take Q and K for one size
-        rows, beams = scores_BK.shape
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Add",
-            (log_probs_BQV, scores_BK1),
-            dtype=log_probs_BQV.dtype,
-            shape=(rows, beams, log_probs_BQV.shape[2]),
-            version=OPSET,
-        )
-        return result
-    return log_probs_BQV + scores_BK1
-
-
-def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
-    """[B,N,W]: whole rows, as one ONNX operator (torch.onnx gathers their elements one by one)."""
-    index_BN1 = row_BN.unsqueeze(-1)
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "GatherND",
-            (x_BGW, index_BN1),
-            attrs={"batch_dims": 1},
-            dtype=x_BGW.dtype,
-            shape=(*row_BN.shape, x_BGW.shape[2]),
-            version=OPSET,
-        )
-        return result
-    return x_BGW.gather(1, index_BN1.expand(-1, -1, x_BGW.shape[2]))
-
-
-def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
-    """Quotient of non-negative integers, as one ONNX operator (torch.onnx writes eight)."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Div",
-            (dividend, torch.tensor(divisor)),
-            dtype=dividend.dtype,
-            shape=dividend.shape,
-            version=OPSET,
-        )
-        return result
-    return dividend // divisor
 
 
 def group_width(vocab_size: int) -> int:

@@ -61,9 +61,9 @@ def test_a_worker_that_dies_is_named(job: BenchJob) -> None:
 @pytest.mark.parametrize("kind", ["onnx", "ctranslate2"])
 def test_a_worker_holds_only_its_own_engine(kind: str) -> None:
     code = (
-        "import sys, bench.worker, bench.systems as systems\n"
+        "import sys, bench.worker\n"
         "try:\n"
-        f"    systems.load(systems.BenchJob({kind!r}, 'nowhere', 'int8', 1, 1, None))\n"
+        f"    bench.worker.load(bench.worker.BenchJob({kind!r}, 'nowhere', 'int8', 1, 1, None))\n"
         "except (OSError, RuntimeError):\n"
         "    pass\n"
         "print(*sorted({'torch', 'onnxruntime', 'ctranslate2'} & set(sys.modules)))"
