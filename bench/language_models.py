@@ -11,7 +11,7 @@ import torch
 
 from bench.models import draw_vectors, forbid_eos, random_ids
 from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_attention
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
 from serving.bundle.manifest import Manifest
@@ -19,7 +19,7 @@ from serving.search.ids import EOS_ID
 from training.models import PRESETS, CausalLanguageModel, LanguageModelConfig
 
 SHORTEST_PROMPT, LONGEST_PROMPT = 12, 28
-_CALIBRATED_PROMPTS = 16
+_RANGE_PROMPTS = 16
 
 
 def random_language_model(preset: str, attention: str, seed: int) -> CausalLanguageModel:
@@ -48,9 +48,9 @@ def random_prompts(vocab_size: int, count: int, seed: int) -> list[list[int]]:
 def write_int8_graphs(model: CausalLanguageModel, folder: Path) -> Manifest:
     """Write the int8 step graph, with static activations from random prompts."""
     twin = quantized_twin(model)
-    prompts = random_prompts(model.config.vocab_size, _CALIBRATED_PROMPTS, seed=0)
+    prompts = random_prompts(model.config.vocab_size, _RANGE_PROMPTS, seed=0)
     ids = torch.tensor([prompt[:SHORTEST_PROMPT] for prompt in prompts])
-    ranges = calibrate(twin, lambda: twin(ids))
+    ranges = measure_ranges(twin, lambda: twin(ids))
     return write_language_graphs(model, folder, name="bench", precision="int8", ranges=ranges)
 
 

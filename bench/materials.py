@@ -23,7 +23,7 @@ from bench.scenarios import (
     System,
 )
 from bench.systems import ID_MANIFEST, BenchJob, Sources, id_token
-from export.calibration import calibrate_translation
+from export.activation_ranges import measure_translation_ranges
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
@@ -36,7 +36,7 @@ from training.models import Transformer, TranslationModel
 from training.run import load_trained
 
 RANDOM_SENTENCES = 64
-_CALIBRATED_SENTENCES = 16
+_RANGE_SENTENCES = 16
 
 
 @dataclass(frozen=True)
@@ -184,8 +184,8 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
 
 def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
     """The activations' scales of a subject's int8 bundle, from some of its sources."""
-    sources = [subject.ids(source) for source in subject.sources[:_CALIBRATED_SENTENCES]]
-    return calibrate_translation(quantized_twin(subject.model), sources, subject.max_length)
+    sources = [subject.ids(source) for source in subject.sources[:_RANGE_SENTENCES]]
+    return measure_translation_ranges(quantized_twin(subject.model), sources, subject.max_length)
 
 
 def folder_name(system: System) -> str:

@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from export.bundle import TextPair, export_bundle
+from export.bundle import export_bundle
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
+from export.texts import TextPair
 from export.trial import try_bundle
 from serving.bundle.manifest import Manifest, read_manifest
 from training.checkpoint import find_checkpoint

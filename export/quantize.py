@@ -101,9 +101,7 @@ def quantized_twin(model: NetworkT) -> NetworkT:
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    output = QuantizedLinear(twin.output_weight, twin.output_bias)
-    twin.add_module("quantized_output", output)
-    twin.output_logits = output.__call__  # type: ignore[method-assign]
+    twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
             quantized, scale = quantize_columns(module.weight.detach().numpy().T)

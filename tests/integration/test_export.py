@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from export.__main__ import main
-from export.bundle import TextPair, export_bundle
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
+from export.bundle import export_bundle
 from export.errors import ParityError
 from export.graphs import write_graphs
 from export.parity import (
@@ -28,6 +28,7 @@ from export.parity import (
 )
 from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
+from export.texts import TextPair
 from serving.bundle.manifest import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.runtime.encoder import Encoder
@@ -109,7 +110,7 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
 def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> None:
     model = random_model(name)
     twin, sentences = quantized_twin(model), random_sentences(12, model.config.vocab_size)
-    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    ranges = measure_ranges(twin, lambda: search_all(TorchStepper(twin), sentences))
     products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
     assert {m.key for m in products if m.range is not None} == ranges.keys()
     assert len(ranges) > 0.9 * len(products)
@@ -133,7 +134,7 @@ def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> N
     """As where the rows of some inputs differ too much for one scale."""
     model = random_model(name)
     twin, sentences = quantized_twin(model), random_sentences(6, model.config.vocab_size)
-    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    ranges = measure_ranges(twin, lambda: search_all(TorchStepper(twin), sentences))
     kept = dict(list(ranges.items())[1::2])  # not the inputs of attention, but its output
     for product in twin.modules():
         if isinstance(product, QuantizedLinear) and product.key not in kept:
@@ -155,7 +156,7 @@ def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool)
         product.exact = True
     exact = frozenset(product.key for product in products[::2])
     run = TorchStepper(twin)
-    ranges = calibrate(twin, lambda: search_all(run, sentences)) if static else None
+    ranges = measure_ranges(twin, lambda: search_all(run, sentences)) if static else None
     manifest = write_graphs(
         model, tmp_path, name="random", precision="int8", ranges=ranges, exact=exact
     )

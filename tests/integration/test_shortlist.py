@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from export.__main__ import main
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import QuantizedLinear, quantized_twin
@@ -76,12 +76,12 @@ def export(
     if precision == "int8":
         reference = quantized_twin(model)
     if arithmetic == "int8 but the output matrix":
-        output = reference.get_submodule("quantized_output")
+        output = reference.get_submodule("output_layer")
         assert isinstance(output, QuantizedLinear)
         output.exact, exact = True, frozenset({output.key})
     if arithmetic == "int8 static":
         sentences = random_sentences(12, model.config.vocab_size)
-        ranges = calibrate(reference, lambda: search_all(TorchStepper(reference), sentences))
+        ranges = measure_ranges(reference, lambda: search_all(TorchStepper(reference), sentences))
     manifest = write_graphs(
         model,
         folder,

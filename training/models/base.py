@@ -7,6 +7,7 @@ D model, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -39,6 +40,7 @@ class Network(nn.Module, ABC):
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
+    _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -59,8 +61,16 @@ class Network(nn.Module, ABC):
     def output_weight(self) -> Tensor:
         """The output matrix [V,D]."""
 
+    def replace_output(self, layer: nn.Module) -> None:
+        """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from
+        here on in the place of `output_weight` and `output_bias`."""
+        self.add_module("output_layer", layer)
+        self._output_layer = layer.__call__
+
     def output_logits(self, x_BQD: Tensor) -> Tensor:
-        """Logits [B,Q,V]."""
+        """Logits [B,Q,V] of decoder states."""
+        if self._output_layer is not None:
+            return self._output_layer(x_BQD)
         return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.roofline import PRODUCT, BatchSize, ProductList, time_products
-from export.calibration import calibrate_translation
+from export.activation_ranges import measure_translation_ranges
 from export.graphs import write_graphs
 from export.quantize import quantized_twin
 from serving.bundle.manifest import Manifest
@@ -46,7 +46,7 @@ def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder, model = tmp_path_factory.mktemp("graphs"), MODELS[name]()
     ranges = None
     if activations == "static":
-        ranges = calibrate_translation(quantized_twin(model), sources(4), max_length=3)
+        ranges = measure_translation_ranges(quantized_twin(model), sources(4), max_length=3)
     manifest = write_graphs(model, folder, name="random", precision="int8", ranges=ranges)
     return Graphs(model, folder, manifest)
 
