@@ -68,7 +68,7 @@ async def _full(
 
 
 def main() -> None:
-    """The child's end."""
+    """What the child process does: load the bundle, warm up, and print a Load as JSON."""
     asked = json.loads(sys.stdin.read())
     job, search = BenchJob(**asked["job"]), Search(**asked["search"])
     limits = Settings.from_environment({}).batch_limits

@@ -74,7 +74,7 @@ def load_eager(folder: Path) -> Generate:
 
 
 def _join(first: KeyValue, second: KeyValue) -> KeyValue:
-    """Rows of both."""
+    """The rows of two caches of equal length, one below the other."""
     return KeyValue(torch.cat([first.keys, second.keys]), torch.cat([first.values, second.values]))
 
 

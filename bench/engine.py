@@ -38,7 +38,7 @@ _Key = tuple[System, Setting]
 
 @dataclass(frozen=True)
 class EnginePlan:
-    """How much is measured."""
+    """What `bench engine` measures, and how often."""
 
     scenarios: Sequence[Scenario]
     repetitions: int
@@ -81,7 +81,7 @@ class Roofline:
 
     @property
     def median(self) -> float:
-        """Milliseconds a sentence."""
+        """Milliseconds that the products of a sentence take, over repetitions."""
         return statistics.median(self.ms_per_sentence)
 
     @property
@@ -101,7 +101,7 @@ class Result:
     rooflines: list[Roofline] = field(default_factory=list)
     """One a scenario; empty for real sentences, whose batches shrink."""
     slots: dict[int, list[SlotCount]] = field(default_factory=dict)
-    """By number of steps."""
+    """What caches have needed, by number of steps."""
 
     def best(self, system: System, scenario: Scenario) -> Measured:
         """The fastest thread setting of a system."""

@@ -57,7 +57,7 @@ class ContextTime:
     milliseconds: list[float]
     """A step of the whole batch, in each repetition."""
     cache_bytes: int
-    """Of the batch."""
+    """What the caches of the whole batch take."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Milestone:
     rss: int
     """Bytes that the process holds."""
     slots: int
-    """Of the cache."""
+    """Slots that the cache has room for."""
 
 
 def compare_rivals(

@@ -15,7 +15,7 @@ SEED = 1
 
 
 class LanguageEngine:
-    """This engine."""
+    """This engine, on its step graph and the shipped sampling."""
 
     def __init__(self, job: BenchJob) -> None:
         from serving.runtime.language_stepper import LanguageStepper
@@ -25,7 +25,6 @@ class LanguageEngine:
         self._workers = job.workers
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids as they are."""
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
@@ -41,11 +40,10 @@ class LanguageEngine:
             return [tokens for part in done for tokens in part]
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
-        """Tokens; the benchmark asks for no scores."""
+        """Generated ids; the benchmark asks for no scores."""
         return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """As `call`."""
         return self.outputs(self.call(sources, search))
 
     def _generate(self, prompts: list[list[int]], search: Search) -> list[list[int]]:
@@ -76,24 +74,20 @@ class EagerLanguage:
         self._generate = load_eager(Path(job.folder))
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids as they are."""
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """Generate."""
         return self._generate(sources, search.max_length, search.top_k)
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
-        """Tokens."""
         return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """As `call`."""
         return self.outputs(self.call(sources, search))
 
 
 class CTranslate2Language:
-    """CTranslate2's generator."""
+    """CTranslate2's generator, which reads tokens in writing."""
 
     def __init__(self, job: BenchJob) -> None:
         import ctranslate2
@@ -107,11 +101,9 @@ class CTranslate2Language:
         )
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids in writing."""
         return [[id_token(int(i)) for i in source] for source in sources]
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """Generate."""
         return self._generator.generate_batch(
             sources,
             max_batch_size=-(-len(sources) // self._workers) if self._workers > 1 else 0,
@@ -122,9 +114,7 @@ class CTranslate2Language:
         )
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
-        """Tokens."""
         return [SystemOutput(tuple(result.sequences[0]), 0.0) for result in results]
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """As `call`."""
         return self.outputs(self.call(sources, search))

@@ -108,13 +108,13 @@ def random_shortlist(vocab_size: int, seed: int) -> Shortlist:
 
 
 def save_model(model: Network, folder: Path) -> None:
-    """Write configuration and weights."""
+    """Write a model's configuration and weights into a folder, for `load_model`."""
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_weights(folder, weights, {"model": asdict(model.config)})
 
 
 def load_model(folder: Path) -> TranslationModel:
-    """Read what `save_model` wrote."""
+    """The model that `save_model` wrote, in evaluation mode."""
     config = read_state(folder)["model"]
     model = build_model(ARCHITECTURES[config["architecture"]](**config))
     load_weights(folder, model)

@@ -28,12 +28,12 @@ class Measured:
 
     @property
     def ms_per_sentence(self) -> list[float]:
-        """Of each repetition."""
+        """Milliseconds a sentence took, in each repetition."""
         return [1000 * t.seconds / t.sentences for t in self.timings]
 
     @property
     def median(self) -> float:
-        """Milliseconds a sentence."""
+        """Milliseconds a sentence took, the median over repetitions."""
         return statistics.median(self.ms_per_sentence)
 
     @property

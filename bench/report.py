@@ -42,7 +42,7 @@ class Machine:
 
     cpu: str
     cores: int
-    """Physical ones."""
+    """Physical cores of the machine."""
     processors: int
     """Those that this process may use."""
     memory_gib: float
@@ -139,7 +139,8 @@ def versions() -> dict[str, str]:
 def to_markdown(
     command: str, machine: Machine, subject: Subject, plan: EnginePlan, result: Result, bleu: Bleu
 ) -> str:
-    """The whole report."""
+    """The whole report of `bench engine`: tables of speed, memory, agreement, products and
+    slots."""
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
     subject_line = f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions."
     lines = [*head_lines(command, machine, subject_line), ""]

@@ -51,7 +51,7 @@ class PeerScheduler:
             thread.start()
 
     def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
-        """Queue requests."""
+        """Queue requests of one sentence each; a worker takes those that wait, as one batch."""
         tickets = [TranslationTicket(request.timeout_s) for request in requests]
         texts = [request.text for request in requests]
         sources = texts if self._texts else [_ids(text) for text in texts]
@@ -67,7 +67,7 @@ class PeerScheduler:
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait."""
+        """Requests that no worker has taken yet."""
         return len(self._waiting)
 
     def _run(self) -> None:
@@ -136,7 +136,7 @@ def _ids(text: str) -> list[int]:
 
 
 def main() -> None:
-    """The server's end."""
+    """What the server's process does: load a system and answer on the given socket."""
     first = json.loads(sys.stdin.read())
     job, search = BenchJob(**first["job"]), Search(**first["search"])
     bundle = Path(first["bundle"])

@@ -38,7 +38,7 @@ _WORDS_FILE = "vocab.txt"
 
 @dataclass(frozen=True)
 class ServerPlan:
-    """How much is measured."""
+    """How `bench server` measures: repetitions, their length, the target latency."""
 
     repetitions: int
     seconds: float
@@ -85,10 +85,10 @@ class Layer:
 
 @dataclass(frozen=True)
 class ServerResult:
-    """What one run found."""
+    """Both systems under the same arrivals, and this engine without HTTP."""
 
     rate: float
-    """Arrivals a second."""
+    """Requests that arrive in a second."""
     answered: list[Answered]
     direct: Layer
     over_http: Layer
@@ -147,7 +147,7 @@ def run_server(
 def server_markdown(
     command: str, machine: Machine, subject: str, plan: ServerPlan, result: ServerResult
 ) -> str:
-    """The table."""
+    """The table of both systems, and that of what HTTP adds."""
     lines = [*head_lines(command, machine, subject), ""]
     lines += [
         f"{result.rate:.1f} requests/s for {plan.seconds:g} s, {SHARE:.0%} of what CTranslate2 "

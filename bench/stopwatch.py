@@ -23,7 +23,7 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 @dataclass(frozen=True)
 class ProcessUsage:
-    """What one process took."""
+    """What one process took from its start to its end."""
 
     started: float
     """By `time.monotonic`, which all processes share."""
@@ -31,7 +31,7 @@ class ProcessUsage:
     cpu_seconds: float
     """Of the user and of the system."""
     peak_rss: int
-    """Bytes."""
+    """Bytes of memory that it held at most."""
 
 
 def time_process(

@@ -22,7 +22,7 @@ Sources = Sequence[str] | Sequence[list[int]]
 
 @dataclass(frozen=True)
 class BenchJob:
-    """What a worker loads."""
+    """What a worker process loads, and with how many threads."""
 
     kind: str
     folder: str
@@ -77,10 +77,10 @@ class LoadedSystem(Protocol):
         """One whole call; its results are the system's own objects."""
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
-        """Results in comparable form."""
+        """Results of `call` in a form that can be compared between systems."""
 
     def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
-        """Like `call`, with scores."""
+        """What `call` and `outputs` give, with scores where `call` leaves them out."""
 
 
 ID_MANIFEST = "graphs.json"

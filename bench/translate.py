@@ -33,7 +33,7 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class TranslatePlan:
-    """How much is measured."""
+    """How often `bench translate` runs each process, on how many cores."""
 
     repetitions: int
     cores: int
@@ -61,15 +61,15 @@ class TimedTranslation:
     batches: tuple[str, int] | None = None
     """Of CTranslate2; this engine's are made by its own rules."""
     usages: list[ProcessUsage] = field(default_factory=list)
-    """One a repetition."""
+    """What its process took, one a repetition."""
     lines: list[str] = field(default_factory=list)
-    """What it wrote."""
+    """The translations that its last process wrote."""
     stages: list[list[Stage]] = field(default_factory=list)
     """One list a repetition; of the best setting alone."""
 
     @property
     def seconds(self) -> float:
-        """Median over repetitions."""
+        """From a process's start to its end, the median over repetitions."""
         return statistics.median(usage.seconds for usage in self.usages)
 
 

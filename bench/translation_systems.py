@@ -16,7 +16,7 @@ from serving.search.ids import EOS_ID
 
 
 class IdEngine:
-    """This engine on ids."""
+    """This engine on ids, without a tokenizer: the search on the step graph."""
 
     def __init__(self, job: BenchJob) -> None:
         from serving.runtime.shortlist_stepper import ShortlistStepper
@@ -139,7 +139,7 @@ class CTranslate2:
 
 
 class Eager:
-    """PyTorch, eager or compiled."""
+    """PyTorch's beam search of `bench.eager`, eager or compiled."""
 
     def __init__(self, job: BenchJob) -> None:
         import torch

@@ -30,7 +30,7 @@ _ROOT = Path(__file__).resolve().parents[1]
 
 @dataclass(frozen=True)
 class RepetitionTime:
-    """One repetition."""
+    """What one repetition of a scenario took."""
 
     seconds: float
     sentences: int
@@ -47,7 +47,7 @@ class SlotCount:
     slots: int
     """The most that were in use at a time."""
     source_length: int
-    """Ids, eos included."""
+    """Ids of the sentence's source, eos included."""
 
 
 class Worker:
@@ -77,7 +77,7 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; what it was asked and has not answered is lost."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.terminate()

@@ -32,7 +32,7 @@ from training.models import CausalLanguageModel, Network, TransformerConfig, Tra
 from training.models.light_attention import layer_reach
 
 ALLOWED = {"cpu": ("fp32", "int8")}
-"""Precisions by target device."""
+"""Precisions that can be exported, by target device."""
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 

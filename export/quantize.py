@@ -52,13 +52,13 @@ class StaticRange:
 
     @property
     def scale(self) -> np.float32:
-        """A level's size."""
+        """The size of one level: a value is its level less the zero point, times this."""
         levels = LEVELS if self.signed else 255.0
         return np.float32(max(self.peak, SMALLEST)) * np.float32(1 / levels)
 
     @property
     def zero_point(self) -> int:
-        """The level of zero."""
+        """The level that stands for zero."""
         return ZERO_POINT if self.signed else 0
 
 

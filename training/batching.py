@@ -29,9 +29,9 @@ class PairBatch:
     """Ids padded on the right."""
 
     source_BS: Tensor
-    """Pieces and eos."""
+    """Source pieces with eos behind them, then padding."""
     target_BT: Tensor
-    """bos and pieces."""
+    """What the decoder reads: bos and the target's pieces, then padding."""
     labels_BT: Tensor
     """Pieces and eos; padding is 0."""
 

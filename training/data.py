@@ -40,7 +40,7 @@ class RunData:
 
     @property
     def digest(self) -> str:
-        """Tells training texts apart."""
+        """A hash of the training text: a run is resumed on its own only."""
         return self.train.digest
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
@@ -54,16 +54,16 @@ class RunData:
         return batches
 
     def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
-        """Tensors of one batch."""
+        """Padded tensors of one batch, on a device."""
         return collate(pairs).to(device)
 
     def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
-        """Sum over the labels."""
+        """Label-smoothed loss, summed over the labels of a batch."""
         logits = model(batch.source_BS, batch.target_BT)
         return label_smoothed_loss(logits, batch.labels_BT, smoothing)
 
     def validate(self, model: TranslationModel) -> dict[str, float | str]:
-        """See `training.validation.validate`."""
+        """Loss on all held-out pairs, BLEU and chrF on some (`training.validation.validate`)."""
         return validate(model, self.tokenizer, self.validation, self.recipe)
 
 

@@ -49,7 +49,7 @@ class TorchStepper:
 
     @property
     def one_query_first(self) -> bool:
-        """All models do."""
+        """Every model can begin with one query: the step graph says which beams it stands for."""
         return True
 
     @property
@@ -170,7 +170,7 @@ class TorchStepper:
         state.caches = [join_caches(*pair) for pair in zip(state.caches, other.caches, strict=True)]
 
     def trim(self, state: TorchState, source_length: int) -> None:
-        """Cut padding."""
+        """Cut the padding that no source of the batch needs any more."""
         if state.source_mask_BS.shape[1] <= source_length:
             return
         if self._model.decoder_kind == "joint":

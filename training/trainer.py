@@ -48,7 +48,7 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
 
 
 class Trainer:
-    """State of one run."""
+    """A run while it trains: model, optimiser, and how far it has come."""
 
     def __init__(self, recipe: Recipe, folder: Path, data: Task) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data

@@ -1,4 +1,4 @@
-"""Transposed weights."""
+"""Weights that a graph transposes at every call."""
 
 from __future__ import annotations
 

@@ -19,21 +19,21 @@ from training.models.config import ModelConfig
 
 
 class DecodingStep(NamedTuple):
-    """What new tokens have become."""
+    """What a step of decoding makes of new tokens."""
 
     x_BQD: Tensor
-    """Decoder states, for `output_logits`."""
+    """Decoder states of the new tokens, from which `output_logits` makes logits."""
     alignment: Tensor
-    """As `alignment_role` says."""
+    """What the tokens are aligned to, in the form that `alignment_role` names."""
     caches: list[Tensor]
-    """The appended caches."""
+    """The caches with the new tokens' keys and values in their slots."""
 
 
 class Network(nn.Module, ABC):
     """What translation and language models have in common."""
 
     decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """The manifest's."""
+    """How the decoder sees the source, as a bundle's manifest says it."""
 
     config: ModelConfig
     checkpointing: bool = False
@@ -59,7 +59,7 @@ class Network(nn.Module, ABC):
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """The output matrix [V,D]."""
+        """The matrix [V,D] whose product with decoder states are the logits."""
 
     def replace_output(self, layer: nn.Module) -> None:
         """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from

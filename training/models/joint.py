@@ -128,7 +128,7 @@ class JointModel(TranslationModel):
 
     @property
     def num_sources(self) -> int:
-        """The PreNet's output alone."""
+        """One: the PreNet's output, from which the joint states are made at each step."""
         return 1
 
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
