@@ -26,6 +26,7 @@ def main(arguments: list[str] | None = None) -> int:
 _SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's training text)"
 _COMPILED = "PyTorch through torch.compile as well, which needs a C++ compiler"
 _BUSY = "measure on a busy machine as well; the table says so"
+_Verbs = argparse._SubParsersAction  # argparse has no public name for it
 
 
 def _add_subject(parser: argparse.ArgumentParser) -> None:
@@ -46,121 +47,145 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    _add_engine(verbs)
+    _add_server(verbs)
+    _add_translate(verbs)
+    _add_profile(verbs)
+    _add_quality(verbs)
+    _add_language(verbs)
+    _add_attention(verbs)
+    _add_tables(verbs)
+    return parser
 
-    engine = verbs.add_parser(
+
+def _add_engine(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "engine",
         help="whole calls beside PyTorch eager and CTranslate2, on the same weights",
         description="Whole calls of a model beside PyTorch eager and CTranslate2 (which has no "
         "joint-representation models), on the same weights: speed, memory, agreement of outputs, "
         "cache slots, share of the speed of int8 products.",
     )
-    _add_subject(engine)
-    engine.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    engine.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
-    engine.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
-    engine.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    engine.add_argument("--busy", action="store_true", help=_BUSY)
-    engine.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
-    engine.add_argument("--compiled", action="store_true", help=_COMPILED)
-    engine.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+    _add_subject(parser)
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
+    parser.add_argument("--beam", default="1,5", metavar="N,...", help="default 1,5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
+    parser.add_argument("--compiled", action="store_true", help=_COMPILED)
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
-    server = verbs.add_parser(
+
+def _add_server(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "server",
         help="latency of the server under Poisson arrivals, beside CTranslate2",
         description="Latency, goodput and saturation of this engine and of CTranslate2 behind the "
         "same HTTP layer, at the same Poisson arrivals: 70 % of what CTranslate2 answers at most.",
     )
-    _add_subject(server)
-    server.add_argument("--beam", default="5", metavar="N", help="default 5")
-    server.add_argument("--seconds", type=int, default=30, metavar="N", help="a run; default 30")
-    server.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
-    server.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
-    server.add_argument(
+    _add_subject(parser)
+    parser.add_argument("--beam", default="5", metavar="N", help="default 5")
+    parser.add_argument("--seconds", type=int, default=30, metavar="N", help="a run; default 30")
+    parser.add_argument("--target-ms", type=int, default=500, metavar="N", help="default 500")
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument(
         "--long-tail",
         action="store_true",
         help="one sentence in twenty is made of six, so that long ones run beside short ones",
     )
-    server.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    server.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
-    translate = verbs.add_parser(
+
+def _add_translate(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "translate",
         help="whole processes that translate a file, beside CTranslate2",
         description="`python -m serving translate` beside a process that calls CTranslate2, on a "
         "trained baseline model of the same weights, int8, beam 5: time, processor time and memory "
         "from start to end, and by stage.",
     )
-    _add_subject(translate)
-    translate.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    translate.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    translate.add_argument("--busy", action="store_true", help=_BUSY)
+    _add_subject(parser)
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
-    profile = verbs.add_parser(
+
+def _add_profile(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "profile",
         help="where the time of this engine goes, by part",
         description="Time of each part of a decoding step of this engine, int8, on one thread.",
     )
-    _add_subject(profile)
-    profile.add_argument("--batch", default="32", metavar="N", help="default 32")
-    profile.add_argument("--beam", default="5", metavar="N", help="default 5")
-    profile.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    profile.add_argument("--shortlist", action="store_true", help="with vocabulary shortlists")
-    profile.add_argument("--busy", action="store_true", help=_BUSY)
+    _add_subject(parser)
+    parser.add_argument("--batch", default="32", metavar="N", help="default 32")
+    parser.add_argument("--beam", default="5", metavar="N", help="default 5")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--shortlist", action="store_true", help="with vocabulary shortlists")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
-    quality = verbs.add_parser(
+
+def _add_quality(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "quality", help="BLEU, chrF and their spread over seeds of several trained systems"
     )
-    quality.add_argument(
+    parser.add_argument(
         "--system",
         action="append",
         required=True,
         metavar="NAME=RUN,...",
         help="a system and its runs, one a seed; the first system is the baseline",
     )
-    quality.add_argument("--source", type=Path, required=True, metavar="FILE")
-    quality.add_argument("--reference", type=Path, required=True, metavar="FILE")
-    quality.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
-    quality.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    quality.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+    parser.add_argument("--source", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--reference", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
-    language = verbs.add_parser(
+
+def _add_language(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "language",
         help="generation of language models beside PyTorch eager and CTranslate2",
         description="Generation with a language model of random weights: whole calls beside "
         "PyTorch eager and CTranslate2; with --context, steps after a long prompt, full beside "
         "cascade attention; with --steps, one long output with its time and memory.",
     )
-    language.add_argument("--shape", default="lm_small", help="a preset (default lm_small)")
-    language.add_argument("--random-weights", type=int, default=1, metavar="SEED", help="default 1")
-    language.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
-    language.add_argument(
+    parser.add_argument("--shape", default="lm_small", help="a preset (default lm_small)")
+    parser.add_argument("--random-weights", type=int, default=1, metavar="SEED", help="default 1")
+    parser.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
+    parser.add_argument(
         "--top-k", default="1,10", metavar="N,...", help="1 is greedy; default 1,10"
     )
-    language.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
-    language.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
-    language.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
-    language.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    language.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--context", type=int, metavar="N", help="tokens before the first step")
+    parser.add_argument("--steps", type=int, metavar="N", help="tokens of one long output")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
-    attention = verbs.add_parser(
+
+def _add_attention(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "attention", help="one attention forward and backward, light kinds beside fused ones"
     )
-    attention.add_argument(
+    parser.add_argument(
         "--length", default="512,2048,8192", metavar="N,...", help="default 512,2048,8192"
     )
-    attention.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
-    attention.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
-    attention.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
 
-    tables = verbs.add_parser(
+
+def _add_tables(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "tables",
         help="the tables of docs/benchmarks.md, made anew",
         description="Runs the commands that stand above the tables of a document, each in a "
         "process of its own, and puts what they print in the tables' place.",
     )
-    tables.add_argument("document", type=Path, nargs="?", default=Path("docs/benchmarks.md"))
-    tables.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
-    return parser
+    parser.add_argument("document", type=Path, nargs="?", default=Path("docs/benchmarks.md"))
+    parser.add_argument("--only", default="", metavar="TEXT", help="commands that contain it")
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ import torch
 
 from bench.attention_layer import attention_markdown, time_attention
 from bench.compiled import check_compiler
-from bench.engine import Plan, failures, run_engine
+from bench.engine import EnginePlan, failures, run_engine
 from bench.errors import BenchError
 from bench.language import (
     GENERATED,
@@ -38,11 +38,16 @@ from bench.report import (
     write_record,
 )
 from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
-from bench.server import TAIL_EVERY, TAIL_TIMES, run_server, server_markdown, texts_of
-from bench.server import Plan as ServerPlan
+from bench.server import (
+    TAIL_EVERY,
+    TAIL_TIMES,
+    ServerPlan,
+    run_server,
+    server_markdown,
+    texts_of,
+)
 from bench.tables import refresh_tables
-from bench.translate import BEAM, run_translate, translate_markdown
-from bench.translate import Plan as TranslatePlan
+from bench.translate import BEAM, TranslatePlan, run_translate, translate_markdown
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
 from serving.threads import default_threads
@@ -56,7 +61,7 @@ _SERVED_SENTENCES = 4000
 def engine(options: argparse.Namespace) -> int:
     """Measure the engine beside its rivals; the table goes to stdout."""
     cores = _cores(options.threads)
-    plan = Plan(
+    plan = EnginePlan(
         scenarios=order_scenarios(
             _numbers("--batch", options.batch, _MAX_BATCH),
             _numbers("--beam", options.beam, int(RANGES["beam_size"][1])),

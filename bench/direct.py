@@ -14,14 +14,14 @@ from typing import Any
 from bench.child import start_child
 from bench.errors import BenchError
 from bench.load import Load
-from bench.systems import Job, Search
+from bench.systems import BenchJob, Search
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.scheduler import Request, Scheduler
 
 
 def direct_load(
-    job: Job,
+    job: BenchJob,
     bundle: Path,
     search: Search,
     texts: Sequence[str],
@@ -68,9 +68,9 @@ async def _full(
 
 
 def main() -> None:
-    """The child's end."""
+    """What the child process does: load the bundle, warm up, and print a Load as JSON."""
     asked = json.loads(sys.stdin.read())
-    job, search = Job(**asked["job"]), Search(**asked["search"])
+    job, search = BenchJob(**asked["job"]), Search(**asked["search"])
     limits = Settings.from_environment({}).batch_limits
     translator = IsolatedTranslator(
         Path(asked["bundle"]), threads=job.threads, workers=job.workers, limits=limits

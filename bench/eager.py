@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.compiled import compile_source, compiled
 from bench.eager_models import EagerBatch, start_batch
 from serving.search.ids import BOS_ID, EOS_ID
-from training.models import Model
+from training.models import TranslationModel
 
 _Finished = list[tuple[tuple[int, ...], float]]
 """Outputs (without eos) of one sentence and their scores."""
@@ -29,7 +29,7 @@ class EagerTranslator:
     is shared. Sentences that are done leave the batch.
     """
 
-    def __init__(self, model: Model, *, compile_model: bool = False) -> None:
+    def __init__(self, model: TranslationModel, *, compile_model: bool = False) -> None:
         """With `compile_model` the encoder and the step, but not the search, are compiled."""
         self._model, self._step = model.eval(), _step
         if compile_model:

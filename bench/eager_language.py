@@ -14,7 +14,7 @@ from torch import Tensor
 
 from bench.eager_models import append, attend, project
 from training.checkpoint import load_weights, read_state
-from training.models import LanguageModel, LanguageModelConfig
+from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.attention import KeyValue
 
 Generate = Callable[[list[list[int]], int, int], list[list[int]]]
@@ -24,7 +24,7 @@ def load_eager(folder: Path) -> Generate:
     """Prompts, number of tokens and top-k (1 is greedy) to generated ids; for full attention and
     standard layers."""
     config = LanguageModelConfig(**read_state(folder)["model"])
-    model = LanguageModel(config)
+    model = CausalLanguageModel(config)
     load_weights(folder, model)
     model.eval()
 
@@ -74,11 +74,11 @@ def load_eager(folder: Path) -> Generate:
 
 
 def _join(first: KeyValue, second: KeyValue) -> KeyValue:
-    """Rows of both."""
+    """The rows of two caches of equal length, one below the other."""
     return KeyValue(torch.cat([first.keys, second.keys]), torch.cat([first.values, second.values]))
 
 
-def _read(model: LanguageModel, ids_BT: Tensor) -> list[KeyValue]:
+def _read(model: CausalLanguageModel, ids_BT: Tensor) -> list[KeyValue]:
     """Keys and values of prompts of one length."""
     caches = []
     x = model.embedding_norm(model.embedding(ids_BT, torch.arange(ids_BT.shape[1])[None]))
@@ -96,7 +96,7 @@ def _read(model: LanguageModel, ids_BT: Tensor) -> list[KeyValue]:
 
 
 def _step(
-    model: LanguageModel,
+    model: CausalLanguageModel,
     token_ids_B1: Tensor,
     positions_B1: Tensor,
     caches: list[KeyValue],

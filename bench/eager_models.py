@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError
 from training.batching import pad
-from training.models import JointModel, Model, Transformer
+from training.models import JointModel, Transformer, TranslationModel
 from training.models.attention import KeyValue, SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import DecoderLayer
@@ -34,7 +34,9 @@ class EagerBatch(Protocol):
         """
 
 
-def start_batch(model: Model, sources: Sequence[Sequence[int]], beam_size: int) -> EagerBatch:
+def start_batch(
+    model: TranslationModel, sources: Sequence[Sequence[int]], beam_size: int
+) -> EagerBatch:
     """Encode sources of ids; nothing has been generated yet.
 
     Raises BenchError for a model that has no batch of its own here.
@@ -71,7 +73,6 @@ class _TransformerBatch:
         self._caches = [KeyValue(empty_R0D, empty_R0D) for _ in self._sources]  # [R,T,D]
 
     def step(self, token_ids_R1: Tensor, position: int) -> Tensor:
-        """See `EagerBatch`."""
         model = self._model
         x_R1D = model.embedding(token_ids_R1, torch.tensor([[position]]))
         for index, layer in enumerate(model.decoder):
@@ -80,7 +81,6 @@ class _TransformerBatch:
         return model.output_logits(model.decoder_norm(x_R1D))[:, 0]
 
     def reorder(self, order_R: Tensor) -> None:
-        """See `EagerBatch`."""
         fewer = len(order_R) < len(self._caches[0].keys)
         self._caches = [_select(cache, order_R) for cache in self._caches]
         if fewer:  # beams of one sentence share its source, so parents do not matter
@@ -125,7 +125,6 @@ class _JointBatch:
         self._caches = [KeyValue(empty, empty) for _ in model.layers]  # [R,S,T,D]
 
     def step(self, token_ids_R1: Tensor, position: int) -> Tensor:
-        """See `EagerBatch`."""
         model = self._model
         target_R1D = model.embedding(token_ids_R1, torch.tensor([[position]]))
         x_RSD = self._source_RSD + target_R1D
@@ -136,7 +135,6 @@ class _JointBatch:
         return model.output_logits(model.decoder_norm(x_R1D))[:, 0]
 
     def reorder(self, order_R: Tensor) -> None:
-        """See `EagerBatch`."""
         fewer = len(order_R) < len(self._source_RSD)
         self._caches = [_select(cache, order_R) for cache in self._caches]
         if fewer:
@@ -167,7 +165,7 @@ class _JointBatch:
 
 
 def project(module: SelfAttention, x: Tensor) -> tuple[Tensor, KeyValue]:
-    """Queries, keys and values."""
+    """Queries, and keys and values, of a self-attention's fused projection."""
     query, key, value = module.in_proj(x).chunk(3, dim=-1)
     return query, KeyValue(key, value)
 

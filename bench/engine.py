@@ -27,7 +27,7 @@ from bench.scenarios import (
     settings,
     spread_rows,
 )
-from bench.systems import Output
+from bench.systems import SystemOutput
 from bench.worker import SlotCount, Worker
 
 TIE = 1e-3
@@ -37,8 +37,8 @@ _Key = tuple[System, Setting]
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much is measured."""
+class EnginePlan:
+    """What `bench engine` measures, and how often."""
 
     scenarios: Sequence[Scenario]
     repetitions: int
@@ -81,7 +81,7 @@ class Roofline:
 
     @property
     def median(self) -> float:
-        """Milliseconds a sentence."""
+        """Milliseconds that the products of a sentence take, over repetitions."""
         return statistics.median(self.ms_per_sentence)
 
     @property
@@ -101,7 +101,7 @@ class Result:
     rooflines: list[Roofline] = field(default_factory=list)
     """One a scenario; empty for real sentences, whose batches shrink."""
     slots: dict[int, list[SlotCount]] = field(default_factory=dict)
-    """By number of steps."""
+    """What caches have needed, by number of steps."""
 
     def best(self, system: System, scenario: Scenario) -> Measured:
         """The fastest thread setting of a system."""
@@ -112,7 +112,7 @@ class Result:
         return self.best(rival, measured.scenario).median / measured.median
 
 
-def run_engine(subject: Subject, plan: Plan, progress: Progress) -> Result:
+def run_engine(subject: Subject, plan: EnginePlan, progress: Progress) -> Result:
     """Measure every system on one subject."""
     result = Result()
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
@@ -165,8 +165,8 @@ def compare(
     system: System,
     rival: System,
     beam_size: int,
-    ours: Sequence[Output],
-    theirs: Sequence[Output],
+    ours: Sequence[SystemOutput],
+    theirs: Sequence[SystemOutput],
 ) -> Agreement:
     """Count identical outputs and ties."""
     pairs = list(zip(ours, theirs, strict=True))
@@ -183,7 +183,7 @@ def compare(
     )
 
 
-def _settings(subject: Subject, plan: Plan, scenario: Scenario) -> list[_Key]:
+def _settings(subject: Subject, plan: EnginePlan, scenario: Scenario) -> list[_Key]:
     return [
         (system, setting)
         for system in subject.systems
@@ -198,7 +198,7 @@ def _rows(subject: Subject, scenario: Scenario) -> list[int]:
 
 
 def _time_products(
-    subject: Subject, plan: Plan, whole: Measured, folder: Path, progress: Progress
+    subject: Subject, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
 ) -> Roofline:
     """In a process of their own, so that the engine's memory stays its own as well."""
     progress(f"{whole.scenario}: int8 products alone")
@@ -211,7 +211,7 @@ def _time_products(
 
 def _compare(
     subject: Subject,
-    plan: Plan,
+    plan: EnginePlan,
     workers: dict[_Key, Worker],
     result: Result,
     progress: Progress,
@@ -225,7 +225,7 @@ def _compare(
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)
-        outputs: dict[System, list[Output]] = {}
+        outputs: dict[System, list[SystemOutput]] = {}
         for system in systems:
             progress(f"outputs of {system.name}, beam {beam_size}")
             worker = workers[system, result.best(system, scenario).setting]

@@ -1,4 +1,4 @@
-"""Errors of bench."""
+"""What a bench raises where it cannot measure."""
 
 from __future__ import annotations
 

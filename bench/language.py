@@ -22,14 +22,14 @@ from bench.models import save_model
 from bench.repetitions import Measured, Progress, best, repeat
 from bench.report import Machine, head_lines, table_line
 from bench.scenarios import Scenario, Setting, System, settings
-from bench.systems import ID_MANIFEST, Job, id_token
+from bench.systems import ID_MANIFEST, BenchJob, id_token
 from bench.worker import Worker
 from export.graphs import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
-from training.models import LanguageModel
+from training.models import CausalLanguageModel
 from training.models.config import ATTENTIONS
 
 EAGER = System("PyTorch eager", "lm-eager", "fp32")
@@ -57,7 +57,7 @@ class ContextTime:
     milliseconds: list[float]
     """A step of the whole batch, in each repetition."""
     cache_bytes: int
-    """Of the batch."""
+    """What the caches of the whole batch take."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Milestone:
     rss: int
     """Bytes that the process holds."""
     slots: int
-    """Of the cache."""
+    """Slots that the cache has room for."""
 
 
 def compare_rivals(
@@ -103,7 +103,7 @@ def compare_rivals(
                     progress(f"loading {label}")
                     place = str(folder / folder_name(system))
                     sizes = (setting.workers, setting.threads)
-                    job = Job(system.kind, place, system.precision, *sizes, None)
+                    job = BenchJob(system.kind, place, system.precision, *sizes, None)
                     workers[system, setting] = stack.enter_context(Worker(label, job, prompts))
             found += repeat(
                 scenario,
@@ -268,7 +268,7 @@ def _plain(system: System) -> str:
     return system.kind.removeprefix("lm-")
 
 
-def _write(model: LanguageModel, system: System, folder: Path) -> None:
+def _write(model: CausalLanguageModel, system: System, folder: Path) -> None:
     place = folder / folder_name(system)
     if system.kind == "lm-eager":
         save_model(model, place)

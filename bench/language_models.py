@@ -11,24 +11,24 @@ import torch
 
 from bench.models import draw_vectors, forbid_eos, random_ids
 from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_attention
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
 from serving.bundle.manifest import Manifest
 from serving.search.ids import EOS_ID
-from training.models import PRESETS, LanguageModel, LanguageModelConfig
+from training.models import PRESETS, CausalLanguageModel, LanguageModelConfig
 
 SHORTEST_PROMPT, LONGEST_PROMPT = 12, 28
-_CALIBRATED_PROMPTS = 16
+_RANGE_PROMPTS = 16
 
 
-def random_language_model(preset: str, attention: str, seed: int) -> LanguageModel:
+def random_language_model(preset: str, attention: str, seed: int) -> CausalLanguageModel:
     """A model of a preset's size with random weights, norms and biases, which never ends a text
     (see `bench.models.random_model`)."""
     torch.manual_seed(seed)
     config = PRESETS[preset]
     assert isinstance(config, LanguageModelConfig)
-    model = LanguageModel(replace(config, attention=attention, dropout=0.0))
+    model = CausalLanguageModel(replace(config, attention=attention, dropout=0.0))
     with torch.no_grad():
         draw_vectors(model)
         assert isinstance(model.norm, torch.nn.LayerNorm)
@@ -45,17 +45,17 @@ def random_prompts(vocab_size: int, count: int, seed: int) -> list[list[int]]:
     ]
 
 
-def write_int8_graphs(model: LanguageModel, folder: Path) -> Manifest:
+def write_int8_graphs(model: CausalLanguageModel, folder: Path) -> Manifest:
     """Write the int8 step graph, with static activations from random prompts."""
     twin = quantized_twin(model)
-    prompts = random_prompts(model.config.vocab_size, _CALIBRATED_PROMPTS, seed=0)
+    prompts = random_prompts(model.config.vocab_size, _RANGE_PROMPTS, seed=0)
     ids = torch.tensor([prompt[:SHORTEST_PROMPT] for prompt in prompts])
-    ranges = calibrate(twin, lambda: twin(ids))
+    ranges = measure_ranges(twin, lambda: twin(ids))
     return write_language_graphs(model, folder, name="bench", precision="int8", ranges=ranges)
 
 
 def convert_language_model(
-    model: LanguageModel, vocabulary: Sequence[str], folder: Path, quantization: str
+    model: CausalLanguageModel, vocabulary: Sequence[str], folder: Path, quantization: str
 ) -> None:
     """Save a model with full attention, standard layers and pre-norm in CTranslate2's format."""
     import ctranslate2

@@ -1,41 +1,30 @@
 """Language models as a worker process runs them: prompts of ids to generated ids.
 
-This module imports no engine by itself: a worker must hold only its own, or memory could not be
+Each imports its engine when it is loaded: a worker must hold only its own, or memory could not be
 compared.
 """
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
-from bench.systems import ID_MANIFEST, Job, Output, Search, Sources, id_token
-from serving.bundle.manifest import Manifest
+from bench.systems import BenchJob, Search, Sources, SystemOutput, id_token, read_id_manifest
 
 SEED = 1
 
 
-def load_language_system(job: Job) -> Any:
-    """Load what a job names."""
-    if job.kind == "lm-ctranslate2":
-        return CTranslate2Language(job)
-    return EagerLanguage(job) if job.kind == "lm-eager" else LanguageEngine(job)
-
-
 class LanguageEngine:
-    """This engine."""
+    """This engine, on its step graph and the shipped sampling."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         from serving.runtime.language_stepper import LanguageStepper
 
-        folder = Path(job.folder)
-        manifest = Manifest.model_validate(json.loads((folder / ID_MANIFEST).read_text()))
-        self._stepper = LanguageStepper(folder, manifest, job.threads)
+        manifest = read_id_manifest(job.folder)
+        self._stepper = LanguageStepper(Path(job.folder), manifest, job.threads)
         self._workers = job.workers
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids as they are."""
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
@@ -50,12 +39,11 @@ class LanguageEngine:
             done = pool.map(self._generate, parts, [search] * len(parts))
             return [tokens for part in done for tokens in part]
 
-    def outputs(self, results: list[Any]) -> list[Output]:
-        """Tokens; the benchmark asks for no scores."""
-        return [Output(tuple(map(id_token, tokens)), 0.0) for tokens in results]
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
+        """Generated ids; the benchmark asks for no scores."""
+        return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
-        """As `call`."""
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))
 
     def _generate(self, prompts: list[list[int]], search: Search) -> list[list[int]]:
@@ -78,7 +66,7 @@ class LanguageEngine:
 class EagerLanguage:
     """PyTorch eager with a concatenated cache: what a careful user writes without this project."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import torch
 
         from bench.eager_language import load_eager
@@ -87,26 +75,22 @@ class EagerLanguage:
         self._generate = load_eager(Path(job.folder))
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids as they are."""
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """Generate."""
         return self._generate(sources, search.max_length, search.top_k)
 
-    def outputs(self, results: list[Any]) -> list[Output]:
-        """Tokens."""
-        return [Output(tuple(map(id_token, tokens)), 0.0) for tokens in results]
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
+        return [SystemOutput(tuple(map(id_token, tokens)), 0.0) for tokens in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
-        """As `call`."""
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))
 
 
 class CTranslate2Language:
-    """CTranslate2's generator."""
+    """CTranslate2's generator, which reads tokens in writing."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, job: BenchJob) -> None:
         import ctranslate2
 
         self._workers = job.workers
@@ -118,11 +102,9 @@ class CTranslate2Language:
         )
 
     def prepare(self, sources: Sources) -> list[Any]:
-        """Ids in writing."""
         return [[id_token(int(i)) for i in source] for source in sources]
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        """Generate."""
         return self._generator.generate_batch(
             sources,
             max_batch_size=-(-len(sources) // self._workers) if self._workers > 1 else 0,
@@ -132,10 +114,8 @@ class CTranslate2Language:
             include_prompt_in_result=False,
         )
 
-    def outputs(self, results: list[Any]) -> list[Output]:
-        """Tokens."""
-        return [Output(tuple(result.sequences[0]), 0.0) for result in results]
+    def outputs(self, results: list[Any]) -> list[SystemOutput]:
+        return [SystemOutput(tuple(result.sequences[0]), 0.0) for result in results]
 
-    def scored(self, sources: list[Any], search: Search) -> list[Output]:
-        """As `call`."""
+    def scored(self, sources: list[Any], search: Search) -> list[SystemOutput]:
         return self.outputs(self.call(sources, search))

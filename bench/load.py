@@ -32,7 +32,6 @@ class Load:
 
     @property
     def rate(self) -> float:
-        """Requests answered a second."""
         return len(self.latencies_ms) / self.seconds
 
     def percentile(self, percent: float) -> float:

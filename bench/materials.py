@@ -22,8 +22,8 @@ from bench.scenarios import (
     Setting,
     System,
 )
-from bench.systems import ID_MANIFEST, Job, Sources, id_token
-from export.calibration import calibrate_translation
+from bench.systems import ID_MANIFEST, BenchJob, Sources, id_token
+from export.activation_ranges import measure_translation_ranges
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
@@ -32,11 +32,11 @@ from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
 from serving.search.ids import EOS_ID
 from training.corpus import read_pairs
-from training.models import Model, Transformer
+from training.models import Transformer, TranslationModel
 from training.run import load_trained
 
 RANDOM_SENTENCES = 64
-_CALIBRATED_SENTENCES = 16
+_RANGE_SENTENCES = 16
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class Subject:
     """The model and the sentences that every system decodes."""
 
     name: str
-    model: Model
+    model: TranslationModel
     sources: Sources
     references: list[str]
     """Empty for a random model."""
@@ -150,9 +150,9 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
             _write_bundle(subject, place, system)
 
 
-def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> Job:
+def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> BenchJob:
     """What a worker loads for a system with a thread setting."""
-    return Job(
+    return BenchJob(
         kind=system.kind,
         folder=str(folder / folder_name(system)),
         precision=system.precision,
@@ -184,8 +184,8 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
 
 def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
     """The activations' scales of a subject's int8 bundle, from some of its sources."""
-    sources = [subject.ids(source) for source in subject.sources[:_CALIBRATED_SENTENCES]]
-    return calibrate_translation(quantized_twin(subject.model), sources, subject.max_length)
+    sources = [subject.ids(source) for source in subject.sources[:_RANGE_SENTENCES]]
+    return measure_translation_ranges(quantized_twin(subject.model), sources, subject.max_length)
 
 
 def folder_name(system: System) -> str:

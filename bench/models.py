@@ -15,7 +15,7 @@ from export.shortlist import BEST, COMMON
 from serving.bundle.shortlist import Shortlist
 from serving.search.ids import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
-from training.models import PRESETS, JointModel, Model, Network, build_model
+from training.models import PRESETS, JointModel, Network, TranslationModel, build_model
 from training.models.config import ARCHITECTURES
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
@@ -32,7 +32,7 @@ they share, so its mean output over random inputs is taken away as well."""
 _EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
-def random_model(preset: str, seed: int) -> Model:
+def random_model(preset: str, seed: int) -> TranslationModel:
     """A model of a preset with random weights, norms and biases, which never ends a sentence.
 
     Lengths are then forced by max_length alone. Asking for a minimum length instead would cost
@@ -73,7 +73,7 @@ def forbid_eos(norm: nn.LayerNorm, output_VD: Tensor) -> None:
     output_VD[EOS_ID, 1:] = 0.0
 
 
-def _mean_output(model: Model, module: nn.Module) -> Tensor:
+def _mean_output(model: TranslationModel, module: nn.Module) -> Tensor:
     """Mean of a module's output [...,D] over the positions of random sources and targets, [D]."""
     found: list[Tensor] = []
     hook = module.register_forward_hook(lambda _module, _inputs, output: found.append(output))
@@ -108,20 +108,20 @@ def random_shortlist(vocab_size: int, seed: int) -> Shortlist:
 
 
 def save_model(model: Network, folder: Path) -> None:
-    """Write configuration and weights."""
+    """Write a model's configuration and weights into a folder, for `load_model`."""
     weights = {name: tensor.contiguous() for name, tensor in model.state_dict().items()}
     save_weights(folder, weights, {"model": asdict(model.config)})
 
 
-def load_model(folder: Path) -> Model:
-    """Read what `save_model` wrote."""
+def load_model(folder: Path) -> TranslationModel:
+    """The model that `save_model` wrote, in evaluation mode."""
     config = read_state(folder)["model"]
     model = build_model(ARCHITECTURES[config["architecture"]](**config))
     load_weights(folder, model)
     return model.eval()
 
 
-def slot_bytes(model: Model, source_length: int) -> int:
+def slot_bytes(model: TranslationModel, source_length: int) -> int:
     """Bytes of one cached target position: fp32 keys and values of every layer that has a cache.
 
     A joint model keeps them for each of its `source_length` ids.

@@ -111,7 +111,7 @@ def set_ffn(spec: Any, layer: Any) -> None:
 
 
 def set_norm(spec: Any, norm: Any) -> None:
-    """A layer norm."""
+    """Scale and shift of a layer norm, which both sides compute alike."""
     spec.gamma, spec.beta = array_of(norm.weight), array_of(norm.bias)
 
 

@@ -184,7 +184,7 @@ def profile_markdown(command: str, machine: Machine, subject: str, found: Profil
 
 
 class _Clocked:
-    """A stepper with clocks."""
+    """A stepper that notes how long each of its calls takes."""
 
     def __init__(self, stepper: Stepper) -> None:
         self._stepper, self.clocks = stepper, Clocks()

@@ -16,7 +16,7 @@ from training.checkpoint import find_checkpoint
 from training.corpus import Pair, read_pairs
 from training.evaluation import training_counts
 from training.metrics import training_seconds
-from training.quality import Quality, measure_quality
+from training.quality import CorpusScores, measure_quality
 from training.run import load_trained, read_run_recipe
 from training.translation import translate
 
@@ -39,7 +39,7 @@ class RunResult:
     training_hours: float
     tokens_per_second: float
     """Pieces of the best outputs, without eos, over the time of the whole test set."""
-    quality: Quality
+    quality: CorpusScores
     lengths: list[LengthBucket]
     frequencies: list[FrequencyBucket]
     translations: list[str]

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from bench.errors import BenchError
 from bench.scenarios import Scenario, Setting, System
-from bench.worker import Timing, Worker
+from bench.worker import RepetitionTime, Worker
 
 _SETTLE_SECONDS = 0.25
 """Threads of the system before spin for up to 200 ms after a call (OpenMP's default)."""
@@ -24,16 +24,16 @@ class Measured:
     system: System
     setting: Setting
     scenario: Scenario
-    timings: list[Timing]
+    timings: list[RepetitionTime]
 
     @property
     def ms_per_sentence(self) -> list[float]:
-        """Of each repetition."""
+        """Milliseconds a sentence took, in each repetition."""
         return [1000 * t.seconds / t.sentences for t in self.timings]
 
     @property
     def median(self) -> float:
-        """Milliseconds a sentence."""
+        """Milliseconds a sentence took, the median over repetitions."""
         return statistics.median(self.ms_per_sentence)
 
     @property
@@ -86,7 +86,7 @@ def best(found: Sequence[Measured], system: System, scenario: Scenario) -> Measu
     return min(own, key=lambda measured: measured.median)
 
 
-def _check_length(system: System, timing: Timing, max_length: int) -> None:
+def _check_length(system: System, timing: RepetitionTime, max_length: int) -> None:
     wanted = timing.sentences * max_length
     if timing.tokens != wanted:
         raise BenchError(

@@ -13,7 +13,7 @@ from typing import Any
 
 import psutil
 
-from bench.engine import TIE, Plan, Result, Roofline
+from bench.engine import TIE, EnginePlan, Result, Roofline
 from bench.materials import Subject
 from bench.models import slot_bytes
 from bench.processor import USE_MKL, child_environment, cpu_name, cpuinfo
@@ -42,7 +42,7 @@ class Machine:
 
     cpu: str
     cores: int
-    """Physical ones."""
+    """Physical cores of the machine."""
     processors: int
     """Those that this process may use."""
     memory_gib: float
@@ -137,9 +137,10 @@ def versions() -> dict[str, str]:
 
 
 def to_markdown(
-    command: str, machine: Machine, subject: Subject, plan: Plan, result: Result, bleu: Bleu
+    command: str, machine: Machine, subject: Subject, plan: EnginePlan, result: Result, bleu: Bleu
 ) -> str:
-    """The whole report."""
+    """The whole report of `bench engine`: tables of speed, memory, agreement, products and
+    slots."""
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
     subject_line = f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions."
     lines = [*head_lines(command, machine, subject_line), ""]
@@ -180,7 +181,7 @@ def write_record(
     command: str,
     machine: Machine,
     subject: Subject,
-    plan: Plan,
+    plan: EnginePlan,
     result: Result,
     bleu: Bleu,
 ) -> None:
@@ -238,7 +239,7 @@ def _record_roofline(roofline: Roofline) -> dict[str, Any]:
     }
 
 
-def _table(plan: Plan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
+def _table(plan: EnginePlan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
     systems = subject.systems
     rivals = [rival for rival in (EAGER, PEER_INT8) if rival in systems]
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]

@@ -39,9 +39,9 @@ class BatchSize:
 
     sentences: int
     source_length: int
-    """Padding included."""
+    """Ids of the longest source, to which all are padded."""
     queries: int
-    """A sentence."""
+    """Queries of each sentence in one step."""
 
 
 @dataclass(frozen=True)
@@ -181,7 +181,7 @@ class _Recorder(OnnxStepper):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """As usual."""
+        """Step as usual; the first step of a batch notes its size."""
         if id(state) not in self._begun:
             rows, length = state.source_mask_BS.shape
             size = BatchSize(rows, length, inputs.token_ids_BQ.shape[1])

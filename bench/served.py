@@ -20,8 +20,9 @@ import uvicorn
 
 from bench.child import start_child
 from bench.errors import BenchError
+from bench.loading import load
 from bench.processor import child_environment
-from bench.systems import Job, LoadedSystem, Search, load
+from bench.systems import BenchJob, LoadedSystem, Search
 from serving.bundle.manifest import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
@@ -39,7 +40,7 @@ _READY = "ready\n"
 class PeerScheduler:
     """In the place of `serving.translation.scheduler.Scheduler`, for what decodes whole batches."""
 
-    def __init__(self, system: LoadedSystem, search: Search, job: Job) -> None:
+    def __init__(self, system: LoadedSystem, search: Search, job: BenchJob) -> None:
         self._system, self._search, self._texts = system, search, job.tokenizer_file is not None
         self._waiting: list[tuple[Any, TranslationTicket]] = []
         self._changed = threading.Condition()
@@ -50,7 +51,7 @@ class PeerScheduler:
             thread.start()
 
     def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
-        """Queue requests."""
+        """Queue requests of one sentence each; a worker takes those that wait, as one batch."""
         tickets = [TranslationTicket(request.timeout_s) for request in requests]
         texts = [request.text for request in requests]
         sources = texts if self._texts else [_ids(text) for text in texts]
@@ -66,7 +67,7 @@ class PeerScheduler:
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait."""
+        """Requests that no worker has taken yet."""
         return len(self._waiting)
 
     def _run(self) -> None:
@@ -93,7 +94,7 @@ class Served:
     """The parent's end: servers that are ready. Ends with `with`."""
 
     def __init__(
-        self, name: str, job: Job, bundle: Path, search: Search, processes: int = 1
+        self, name: str, job: BenchJob, bundle: Path, search: Search, processes: int = 1
     ) -> None:
         """`bundle` is this engine's, whose manifest names the languages for every system. Each of
         the processes does the whole job, on the same socket, as BentoML's workers do."""
@@ -135,9 +136,9 @@ def _ids(text: str) -> list[int]:
 
 
 def main() -> None:
-    """The server's end."""
+    """What the server's process does: load a system and answer on the given socket."""
     first = json.loads(sys.stdin.read())
-    job, search = Job(**first["job"]), Search(**first["search"])
+    job, search = BenchJob(**first["job"]), Search(**first["search"])
     bundle = Path(first["bundle"])
     settings = Settings.from_environment({})
     if job.kind == "onnx":

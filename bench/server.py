@@ -37,8 +37,8 @@ _WORDS_FILE = "vocab.txt"
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much is measured."""
+class ServerPlan:
+    """How `bench server` measures: repetitions, their length, the target latency."""
 
     repetitions: int
     seconds: float
@@ -85,17 +85,17 @@ class Layer:
 
 @dataclass(frozen=True)
 class ServerResult:
-    """What one run found."""
+    """Both systems under the same arrivals, and this engine without HTTP."""
 
     rate: float
-    """Arrivals a second."""
+    """Requests that arrive in a second."""
     answered: list[Answered]
     direct: Layer
     over_http: Layer
 
 
 def run_server(
-    subject: Subject, texts: Sequence[str], beam_size: int, plan: Plan, progress: Progress
+    subject: Subject, texts: Sequence[str], beam_size: int, plan: ServerPlan, progress: Progress
 ) -> ServerResult:
     """Measure both systems on requests of one text each."""
     search = Search(beam_size, subject.max_length)
@@ -145,9 +145,9 @@ def run_server(
 
 
 def server_markdown(
-    command: str, machine: Machine, subject: str, plan: Plan, result: ServerResult
+    command: str, machine: Machine, subject: str, plan: ServerPlan, result: ServerResult
 ) -> str:
-    """The table."""
+    """The table of both systems, and that of what HTTP adds."""
     lines = [*head_lines(command, machine, subject), ""]
     lines += [
         f"{result.rate:.1f} requests/s for {plan.seconds:g} s, {SHARE:.0%} of what CTranslate2 "

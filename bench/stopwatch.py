@@ -22,8 +22,8 @@ _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
 @dataclass(frozen=True)
-class Usage:
-    """What one process took."""
+class ProcessUsage:
+    """What one process took from its start to its end."""
 
     started: float
     """By `time.monotonic`, which all processes share."""
@@ -31,7 +31,7 @@ class Usage:
     cpu_seconds: float
     """Of the user and of the system."""
     peak_rss: int
-    """Bytes."""
+    """Bytes of memory that it held at most."""
 
 
 def time_process(
@@ -40,7 +40,7 @@ def time_process(
     source: Path,
     output: Path,
     env: Mapping[str, str] | None = None,
-) -> Usage:
+) -> ProcessUsage:
     """Run a command in the repository's root with stdin and stdout from and to files, in this
     process's environment unless given.
 
@@ -53,7 +53,7 @@ def time_process(
     if status:
         last = done.stderr.strip().rpartition("\n")[2]
         raise BenchError(f"the process of {name} ended with status {status}: {last}")
-    return Usage(**answer)
+    return ProcessUsage(**answer)
 
 
 def _measure(source: str, output: str, command: list[str]) -> dict[str, float]:
@@ -64,7 +64,7 @@ def _measure(source: str, output: str, command: list[str]) -> dict[str, float]:
     started = time.monotonic()
     process = os.posix_spawn(command[0], command, os.environ, file_actions=actions)
     _, status, used = os.wait4(process, 0)
-    usage = Usage(
+    usage = ProcessUsage(
         started=started,
         seconds=time.monotonic() - started,
         cpu_seconds=used.ru_utime + used.ru_stime,

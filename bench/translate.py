@@ -17,7 +17,7 @@ from bench.processor import child_environment
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line, written_change
 from bench.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
-from bench.stopwatch import Usage, time_process
+from bench.stopwatch import ProcessUsage, time_process
 from export.graphs import TOKENIZER_FILE
 from export.quality import bleu_change
 from serving.lines import decode_lines
@@ -32,8 +32,8 @@ _MIB = 2**20
 
 
 @dataclass(frozen=True)
-class Plan:
-    """How much is measured."""
+class TranslatePlan:
+    """How often `bench translate` runs each process, on how many cores."""
 
     repetitions: int
     cores: int
@@ -53,27 +53,29 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Translated:
+class TimedTranslation:
     """One system with one thread setting."""
 
     system: System
     setting: Setting
     batches: tuple[str, int] | None = None
     """Of CTranslate2; this engine's are made by its own rules."""
-    usages: list[Usage] = field(default_factory=list)
-    """One a repetition."""
+    usages: list[ProcessUsage] = field(default_factory=list)
+    """What its process took, one a repetition."""
     lines: list[str] = field(default_factory=list)
-    """What it wrote."""
+    """The translations that its last process wrote."""
     stages: list[list[Stage]] = field(default_factory=list)
     """One list a repetition; of the best setting alone."""
 
     @property
     def seconds(self) -> float:
-        """Median over repetitions."""
+        """From a process's start to its end, the median over repetitions."""
         return statistics.median(usage.seconds for usage in self.usages)
 
 
-def run_translate(subject: Subject, plan: Plan, progress: Progress) -> list[Translated]:
+def run_translate(
+    subject: Subject, plan: TranslatePlan, progress: Progress
+) -> list[TimedTranslation]:
     """Both systems, each at its fastest setting."""
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
         folder = Path(name)
@@ -82,7 +84,7 @@ def run_translate(subject: Subject, plan: Plan, progress: Progress) -> list[Tran
         content = "".join(f"{line}\n" for line in subject.sources)
         (folder / "source").write_text(content, encoding="utf-8")
         tried = [
-            Translated(system, setting, batches)
+            TimedTranslation(system, setting, batches)
             for system in SYSTEMS
             for setting in _settings(system, len(subject.sources), plan.cores)
             for batches in (PEER_BATCHES if system == PEER_INT8 else (None,))
@@ -108,7 +110,11 @@ def run_translate(subject: Subject, plan: Plan, progress: Progress) -> list[Tran
 
 
 def translate_markdown(
-    command: str, machine: Machine, subject_line: str, subject: Subject, found: list[Translated]
+    command: str,
+    machine: Machine,
+    subject_line: str,
+    subject: Subject,
+    found: list[TimedTranslation],
 ) -> str:
     """The tables: whole processes, then their stages."""
     columns = ["system", "workers x threads", "seconds (min-max)", "CPU seconds", "sentences/s"]
@@ -153,7 +159,7 @@ def translate_markdown(
     return "\n".join(lines)
 
 
-def _stage_lines(found: list[Translated]) -> list[str]:
+def _stage_lines(found: list[TimedTranslation]) -> list[str]:
     columns = ["system", "stage", "seconds", "CPU seconds", "RSS after, MiB", "peak RSS, MiB"]
     lines = [table_line(columns), table_line(["---", "---", *["---:"] * 4])]
     for each in found:
@@ -177,7 +183,7 @@ def _settings(system: System, sentences: int, cores: int) -> list[Setting]:
     return [s for s in tried if s.threads == 1] if system == OUR_INT8 else tried
 
 
-def _words(each: Translated, folder: Path) -> list[str]:
+def _words(each: TimedTranslation, folder: Path) -> list[str]:
     """Arguments of a system's own command, with equal rules of search."""
     place, setting = str(folder / folder_name(each.system)), each.setting
     if each.system == OUR_INT8:
@@ -196,9 +202,9 @@ def _words(each: Translated, folder: Path) -> list[str]:
     return words + [word for name, value in given.items() for word in (f"--{name}", str(value))]
 
 
-def _fastest_batches(tried: list[Translated], seconds: list[float]) -> list[Translated]:
+def _fastest_batches(tried: list[TimedTranslation], seconds: list[float]) -> list[TimedTranslation]:
     """Of those that differ in nothing else, the one that took the least."""
-    fastest: dict[tuple[System, Setting], tuple[float, Translated]] = {}
+    fastest: dict[tuple[System, Setting], tuple[float, TimedTranslation]] = {}
     for each, taken in zip(tried, seconds, strict=True):
         key = (each.system, each.setting)
         if key not in fastest or taken < fastest[key][0]:
@@ -206,12 +212,12 @@ def _fastest_batches(tried: list[Translated], seconds: list[float]) -> list[Tran
     return [each for _, each in fastest.values()]
 
 
-def _label(each: Translated) -> str:
+def _label(each: TimedTranslation) -> str:
     batches = f", batches of {each.batches[1]} {each.batches[0]}" if each.batches else ""
     return f"{each.system.name}, {each.setting} threads{batches}"
 
 
-def _run(each: Translated, folder: Path, sentences: int) -> Usage:
+def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
     """One process; what it wrote becomes the system's lines."""
     module = "serving" if each.system == OUR_INT8 else "bench.peer_translate"
     usage = _time(each, folder, [module, *_words(each, folder)])
@@ -224,7 +230,7 @@ def _run(each: Translated, folder: Path, sentences: int) -> Usage:
     return usage
 
 
-def _run_staged(each: Translated, folder: Path) -> list[Stage]:
+def _run_staged(each: TimedTranslation, folder: Path) -> list[Stage]:
     """The same with notes of its stages."""
     file = folder / "stages"
     words = ["bench.stages", str(file), each.system.kind, *_words(each, folder)]
@@ -238,7 +244,7 @@ def _run_staged(each: Translated, folder: Path) -> list[Stage]:
     return [*stages, Stage(_ENDED, seconds, cpu_seconds, None, usage.peak_rss)]
 
 
-def _time(each: Translated, folder: Path, words: Sequence[str]) -> Usage:
+def _time(each: TimedTranslation, folder: Path, words: Sequence[str]) -> ProcessUsage:
     command = [sys.executable, "-m", *words]
     env = child_environment(each.system.precision)
     return time_process(each.system.name, command, folder / "source", folder / "output", env)

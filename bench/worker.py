@@ -18,18 +18,19 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
+from bench.loading import load
 from bench.memory import peak_rss
 from bench.processor import child_environment
 from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
-from bench.systems import Job, LoadedSystem, Output, Search, Sources, load
+from bench.systems import BenchJob, LoadedSystem, Search, Sources, SystemOutput
 from serving.errors import ServingError
 
 _ROOT = Path(__file__).resolve().parents[1]
 
 
 @dataclass(frozen=True)
-class Timing:
-    """One repetition."""
+class RepetitionTime:
+    """What one repetition of a scenario took."""
 
     seconds: float
     sentences: int
@@ -46,13 +47,13 @@ class SlotCount:
     slots: int
     """The most that were in use at a time."""
     source_length: int
-    """Ids, eos included."""
+    """Ids of the sentence's source, eos included."""
 
 
 class Worker:
     """The parent's end. Use it in a `with` statement: leaving ends the process."""
 
-    def __init__(self, name: str, job: Job, sources: Sources) -> None:
+    def __init__(self, name: str, job: BenchJob, sources: Sources) -> None:
         """Start the process and wait until its model is loaded."""
         self._name = name
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
@@ -76,7 +77,7 @@ class Worker:
         self.close()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process; what it was asked and has not answered is lost."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.terminate()
@@ -85,15 +86,17 @@ class Worker:
             self._process.stdin.close()
         self._process.stdout.close()
 
-    def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> Timing:
+    def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> RepetitionTime:
         """Time calls on the sources of those numbers."""
         answer = self._ask(do="measure", **asdict(scenario), max_length=max_length, rows=list(rows))
-        return Timing(**answer)
+        return RepetitionTime(**answer)
 
-    def outputs(self, scenario: Scenario, max_length: int) -> list[Output]:
+    def outputs(self, scenario: Scenario, max_length: int) -> list[SystemOutput]:
         """Outputs of all sources, with scores."""
         answer = self._ask(do="outputs", **asdict(scenario), max_length=max_length)
-        return [Output(tuple(tokens), score, text) for tokens, score, text in answer["outputs"]]
+        return [
+            SystemOutput(tuple(tokens), score, text) for tokens, score, text in answer["outputs"]
+        ]
 
     def slots(self, rows: Sequence[int]) -> dict[int, list[SlotCount]]:
         """For each number of steps, what the cache of each sentence had needed by then."""
@@ -158,12 +161,12 @@ def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
         seconds += time.perf_counter() - start
         tokens += sum(len(output.tokens) for output in system.outputs(results))
     sentences = sum(map(len, calls))
-    return asdict(Timing(seconds, sentences, tokens, peak_rss()))
+    return asdict(RepetitionTime(seconds, sentences, tokens, peak_rss()))
 
 
 def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
     search = Search(request["beam_size"], request["max_length"], request["top_k"])
-    outputs: list[Output] = []
+    outputs: list[SystemOutput] = []
     for start in range(0, len(sources), request["batch"]):
         outputs += system.scored(sources[start : start + request["batch"]], search)
     return {"outputs": [(o.tokens, o.score, o.text) for o in outputs]}
@@ -225,7 +228,7 @@ def main() -> None:
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
     try:
-        system = load(Job(**first["job"]))
+        system = load(BenchJob(**first["job"]))
     except (ServingError, RuntimeError, ValueError, OSError) as error:
         print(json.dumps({"error": str(error)}), file=answers, flush=True)
         return

@@ -32,6 +32,32 @@ def _parser() -> argparse.ArgumentParser:
     bundle = verbs.add_parser("bundle", help="export a checkpoint, compared with it")
     bundle.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
     bundle.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
+    _add_form(bundle)
+    _add_texts(bundle)
+    bundle.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where several models serve a language pair the highest is used (default 0)",
+    )
+    bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
+
+    calibrate = verbs.add_parser(
+        "calibrate", help="fit the probability that a translation is good, by its score"
+    )
+    calibrate.add_argument("bundle", type=Path, help="whose manifest gets the curve")
+    calibrate.add_argument("--source", type=Path, required=True, help="text, plain or .gz")
+    calibrate.add_argument("--reference", type=Path, required=True, help="its translation")
+    calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
+
+    verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
+    verify.add_argument("bundle", type=Path)
+    return parser
+
+
+def _add_form(bundle: argparse.ArgumentParser) -> None:
+    """In what arithmetic a bundle computes, for which machine, and with which graphs."""
     bundle.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
     bundle.add_argument(
         "--activations",
@@ -44,6 +70,10 @@ def _parser() -> argparse.ArgumentParser:
         action="store_true",
         help="translation: learn shortlists of target pieces from the run's training text",
     )
+
+
+def _add_texts(bundle: argparse.ArgumentParser) -> None:
+    """What a bundle is compared on, and what the figures in its manifest are of."""
     bundle.add_argument(
         "--dev",
         nargs=2,
@@ -72,26 +102,6 @@ def _parser() -> argparse.ArgumentParser:
         metavar=("NAME", "FILE"),
         help="text on which a language model's perplexity is measured; may be repeated",
     )
-    bundle.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="where several models serve a language pair the highest is used (default 0)",
-    )
-    bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
-
-    calibrate = verbs.add_parser(
-        "calibrate", help="fit the probability that a translation is good, by its score"
-    )
-    calibrate.add_argument("bundle", type=Path, help="whose manifest gets the curve")
-    calibrate.add_argument("--source", type=Path, required=True, help="text, plain or .gz")
-    calibrate.add_argument("--reference", type=Path, required=True, help="its translation")
-    calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
-
-    verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
-    verify.add_argument("bundle", type=Path)
-    return parser
 
 
 if __name__ == "__main__":

@@ -3,62 +3,39 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from export.calibration import calibrate_translation
-from export.errors import ExportError
+from export.activation_ranges import measure_translation_ranges
 from export.exclusion import keep_exact_translation
-from export.folder import commit, new_folder, package_versions
+from export.figures import translation_figures
+from export.folder import check_free, new_folder, tell_origin
 from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
-from export.quantize import quantized_twin
+from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
+from export.texts import TextPair, validation_pair
 from serving.bundle.manifest import (
     Activations,
     Languages,
     Manifest,
-    Quality,
     read_manifest,
     write_manifest,
 )
-from serving.queue.limits import BatchLimits
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.ids import EOS_ID
 from serving.threads import default_threads
-from serving.translation.translator import Translator
-from training.config import recipe_to_dict
-from training.corpus import read_pairs
-from training.quality import measure_quality
-from training.run import VALIDATION_SOURCE, VALIDATION_TARGET, load_trained
+from training.models import TranslationModel
+from training.run import Trained, load_trained
 from training.stepper import TorchStepper
 
 logger = logging.getLogger(__name__)
 
-_TEST_CACHE_BYTES = 16 * 2**30
-"""A bound that no test sentence reaches: what a search takes is far below what it may take."""
-_CALIBRATED_SENTENCES = 64
+_RANGE_SENTENCES = 64
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
-
-
-@dataclass(frozen=True)
-class TextPair:
-    """Two line-aligned files, plain or .gz, under a name."""
-
-    name: str
-    source: Path
-    reference: Path
-
-
-def validation_text(checkpoint: Path) -> TextPair | None:
-    """The held-out text of the run that a checkpoint folder belongs to, if it kept any."""
-    for folder in (checkpoint, checkpoint.parent, checkpoint.parent.parent):
-        pair = TextPair("validation", folder / VALIDATION_SOURCE, folder / VALIDATION_TARGET)
-        if pair.source.is_file() and pair.reference.is_file():
-            return pair
-    return None
 
 
 def export_bundle(
@@ -81,84 +58,72 @@ def export_bundle(
     read. Raises ExportError (ParityError) without leaving anything behind.
     """
     activations = choose_activations(precision, target, activations)
-    if out.exists() and not force:
-        raise ExportError(f"{out} exists already; give --force to replace it")
+    check_free(out, force=force)
     trained = load_trained(path)
-    dev = dev or validation_text(trained.checkpoint)
-    if dev is None:
-        raise ExportError(
-            f"{path}: its run holds no validation text to compare on; give --dev SOURCE REFERENCE"
-        )
-    dev_set = _read(dev)
+    dev = dev or validation_pair(trained.checkpoint)
+    dev_set = dev.read()
     with new_folder(out) as folder:
-        twin = quantized_twin(trained.model) if precision == "int8" else trained.model
-        # The end of the text; its beginning is what the logits are compared on.
-        encoded = trained.tokenizer.encode_batch(dev_set.sources[-_CALIBRATED_SENTENCES:])
-        sources = [[*ids, EOS_ID] for ids in encoded]
-        ranges = calibrate_translation(twin, sources) if activations == "static" else None
-        exact: frozenset[bytes] = frozenset()
-        if precision == "int8":
-            exact = keep_exact_translation(trained.model, twin, sources)
+        arithmetic = _choose_arithmetic(trained, dev_set, precision, activations)
         manifest = write_graphs(
             trained.model,
             folder,
             name=out.name,
             precision=precision,
-            ranges=ranges,
-            exact=exact,
+            ranges=arithmetic.ranges,
+            exact=arithmetic.exact,
             shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
-        bundle = OnnxStepper(folder, manifest, default_threads())
-        steppers = (TorchStepper(trained.model), TorchStepper(twin), bundle)
-        parity = measure(*steppers, trained.tokenizer, dev_set)
-        logger.info("parity on %s: %s", dev.name, parity.to_dict())
-        check(parity, manifest.decoder_kind, precision)
-        found = {"data": dev.name, **parity.to_dict(), "fp32_products": len(exact)}
-        if shortlist:
-            chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
-            found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev_set)
-        recipe = trained.recipe
-        manifest = manifest.model_copy(
-            update={
-                "languages": Languages(
-                    source=(recipe.data.source_language,), target=(recipe.data.target_language,)
-                ),
-                "search": SEARCH_DEFAULTS,
-                "parity": found,
-                "priority": priority,
-                "attribution": recipe.data.attribution,
-                "recipe": recipe_to_dict(recipe),
-                "versions": package_versions(),
-                "commit": commit(),
-            }
-        )
+        parity = _compare(trained, arithmetic, folder, manifest, dev_set)
+        data = trained.recipe.data
+        languages = Languages(source=(data.source_language,), target=(data.target_language,))
+        update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
+        manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
+        manifest = tell_origin(manifest, trained.recipe)
         write_manifest(folder, manifest)
         if tests:
-            limits = BatchLimits(max_cache_bytes=_TEST_CACHE_BYTES)
-            translator = Translator(folder, workers=default_threads(), limits=limits)
-            quality = [score for test in tests for score in _scores(translator, test)]
-            manifest = manifest.model_copy(update={"quality": tuple(quality)})
-            write_manifest(folder, manifest)
+            quality = translation_figures(folder, tests)
+            write_manifest(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
 
 
-def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
-    text = _read(test)
-    translations = [result.text for result in translator.translate(text.sources)]
-    search = translator.default_options
-    note = f"{len(translations)} sentences, beam {search.beam_size}"
-    quality = measure_quality(translations, text.references)
-    for metric, value, signature in (
-        ("BLEU", quality.bleu, quality.bleu_signature),
-        ("chrF2", quality.chrf, quality.chrf_signature),
-    ):
-        logger.info("%s: %s %.2f", test.name, metric, value)
-        yield Quality(
-            data=test.name, metric=metric, value=round(value, 2), signature=signature, note=note
-        )
+@dataclass(frozen=True)
+class _Arithmetic:
+    """What a precision comes to for one model."""
+
+    twin: TranslationModel
+    """Computes in PyTorch what the bundle will; for fp32 it is the checkpoint's own model."""
+    ranges: Mapping[bytes, StaticRange] | None
+    """Of products with static activations, None where no product has them."""
+    exact: frozenset[bytes]
+    """Products that stay fp32 in an int8 bundle."""
 
 
-def _read(files: TextPair) -> DevSet:
-    pairs = read_pairs(files.source, files.reference)
-    return DevSet([source for source, _ in pairs], [reference for _, reference in pairs])
+def _choose_arithmetic(
+    trained: Trained, dev: DevSet, precision: str, activations: Activations
+) -> _Arithmetic:
+    """Quantise a twin and fit it to the end of the text; on its beginning logits are compared."""
+    encoded = trained.tokenizer.encode_batch(dev.sources[-_RANGE_SENTENCES:])
+    sources = [[*ids, EOS_ID] for ids in encoded]
+    twin = quantized_twin(trained.model) if precision == "int8" else trained.model
+    ranges = measure_translation_ranges(twin, sources) if activations == "static" else None
+    exact: frozenset[bytes] = frozenset()
+    if precision == "int8":
+        exact = keep_exact_translation(trained.model, twin, sources)
+    return _Arithmetic(twin, ranges, exact)
+
+
+def _compare(
+    trained: Trained, arithmetic: _Arithmetic, folder: Path, manifest: Manifest, dev: DevSet
+) -> dict[str, Any]:
+    """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
+    bundle = OnnxStepper(folder, manifest, default_threads())
+    checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
+    parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)
+    logger.info("parity with the checkpoint: %s", parity.to_dict())
+    check(parity, manifest.decoder_kind, manifest.precision)
+    found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}
+    if manifest.shortlist is not None:
+        chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
+        found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
+    return found

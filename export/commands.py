@@ -7,10 +7,11 @@ import json
 from collections.abc import Mapping
 from pathlib import Path
 
-from export.bundle import TextPair, export_bundle
+from export.bundle import export_bundle
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
+from export.texts import TextPair
 from export.trial import try_bundle
 from serving.bundle.manifest import Manifest, read_manifest
 from training.checkpoint import find_checkpoint
@@ -19,7 +20,7 @@ from training.run import read_run_recipe
 
 
 def bundle(options: argparse.Namespace) -> int:
-    """Export a checkpoint."""
+    """Export a checkpoint, of whichever kind of model its run is; prints a report as JSON."""
     if isinstance(read_run_recipe(find_checkpoint(options.checkpoint)), LanguageRecipe):
         return _language_bundle(options)
     if options.text or options.test_text:
@@ -63,7 +64,7 @@ def _language_bundle(options: argparse.Namespace) -> int:
 
 
 def calibrate(options: argparse.Namespace) -> int:
-    """Fit a bundle's probabilities."""
+    """Fit a bundle's probabilities of a good translation; prints the curve as JSON."""
     data = options.data or options.source.name
     manifest = calibrate_probability(options.bundle, options.source, options.reference, data)
     assert manifest.calibration is not None

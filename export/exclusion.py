@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
+import math
 from collections.abc import Callable, Sequence
 
 from torch import nn
 
+from export.language_parity import MAX_PERPLEXITY_CHANGE
 from export.parity import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
 from export.quantize import QuantizedLinear
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import Model
+from training.models import CausalLanguageModel, TranslationModel
+from training.perplexity import Window, score_windows
 from training.stepper import TorchStepper
 
 LOG_PROB_CHANGE = MAX_LOG_PROB_CHANGE / 2
 """What a translation model may come to on the text that decides: half of what it may later on all
 of the development set."""
+PERPLEXITY_CHANGE = MAX_PERPLEXITY_CHANGE["int8"] / 2
+"""The same of a language model."""
 
 logger = logging.getLogger(__name__)
 
@@ -47,7 +52,7 @@ def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> fr
 
 
 def keep_exact_translation(
-    model: Model, twin: Model, sources: Sequence[Sequence[int]]
+    model: TranslationModel, twin: TranslationModel, sources: Sequence[Sequence[int]]
 ) -> frozenset[bytes]:
     """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a token, for
     sources of ids that end with eos."""
@@ -61,3 +66,15 @@ def keep_exact_translation(
         return float(total_log_probs(stepper, sentences, outputs).sum() - own) / tokens
 
     return keep_exact(twin, change, LOG_PROB_CHANGE)
+
+
+def keep_exact_language(
+    model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
+) -> frozenset[bytes]:
+    """`keep_exact` by the relative change of perplexity on windows of a text."""
+    own, tokens = score_windows(model, windows), sum(window.scored for window in windows)
+
+    def change() -> float:
+        return math.expm1((score_windows(twin, windows) - own) / tokens)
+
+    return keep_exact(twin, change, PERPLEXITY_CHANGE)

@@ -8,7 +8,7 @@ from serving.bundle.manifest import Graph, Tensor
 
 _ALL_QUERIES = {"Attention", "Einsum"}
 """ONNX Runtime chooses how it computes these by the number of queries; so it does a MatMul of two
-computed matrices. Functions have kernels, which treat each query alone (`export.fusing`)."""
+computed matrices. Functions have kernels, which treat each query alone (`export.passes.groups`)."""
 
 
 def tell_beams_from_queries(description: Graph, lowered: onnx.ModelProto) -> Graph:

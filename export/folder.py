@@ -12,7 +12,17 @@ from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
 
+from export.errors import ExportError
+from serving.bundle.manifest import Manifest
+from training.config import Recipe, recipe_to_dict
+
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
+
+
+def check_free(out: Path, *, force: bool) -> None:
+    """Raise ExportError where there is a bundle already that is not to be replaced."""
+    if out.exists() and not force:
+        raise ExportError(f"{out} exists already; give --force to replace it")
 
 
 @contextmanager
@@ -34,7 +44,20 @@ def new_folder(out: Path) -> Iterator[Path]:
         shutil.rmtree(folder, ignore_errors=True)
 
 
+def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
+    """The manifest with what a bundle was made from and by: recipe, attribution, versions."""
+    return manifest.model_copy(
+        update={
+            "attribution": recipe.data.attribution,
+            "recipe": recipe_to_dict(recipe),
+            "versions": package_versions(),
+            "commit": commit(),
+        }
+    )
+
+
 def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages whose work a bundle is."""
     return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
 
 

@@ -28,11 +28,11 @@ from serving.bundle.manifest import (
 )
 from serving.bundle.shortlist import Shortlist
 from serving.search.options import MAX_STEPS
-from training.models import LanguageModel, Model, Network, TransformerConfig
+from training.models import CausalLanguageModel, Network, TransformerConfig, TranslationModel
 from training.models.light_attention import layer_reach
 
 ALLOWED = {"cpu": ("fp32", "int8")}
-"""Precisions by target device."""
+"""Precisions that can be exported, by target device."""
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
@@ -57,7 +57,7 @@ def choose_activations(precision: str, target: str, activations: Activations | N
 
 
 def write_graphs(
-    model: Model,
+    model: TranslationModel,
     folder: Path,
     *,
     name: str,
@@ -108,7 +108,7 @@ def write_graphs(
 
 
 def write_language_graphs(
-    model: LanguageModel,
+    model: CausalLanguageModel,
     folder: Path,
     *,
     name: str,

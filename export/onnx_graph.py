@@ -19,14 +19,14 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle.manifest import Graph, Role, Tensor
-from training.models import LanguageModel, Model
-from training.models.attention import OPSET
+from training.models import CausalLanguageModel, TranslationModel
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
     ShortlistStepGraph,
     StepGraph,
 )
+from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
 _B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7
@@ -52,7 +52,7 @@ _CANDIDATES = (
 )
 
 
-def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
+def export_encoder(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
     """The encoder graph, fp32, and its description."""
     inputs = (
         _tensor("source_ids", "int64", ("B", "S"), "token"),
@@ -67,7 +67,7 @@ def export_encoder(model: Model) -> tuple[onnx.ModelProto, Graph]:
     return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
-def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
+def export_step(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph, fp32, and its description."""
     inputs = (
         *_STEP_INPUTS,
@@ -86,7 +86,7 @@ def export_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
-def export_shortlist_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
+def export_shortlist_step(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph that chooses from shortlists, fp32, and its description."""
     inputs = (
         *_STEP_INPUTS,
@@ -100,7 +100,7 @@ def export_shortlist_step(model: Model) -> tuple[onnx.ModelProto, Graph]:
     return proto, Graph(file="step_shortlist.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
-def export_language_step(model: LanguageModel) -> tuple[onnx.ModelProto, Graph]:
+def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph of a language model, fp32, and its description."""
     dim, vocab_size = model.config.model_dim, model.config.vocab_size
     heads = model.config.num_heads
@@ -149,7 +149,7 @@ def _step_arguments() -> tuple[torch.Tensor, ...]:
     )
 
 
-def _memory_inputs(model: Model) -> tuple[Tensor, ...]:
+def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """What a translation model's step reads beside its tokens."""
     dim = model.config.model_dim
     caches, sources = _cache_names("self", model.num_caches), _source_names(model)
@@ -160,7 +160,7 @@ def _memory_inputs(model: Model) -> tuple[Tensor, ...]:
     )
 
 
-def _memory_arguments(model: Model) -> tuple[Any, ...]:
+def _memory_arguments(model: TranslationModel) -> tuple[Any, ...]:
     """Example values of `_memory_inputs`."""
     rows, dim = _EXAMPLE[model.cache_axes[0]], model.config.model_dim
     return (
@@ -170,7 +170,7 @@ def _memory_arguments(model: Model) -> tuple[Any, ...]:
     )
 
 
-def _memory_outputs(model: Model) -> tuple[Tensor, ...]:
+def _memory_outputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """The alignment and the appended caches."""
     role = model.alignment_role
     axis = "S" if role == "alignment" else model.config.model_dim
@@ -185,7 +185,7 @@ def _cache_names(role: str, tensors: int) -> list[str]:
     return [f"{role}_{kind}_{layer}" for layer in range(tensors // 2) for kind in ("key", "value")]
 
 
-def _source_names(model: Model) -> list[str]:
+def _source_names(model: TranslationModel) -> list[str]:
     if model.num_sources == 1:
         return ["source_states"]
     return _cache_names("source", model.num_sources)

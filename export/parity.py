@@ -29,7 +29,7 @@ from training.quality import measure_quality
 TIE = 1e-3
 """Outputs may differ where the checkpoint scores both within this."""
 MAX_LOGIT_DIFFERENCE = 1e-3
-"""fp32 against the checkpoint."""
+"""Of fp32 against the checkpoint: any logit of any step."""
 MAX_TWIN_DIFFERENCE: dict[DecoderKind, float] = {"cross": 0.005, "lm": 0.005, "joint": 0.01}
 """int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
 noise of 2e-7 in the norms moves the twin itself by 0.002 (cross, 3+3) to 0.006 (joint, 4+4)."""
@@ -189,30 +189,30 @@ class PairedStepper:
 
     @property
     def repack_every(self) -> int:
-        """The same for both."""
+        """Of the reference: both models are of one kind, and so is this."""
         return self._both[0].repack_every
 
     @property
     def most_states(self) -> int | None:
-        """The second's."""
+        """Of the second model: the one that may have a limit."""
         return self._both[1].most_states
 
     @property
     def one_query_first(self) -> bool:
-        """Where both can do it."""
+        """Whether both models can begin with one query a sentence."""
         return all(stepper.one_query_first for stepper in self._both)
 
     @property
     def reach(self) -> int | None:
-        """The same for both."""
+        """Of the reference, whose layers the second model has as well."""
         return self._both[0].reach
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Of both."""
+        """What the caches of both models take together."""
         return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> tuple[Any, Any]:
-        """Both states."""
+        """Encode with both models; the state is a pair."""
         return self._both[0].encode(sources), self._both[1].encode(sources)
 
     def prefill(
@@ -223,7 +223,7 @@ class PairedStepper:
         *,
         want_attention: bool = False,
     ) -> PrefillOutputs:
-        """What the reference tells."""
+        """Fill the caches of both; the scores and attention are the reference's."""
         outputs, _ = (
             stepper.prefill(part, token_ids_BP, labels_BP, want_attention=want_attention)
             for stepper, part in zip(self._both, state, strict=True)
@@ -256,24 +256,24 @@ class PairedStepper:
         return wanted
 
     def repack(self, state: tuple[Any, Any], repack: Repack) -> None:
-        """Repack both."""
+        """Keep the same rows and slots in both states."""
         for stepper, part in zip(self._both, state, strict=True):
             stepper.repack(part, repack)
 
     def extend(
         self, state: tuple[Any, Any], other: tuple[Any, Any], rows: NDArray[np.int64]
     ) -> None:
-        """Extend both."""
+        """Put the other pair's sentences into these rows of both states."""
         for stepper, part, added in zip(self._both, state, other, strict=True):
             stepper.extend(part, added, rows)
 
     def trim(self, state: tuple[Any, Any], source_length: int) -> None:
-        """Trim both."""
+        """Cut the padding of sources from both states."""
         for stepper, part in zip(self._both, state, strict=True):
             stepper.trim(part, source_length)
 
     def free(self, state: tuple[Any, Any]) -> None:
-        """Free both."""
+        """Give back what both states hold."""
         for stepper, part in zip(self._both, state, strict=True):
             stepper.free(part)
 

@@ -1,6 +1,6 @@
 """How likely a translation is good, given its score: a logistic curve, fitted on real text.
 
-Not to be taken for `export.calibration`, which finds scales of int8 products.
+Scales of int8 products come from `export.activation_ranges`.
 """
 
 from __future__ import annotations

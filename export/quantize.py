@@ -52,13 +52,13 @@ class StaticRange:
 
     @property
     def scale(self) -> np.float32:
-        """A level's size."""
+        """The size of one level: a value is its level less the zero point, times this."""
         levels = LEVELS if self.signed else 255.0
         return np.float32(max(self.peak, SMALLEST)) * np.float32(1 / levels)
 
     @property
     def zero_point(self) -> int:
-        """The level of zero."""
+        """The level that stands for zero."""
         return ZERO_POINT if self.signed else 0
 
 
@@ -101,9 +101,7 @@ def quantized_twin(model: NetworkT) -> NetworkT:
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    output = QuantizedLinear(twin.output_weight, twin.output_bias)
-    twin.add_module("quantized_output", output)
-    twin.output_logits = output.__call__  # type: ignore[method-assign]
+    twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
             quantized, scale = quantize_columns(module.weight.detach().numpy().T)

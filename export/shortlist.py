@@ -23,7 +23,7 @@ from serving.search.ids import EOS_ID
 from training.config import TranslationRecipe
 from training.data import read_corpus
 from training.lexicon import IdPair, learn_lexicon
-from training.models import Model
+from training.models import TranslationModel
 
 FILE = "shortlist.npz"
 COMMON = 128
@@ -62,7 +62,7 @@ def build_shortlist(pairs: list[IdPair], vocab_size: int) -> Shortlist:
 
 
 def write_shortlist(
-    model: Model,
+    model: TranslationModel,
     shortlist: Shortlist,
     folder: Path,
     *,

@@ -7,6 +7,8 @@ import logging
 import sys
 from pathlib import Path
 
+_Verbs = argparse._SubParsersAction  # argparse has no public name for it
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb; returns the exit status."""
@@ -40,71 +42,86 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
+    _add_train(verbs)
+    _add_tokenizer(verbs)
+    _add_evaluate(verbs)
+    _add_average(verbs)
+    _add_scale(verbs)
+    return parser
 
-    train = verbs.add_parser("train", help="train a recipe, or resume it")
-    train.add_argument("recipe", help="a name under training/recipes, or a YAML file")
-    train.add_argument("overrides", nargs="*", metavar="key=value", help="for example loop.seed=2")
-    train.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
-    train.add_argument(
+
+def _add_train(verbs: _Verbs) -> None:
+    parser = verbs.add_parser("train", help="train a recipe, or resume it")
+    parser.add_argument("recipe", help="a name under training/recipes, or a YAML file")
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="for example loop.seed=2")
+    parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
+    parser.add_argument(
         "--stop-after", type=_positive, metavar="STEP", help="save and stop there; resume later"
     )
-    _add_threads(train)
+    _add_threads(parser)
 
-    tokenizer = verbs.add_parser(
+
+def _add_tokenizer(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "tokenizer", help="clean a recipe's text and train its SentencePiece model, no more"
     )
-    tokenizer.add_argument("recipe")
-    tokenizer.add_argument("overrides", nargs="*", metavar="key=value")
-    tokenizer.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
+    parser.add_argument("recipe")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
 
-    evaluate = verbs.add_parser(
+
+def _add_evaluate(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "evaluate", help="BLEU and chrF on a test set, or perplexity on a text, as one JSON"
     )
-    evaluate.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
-    evaluate.add_argument("source", type=Path, help="source text, or the text of a language model")
-    evaluate.add_argument("reference", type=Path, nargs="?", help="of translation models only")
-    evaluate.add_argument(
+    parser.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
+    parser.add_argument("source", type=Path, help="source text, or the text of a language model")
+    parser.add_argument("reference", type=Path, nargs="?", help="of translation models only")
+    parser.add_argument(
         "--protocol",
         choices=("bptt", "sliding", "rolling"),
         help="perplexity of a language model: bptt (20 columns cut every 70 tokens, as papers do), "
         "sliding (each token after half a window at least), rolling (lm-eval's, by document)",
     )
-    evaluate.add_argument(
+    parser.add_argument(
         "--window",
         type=_positive,
         metavar="TOKENS",
         help="read at once (bptt: 70, else as trained)",
     )
-    evaluate.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
-    evaluate.add_argument("--output", type=Path, help="write the translations there")
-    evaluate.add_argument("--force", action="store_true", help="replace an existing --output")
-    evaluate.add_argument("--device", default="cpu", help="cpu (default) or cuda")
-    evaluate.add_argument(
+    parser.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
+    parser.add_argument("--output", type=Path, help="write the translations there")
+    parser.add_argument("--force", action="store_true", help="replace an existing --output")
+    parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
+    parser.add_argument(
         "--analysis",
         metavar="NAME,...",
         help="also any of length (scores by source length), position (matched words by place in "
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
-    _add_threads(evaluate)
+    _add_threads(parser)
 
-    average = verbs.add_parser("average", help="average the last checkpoints of a run")
-    average.add_argument("run", type=Path)
-    average.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
-    average.add_argument("--force", action="store_true", help="replace an existing average")
 
-    scale = verbs.add_parser(
+def _add_average(verbs: _Verbs) -> None:
+    parser = verbs.add_parser("average", help="average the last checkpoints of a run")
+    parser.add_argument("run", type=Path)
+    parser.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    parser.add_argument("--force", action="store_true", help="replace an existing average")
+
+
+def _add_scale(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
         "scale",
         help="depth and width of a joint model for a larger budget, as one JSON",
         description="Li et al. 2020, equations 8 to 11: from the validation losses of a base "
         "model, of one with a layer more, and of one whose ffn_dim is larger by model_dim.",
     )
-    scale.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="base, deeper, wider")
-    scale.add_argument("--depth", type=_positive, help="instead of runs: joint layers of the base")
-    scale.add_argument("--width", type=float, help="ffn_dim / model_dim of the base")
+    parser.add_argument("runs", nargs="*", type=Path, metavar="RUN", help="base, deeper, wider")
+    parser.add_argument("--depth", type=_positive, help="instead of runs: joint layers of the base")
+    parser.add_argument("--width", type=float, help="ffn_dim / model_dim of the base")
     for name in ("base", "deeper", "wider"):
-        scale.add_argument(f"--{name}-loss", type=float, metavar="NATS", help="lowest, validation")
-    scale.add_argument("--beta", type=float, default=2.0, help="parameters to grow by (default 2)")
-    return parser
+        parser.add_argument(f"--{name}-loss", type=float, metavar="NATS", help="lowest, validation")
+    parser.add_argument("--beta", type=float, default=2.0, help="parameters to grow by (default 2)")
 
 
 def _add_threads(parser: argparse.ArgumentParser) -> None:

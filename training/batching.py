@@ -25,13 +25,13 @@ Cost = Callable[[int, int], int]
 
 
 @dataclass(frozen=True)
-class Batch:
+class PairBatch:
     """Ids padded on the right."""
 
     source_BS: Tensor
-    """Pieces and eos."""
+    """Source pieces with eos behind them, then padding."""
     target_BT: Tensor
-    """bos and pieces."""
+    """What the decoder reads: bos and the target's pieces, then padding."""
     labels_BT: Tensor
     """Pieces and eos; padding is 0."""
 
@@ -40,9 +40,9 @@ class Batch:
         """Labels that are not padding."""
         return int((self.labels_BT != PAD_ID).sum())
 
-    def to(self, device: torch.device) -> Batch:
+    def to(self, device: torch.device) -> PairBatch:
         """The same batch on a device."""
-        return Batch(
+        return PairBatch(
             self.source_BS.to(device), self.target_BT.to(device), self.labels_BT.to(device)
         )
 
@@ -164,9 +164,9 @@ def cut_by_budget(
     return batches
 
 
-def collate(pairs: list[IdPair]) -> Batch:
+def collate(pairs: list[IdPair]) -> PairBatch:
     """Pad id pairs on the right into tensors."""
-    return Batch(
+    return PairBatch(
         source_BS=pad([[*source, EOS_ID] for source, _ in pairs]),
         target_BT=pad([[BOS_ID, *target] for _, target in pairs]),
         labels_BT=pad([[*target, EOS_ID] for _, target in pairs]),

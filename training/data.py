@@ -11,13 +11,13 @@ import torch
 from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
-from training.batching import Batch, BatchedCorpus, IdPair, collate
+from training.batching import BatchedCorpus, IdPair, PairBatch, collate
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import Cleaner, CleaningReport, Pair, hold_out, iterate_texts, read_pairs
 from training.errors import CorpusError
 from training.loss import label_smoothed_loss
-from training.models import Model
+from training.models import TranslationModel
 from training.run import (
     REPORT_FILE,
     VALIDATION_SOURCE,
@@ -40,7 +40,7 @@ class RunData:
 
     @property
     def digest(self) -> str:
-        """Tells training texts apart."""
+        """A hash of the training text: a run is resumed on its own only."""
         return self.train.digest
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
@@ -53,17 +53,17 @@ class RunData:
             raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
         return batches
 
-    def collate(self, pairs: list[IdPair], device: torch.device) -> Batch:
-        """Tensors of one batch."""
+    def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
+        """Padded tensors of one batch, on a device."""
         return collate(pairs).to(device)
 
-    def loss(self, model: Model, batch: Batch, smoothing: float) -> Tensor:
-        """Sum over the labels."""
+    def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
+        """Label-smoothed loss, summed over the labels of a batch."""
         logits = model(batch.source_BS, batch.target_BT)
         return label_smoothed_loss(logits, batch.labels_BT, smoothing)
 
-    def validate(self, model: Model) -> dict[str, float | str]:
-        """See `training.validation.validate`."""
+    def validate(self, model: TranslationModel) -> dict[str, float | str]:
+        """Loss on all held-out pairs, BLEU and chrF on some (`training.validation.validate`)."""
         return validate(model, self.tokenizer, self.validation, self.recipe)
 
 

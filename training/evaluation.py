@@ -46,6 +46,43 @@ def evaluate(
     in input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
     unknown analysis and where `output` exists and `force` is not given.
     """
+    options = _checked(beam_size, output, analyses, force=force)
+    pairs = read_pairs(source, reference)
+    trained = load_trained(path, device)
+    # Read before the long work: its files may be gone.
+    counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    start = time.perf_counter()
+    translations = translate(trained.model, trained.tokenizer, sources, options, progress=True)
+    seconds = time.perf_counter() - start
+    if output is not None:
+        lines = [" ".join(text.splitlines()) for text in translations]  # bytes may spell a line end
+        write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
+    scores = {
+        "checkpoint": str(trained.checkpoint),
+        "sentences": len(pairs),
+        "beam_size": beam_size,
+        **asdict(measure_quality(translations, references)),
+        "seconds": round(seconds, 3),
+    }
+    analysis: dict[str, Sequence[Any]] = {}
+    if "length" in analyses:
+        analysis["length"] = quality_by_length(sources, references, translations)
+    if "position" in analyses:
+        analysis["position"] = matches_by_position(references, translations)
+    if "frequency" in analyses:
+        analysis["frequency"] = f1_by_frequency(references, translations, counts)
+    if analysis:
+        scores["analysis"] = {
+            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
+        }
+    return scores
+
+
+def _checked(
+    beam_size: int, output: Path | None, analyses: Collection[str], *, force: bool
+) -> SearchOptions:
+    """The options of the search; raises ConfigError for what cannot be done."""
     unknown = [name for name in analyses if name not in ANALYSES]
     if unknown:
         raise ConfigError(
@@ -54,46 +91,9 @@ def evaluate(
     if output is not None and output.exists() and not force:
         raise ConfigError(f"{output} exists already; give --force to replace it")
     try:
-        options = SearchOptions(beam_size=beam_size)
+        return SearchOptions(beam_size=beam_size)
     except InvalidOptionError as error:
         raise ConfigError(str(error)) from error
-    pairs = read_pairs(source, reference)
-    trained = load_trained(path, device)
-    # Read before the long work: its files may be gone.
-    counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
-    start = time.perf_counter()
-    translations = translate(
-        trained.model,
-        trained.tokenizer,
-        [text for text, _ in pairs],
-        options,
-        progress=True,
-    )
-    seconds = time.perf_counter() - start
-    if output is not None:
-        lines = [" ".join(text.splitlines()) for text in translations]  # bytes may spell a line end
-        write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
-    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
-    quality = measure_quality(translations, references)
-    analysis: dict[str, Sequence[Any]] = {}
-    if "length" in analyses:
-        analysis["length"] = quality_by_length(sources, references, translations)
-    if "position" in analyses:
-        analysis["position"] = matches_by_position(references, translations)
-    if "frequency" in analyses:
-        analysis["frequency"] = f1_by_frequency(references, translations, counts)
-    scores = {
-        "checkpoint": str(trained.checkpoint),
-        "sentences": len(pairs),
-        "beam_size": beam_size,
-        **asdict(quality),
-        "seconds": round(seconds, 3),
-    }
-    if analysis:
-        scores["analysis"] = {
-            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
-        }
-    return scores
 
 
 def training_counts(recipe: Recipe) -> Counter[str]:

@@ -41,7 +41,7 @@ class MetricsLog:
                 self._writer.add_scalar(f"{kind}/{name}", value, step)
 
     def close(self) -> None:
-        """Flush TensorBoard's events."""
+        """Write out what TensorBoard still holds back; nothing can be logged afterwards."""
         self._writer.close()
 
 

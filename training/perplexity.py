@@ -18,7 +18,7 @@ from serving.arrays import Int32s
 from serving.search.ids import EOS_ID
 from training.errors import ConfigError, CorpusError
 from training.loss import label_smoothed_loss
-from training.models import LanguageModel
+from training.models import CausalLanguageModel
 from training.run import load_language_model
 from training.segments import cut_columns, join_documents
 from training.text_data import read_documents
@@ -121,7 +121,7 @@ def _slide(stream: Int32s, length: int, step: int) -> Iterator[Window]:
 
 
 @torch.no_grad()
-def score_windows(model: LanguageModel, windows: list[Window]) -> float:
+def score_windows(model: CausalLanguageModel, windows: list[Window]) -> float:
     """Sum of the negative log-likelihoods of all scored labels, in nats."""
     model.eval()
     device = next(model.parameters()).device

@@ -9,7 +9,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 
 @dataclass(frozen=True)
-class Quality:
+class CorpusScores:
     """Corpus scores of translations against one reference each."""
 
     bleu: float
@@ -22,11 +22,11 @@ class Quality:
     """Tokens (13a) of the translations over those of the references."""
 
 
-def measure_quality(translations: list[str], references: list[str]) -> Quality:
+def measure_quality(translations: list[str], references: list[str]) -> CorpusScores:
     """Score detokenised translations against references in the same order."""
     bleu, chrf = BLEU(), CHRF()
     score = bleu.corpus_score(translations, [references])
-    return Quality(
+    return CorpusScores(
         bleu=score.score,
         bleu_signature=str(bleu.get_signature()),
         chrf=chrf.corpus_score(translations, [references]).score,

@@ -36,7 +36,7 @@ from training.config import (
     recipe_to_dict,
 )
 from training.errors import CheckpointError, ConfigError
-from training.models import LanguageModel, Model, build_model, build_network
+from training.models import CausalLanguageModel, TranslationModel, build_model, build_network
 
 CONFIG_FILE = "config.yaml"
 REPORT_FILE = "corpus_report.json"
@@ -52,7 +52,7 @@ class Trained:
 
     checkpoint: Path
     recipe: TranslationRecipe
-    model: Model
+    model: TranslationModel
     tokenizer: Tokenizer
 
 
@@ -62,7 +62,7 @@ class TrainedLanguageModel:
 
     checkpoint: Path
     recipe: LanguageRecipe
-    model: LanguageModel
+    model: CausalLanguageModel
     tokenizer: TextTokenizer
 
 
@@ -125,7 +125,7 @@ def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel
     folder = find_checkpoint(path)
     recipe = read_run_recipe(folder)
     model = build_network(recipe.model)
-    if not (isinstance(model, LanguageModel) and isinstance(recipe, LanguageRecipe)):
+    if not (isinstance(model, CausalLanguageModel) and isinstance(recipe, LanguageRecipe)):
         raise ConfigError(
             f"{path}: a language model is needed here: architecture must be 'lm', got "
             f"{recipe.model.architecture!r}"

@@ -31,14 +31,14 @@ class Probe:
 
 @dataclass(frozen=True)
 class Scaling:
-    """The chosen size."""
+    """The depth and width that are chosen, and the figures they follow from."""
 
     depth_gradient: float
     """Loss that one more layer takes off."""
     width_gradient: float
     """Loss that one more width takes off."""
     alpha: int
-    """Steps along the gradient."""
+    """Steps along the gradient that bring the parameters nearest to the budget."""
     exact_depth: float
     exact_width: float
     depth: int

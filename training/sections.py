@@ -161,7 +161,7 @@ class OptimConfig:
     eps: float = 1e-8
     weight_decay: float = 0.0
     clip_norm: float = 1.0
-    """0 is off."""
+    """Largest norm of the gradient, to which longer ones are scaled down; 0 is no limit."""
     label_smoothing: float = 0.1
     accumulation: int = 1
     """Batches summed into one update."""

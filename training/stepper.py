@@ -16,7 +16,7 @@ from torch import Tensor
 from serving.search.prefix_tree import REPACK_EVERY, Repack, fill_rows
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 from training.batching import pad
-from training.models import Model
+from training.models import TranslationModel
 from training.models.decoding import EncoderGraph, StepGraph
 
 
@@ -32,7 +32,7 @@ class TorchState:
 class TorchStepper:
     """Runs the modules that are exported, eagerly."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         self._model = model.eval()
         self._encoder, self._step = EncoderGraph(model), StepGraph(model)
         self._device = next(model.parameters()).device
@@ -49,7 +49,7 @@ class TorchStepper:
 
     @property
     def one_query_first(self) -> bool:
-        """All models do."""
+        """Every model can begin with one query: the step graph says which beams it stands for."""
         return True
 
     @property
@@ -170,7 +170,7 @@ class TorchStepper:
         state.caches = [join_caches(*pair) for pair in zip(state.caches, other.caches, strict=True)]
 
     def trim(self, state: TorchState, source_length: int) -> None:
-        """Cut padding."""
+        """Cut the padding that no source of the batch needs any more."""
         if state.source_mask_BS.shape[1] <= source_length:
             return
         if self._model.decoder_kind == "joint":

@@ -40,7 +40,7 @@ class TextBatch:
 
     @property
     def num_labels(self) -> int:
-        """Tokens to predict."""
+        """Tokens to predict: all of them, for nothing is padding."""
         return self.labels_BT.numel()
 
 
@@ -56,7 +56,7 @@ class TextData:
 
     @property
     def digest(self) -> str:
-        """Tells training texts apart."""
+        """A hash of the training text: a run is resumed on its own only."""
         return self.train.digest
 
     def epoch(self, epoch: int) -> list[Int32s]:
@@ -74,12 +74,12 @@ class TextData:
         return batches
 
     def collate(self, segment_BT: Int32s, device: torch.device) -> TextBatch:
-        """Tensors of one batch."""
+        """Inputs and labels of one batch of segments, on a device."""
         ids = torch.from_numpy(segment_BT.astype(np.int64)).to(device)
         return TextBatch(ids[:, :-1], ids[:, 1:])
 
     def loss(self, model: Network, batch: TextBatch, smoothing: float) -> Tensor:
-        """Sum over the labels."""
+        """Label-smoothed loss, summed over all tokens of a batch."""
         return label_smoothed_loss(
             model(batch.inputs_BT), batch.labels_BT, smoothing, ignored_id=None
         )

@@ -48,7 +48,7 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
 
 
 class Trainer:
-    """State of one run."""
+    """A run while it trains: model, optimiser, and how far it has come."""
 
     def __init__(self, recipe: Recipe, folder: Path, data: Task) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data
@@ -58,7 +58,7 @@ class Trainer:
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
         self.best_loss, self.stale = float("inf"), 0
-        self.window = _Window()
+        self.window = _LogWindow()
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
         checkpoints = list_checkpoints(folder)
@@ -196,7 +196,7 @@ class Trainer:
         }
 
 
-class _Window:
+class _LogWindow:
     """Sums between two records of the log; checkpoints keep them."""
 
     def __init__(self) -> None:

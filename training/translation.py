@@ -13,12 +13,12 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.batching import cut_by_budget
 from training.errors import DivergedError
-from training.models import Model
+from training.models import TranslationModel
 from training.stepper import TorchStepper
 
 
 def translate(
-    model: Model,
+    model: TranslationModel,
     tokenizer: Tokenizer,
     texts: list[str],
     options: SearchOptions,

@@ -12,13 +12,13 @@ from training.batching import collate, cut_by_budget
 from training.config import TranslationRecipe
 from training.corpus import Pair
 from training.loss import label_smoothed_loss
-from training.models import Model
-from training.quality import Quality, measure_quality
+from training.models import TranslationModel
+from training.quality import CorpusScores, measure_quality
 from training.translation import translate
 
 
 def validate(
-    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
+    model: TranslationModel, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
 ) -> dict[str, float | str]:
     """Figures on the validation pairs; the model is left in evaluation mode.
 
@@ -41,7 +41,7 @@ def validate(
 
 @torch.no_grad()
 def validation_loss(
-    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
+    model: TranslationModel, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
 ) -> float:
     """Mean negative log-likelihood of a label, in nats."""
     model.eval()
@@ -61,8 +61,8 @@ def validation_loss(
 
 
 def validation_quality(
-    model: Model, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
-) -> Quality:
+    model: TranslationModel, tokenizer: Tokenizer, pairs: list[Pair], recipe: TranslationRecipe
+) -> CorpusScores:
     """BLEU and chrF on `loop.bleu_sentences` pairs, spread evenly over all of them."""
     count = min(recipe.loop.bleu_sentences, len(pairs))
     chosen = [pairs[i * len(pairs) // count] for i in range(count)]

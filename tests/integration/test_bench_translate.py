@@ -9,7 +9,7 @@ import pytest
 from bench import commands
 from bench.__main__ import main
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting
-from bench.translate import SYSTEMS, Translated, run_translate
+from bench.translate import SYSTEMS, TimedTranslation, run_translate
 from tests.conftest import single_thread
 from tests.toy.recipe import write_toy_recipe
 from training.config import load_recipe
@@ -41,9 +41,9 @@ def arguments_for(folder: Path) -> list[str]:
 def test_both_translate_the_file(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found: list[Translated] = []
+    found: list[TimedTranslation] = []
 
-    def run(*arguments: object) -> list[Translated]:
+    def run(*arguments: object) -> list[TimedTranslation]:
         found.extend(run_translate(*arguments))  # type: ignore[arg-type]
         return found
 

@@ -13,8 +13,8 @@ import torch
 from torch import Tensor
 
 from export.__main__ import main
-from export.bundle import TextPair, export_bundle
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
+from export.bundle import export_bundle
 from export.errors import ParityError
 from export.graphs import write_graphs
 from export.parity import (
@@ -28,6 +28,7 @@ from export.parity import (
 )
 from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
+from export.texts import TextPair
 from serving.bundle.manifest import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.runtime.encoder import Encoder
@@ -38,7 +39,7 @@ from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
-from training.models import JointConfig, Model, TransformerConfig, build_model
+from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
 from training.models.attention import AttentionContext
 from training.models.blocks import DecoderLayer, EncoderLayer
 from training.run import load_trained
@@ -57,7 +58,7 @@ MODELS = {
 }
 
 
-def random_model(name: str) -> Model:
+def random_model(name: str) -> TranslationModel:
     """A model whose every parameter is random: fresh ones have zero biases, which hide mistakes."""
     torch.manual_seed(3)
     model = build_model(MODELS.get(name) or OWN_MODEL)
@@ -109,7 +110,7 @@ def test_every_step_equals_the_modules(tmp_path: Path, name: str, precision: str
 def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> None:
     model = random_model(name)
     twin, sentences = quantized_twin(model), random_sentences(12, model.config.vocab_size)
-    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    ranges = measure_ranges(twin, lambda: search_all(TorchStepper(twin), sentences))
     products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
     assert {m.key for m in products if m.range is not None} == ranges.keys()
     assert len(ranges) > 0.9 * len(products)
@@ -133,7 +134,7 @@ def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> N
     """As where the rows of some inputs differ too much for one scale."""
     model = random_model(name)
     twin, sentences = quantized_twin(model), random_sentences(6, model.config.vocab_size)
-    ranges = calibrate(twin, lambda: search_all(TorchStepper(twin), sentences))
+    ranges = measure_ranges(twin, lambda: search_all(TorchStepper(twin), sentences))
     kept = dict(list(ranges.items())[1::2])  # not the inputs of attention, but its output
     for product in twin.modules():
         if isinstance(product, QuantizedLinear) and product.key not in kept:
@@ -155,7 +156,7 @@ def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool)
         product.exact = True
     exact = frozenset(product.key for product in products[::2])
     run = TorchStepper(twin)
-    ranges = calibrate(twin, lambda: search_all(run, sentences)) if static else None
+    ranges = measure_ranges(twin, lambda: search_all(run, sentences)) if static else None
     manifest = write_graphs(
         model, tmp_path, name="random", precision="int8", ranges=ranges, exact=exact
     )
@@ -408,7 +409,7 @@ def test_manifest_tells_what_was_measured(tiny_model: TinyModel) -> None:
 def test_a_damaged_graph_fails_parity_and_leaves_nothing(
     tiny_model: TinyModel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(model: Model, folder: Path, **arguments: str) -> object:
+    def damaged(model: TranslationModel, folder: Path, **arguments: str) -> object:
         with torch.no_grad():
             model.decoder_norm.weight.mul_(1.5)  # type: ignore[operator, union-attr]
         manifest = write_graphs(model, folder, **arguments)  # type: ignore[arg-type]

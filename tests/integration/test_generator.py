@@ -14,11 +14,8 @@ import torch
 
 from export.__main__ import main as export_main
 from export.errors import ParityError
-from export.language_bundle import (
-    LanguageParity,
-    check_language,
-    export_language_bundle,
-)
+from export.language_bundle import export_language_bundle
+from export.language_parity import LanguageParity, check_language
 from serving.__main__ import main
 from serving.bundle.manifest import read_manifest
 from serving.errors import BundleError, InvalidOptionError, InvalidTextError, RequestError
@@ -214,7 +211,7 @@ def test_products_that_int8_spoils_stay_fp32(
     run = tiny_language_model.run
     manifest = export_language_bundle(run, tmp_path / "lm", precision="int8", target="cpu")
     assert 1 <= manifest.parity["fp32_products"] <= len(trained.model.layers)
-    monkeypatch.setattr("export.language_bundle._keep_exact", lambda *_: frozenset())
+    monkeypatch.setattr("export.language_bundle.keep_exact_language", lambda *_: frozenset())
     with pytest.raises(ParityError, match="perplexity changes from"):
         export_language_bundle(run, tmp_path / "other", precision="int8", target="cpu")
 

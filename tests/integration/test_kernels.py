@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 from onnx import TensorProto, helper, numpy_helper
 
-from export.calibration import calibrate, calibrate_translation
+from export.activation_ranges import measure_ranges, measure_translation_ranges
 from export.domains import MACARON
 from export.graphs import write_graphs, write_language_graphs
 from export.quantize import quantized_twin
@@ -32,10 +32,10 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.models import (
-    LanguageModel,
+    CausalLanguageModel,
     LanguageModelConfig,
-    Model,
     TransformerConfig,
+    TranslationModel,
     build_model,
 )
 
@@ -66,14 +66,14 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         sources = [[5, 6, 7, 3], [8, 9, 3]]
         ranges = None
         if precision == "int8":
-            ranges = calibrate_translation(quantized_twin(model), sources, 8)
+            ranges = measure_translation_ranges(quantized_twin(model), sources, 8)
         shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
         write_graphs(
             model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
         )
         found |= functions_of(folder / "step.onnx")
         found |= functions_of(folder / "step_shortlist.onnx")
-        language = LanguageModel(
+        language = CausalLanguageModel(
             LanguageModelConfig(
                 **SIZES,
                 num_decoder_layers=2,
@@ -86,13 +86,13 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         ranges = None
         if precision == "int8":
             twin = quantized_twin(language)
-            ranges = calibrate(twin, lambda twin=twin: twin(torch.tensor([[5, 6, 7, 8]])))
+            ranges = measure_ranges(twin, lambda twin=twin: twin(torch.tensor([[5, 6, 7, 8]])))
         write_language_graphs(language, folder, name="random", precision=precision, ranges=ranges)
         found |= functions_of(folder / "step.onnx")
     return found
 
 
-def translation_model() -> Model:
+def translation_model() -> TranslationModel:
     torch.manual_seed(7)
     config = TransformerConfig(
         **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY
@@ -513,7 +513,7 @@ def test_a_bundle_decodes_without_kernels_too(
     model = translation_model()
     ranges = None
     if precision == "int8":
-        ranges = calibrate_translation(quantized_twin(model), sources, 16)
+        ranges = measure_translation_ranges(quantized_twin(model), sources, 16)
     manifest = write_graphs(model, tmp_path, name="random", precision=precision, ranges=ranges)
     options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
     sentences = [Sentence(source, options) for source in sources]

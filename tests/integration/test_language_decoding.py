@@ -25,7 +25,7 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms, draw_from_logits
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
-from training.models import LanguageModel, LanguageModelConfig
+from training.models import CausalLanguageModel, LanguageModelConfig
 
 KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
@@ -34,7 +34,7 @@ VOCABULARY = 90
 
 
 @cache
-def model_of(attention: str, block: str = "standard", norm: str = "pre") -> LanguageModel:
+def model_of(attention: str, block: str = "standard", norm: str = "pre") -> CausalLanguageModel:
     torch.manual_seed(5)
     config = LanguageModelConfig(
         model_dim=16,
@@ -49,7 +49,7 @@ def model_of(attention: str, block: str = "standard", norm: str = "pre") -> Lang
         first_window=3,
         output_bias=block == "macaron",
     )
-    model = LanguageModel(config)
+    model = CausalLanguageModel(config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
@@ -74,7 +74,7 @@ def stepper_of(folder: Path, *variant: str, precision: str = "fp32") -> Language
 
 
 @torch.no_grad()
-def log_probs(model: LanguageModel, ids: Sequence[int]) -> np.ndarray:
+def log_probs(model: CausalLanguageModel, ids: Sequence[int]) -> np.ndarray:
     """Of the whole text, as it is trained, [T,V]."""
     return model(torch.tensor([list(ids)]))[0].log_softmax(-1).numpy()
 
@@ -123,7 +123,7 @@ def test_prompts_and_steps_give_the_models_own_distributions(
 
 def test_a_model_may_have_one_head(tmp_path: Path) -> None:
     torch.manual_seed(5)
-    model = LanguageModel(replace(model_of("cascade").config, num_heads=1)).eval()
+    model = CausalLanguageModel(replace(model_of("cascade").config, num_heads=1)).eval()
     manifest = write_language_graphs(model, tmp_path, name="tiny", precision="fp32")
     batch, generated = GenerationBatch(LanguageStepper(tmp_path, manifest, 1)), output(0, [5, 9, 7])
     found = run(batch, [generated], 12)[0]

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from export.__main__ import main
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import QuantizedLinear, quantized_twin
@@ -36,7 +36,7 @@ from tests.integration.test_export import (
     random_model,
     random_sentences,
 )
-from training.models import Model, TransformerConfig, build_model
+from training.models import TransformerConfig, TranslationModel, build_model
 from training.run import VALIDATION_SOURCE
 from training.stepper import TorchStepper
 
@@ -68,20 +68,20 @@ def every_piece(vocab_size: int) -> Shortlist:
 
 
 def export(
-    model: Model, shortlist: Shortlist, folder: Path, arithmetic: str
-) -> tuple[ShortlistStepper, Model, Manifest]:
+    model: TranslationModel, shortlist: Shortlist, folder: Path, arithmetic: str
+) -> tuple[ShortlistStepper, TranslationModel, Manifest]:
     """The bundle's stepper, a model that computes the same, and the manifest."""
     precision = arithmetic.partition(" ")[0]
     reference, ranges, exact = model, None, frozenset[bytes]()
     if precision == "int8":
         reference = quantized_twin(model)
     if arithmetic == "int8 but the output matrix":
-        output = reference.get_submodule("quantized_output")
+        output = reference.get_submodule("output_layer")
         assert isinstance(output, QuantizedLinear)
         output.exact, exact = True, frozenset({output.key})
     if arithmetic == "int8 static":
         sentences = random_sentences(12, model.config.vocab_size)
-        ranges = calibrate(reference, lambda: search_all(TorchStepper(reference), sentences))
+        ranges = measure_ranges(reference, lambda: search_all(TorchStepper(reference), sentences))
     manifest = write_graphs(
         model,
         folder,
@@ -101,7 +101,9 @@ def shortlisted(sentences: list[Sentence]) -> list[Sentence]:
     ]
 
 
-def decode_masked(model: Model, shortlist: Shortlist, sentence: Sentence) -> tuple[Hypothesis, ...]:
+def decode_masked(
+    model: TranslationModel, shortlist: Shortlist, sentence: Sentence
+) -> tuple[Hypothesis, ...]:
     """One sentence with PyTorch, whose other logits are -inf."""
     mask_V = torch.full((model.config.vocab_size,), -torch.inf)
     mask_V[torch.from_numpy(shortlist.of(sentence.source))] = 0.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 
 from training.errors import ConfigError
-from training.models.base import Model, Network
+from training.models.base import Network, TranslationModel
 from training.models.blocks import BLOCKS, Block
 from training.models.config import (
     PRESETS,
@@ -15,20 +15,20 @@ from training.models.config import (
     TransformerConfig,
 )
 from training.models.joint import JointModel
-from training.models.language_model import LanguageModel
+from training.models.language_model import CausalLanguageModel
 from training.models.transformer import Transformer
 
 __all__ = [
     "PRESETS",
+    "CausalLanguageModel",
     "JointConfig",
     "JointModel",
-    "LanguageModel",
     "LanguageModelConfig",
-    "Model",
     "ModelConfig",
     "Network",
     "Transformer",
     "TransformerConfig",
+    "TranslationModel",
     "build_model",
     "build_network",
     "check_model",
@@ -36,13 +36,13 @@ __all__ = [
 ]
 
 
-def build_model(config: ModelConfig) -> Model:
+def build_model(config: ModelConfig) -> TranslationModel:
     """A freshly initialised translation model.
 
     Raises ConfigError for another kind of model, and where a block cannot be found.
     """
     model = build_network(config)
-    if not isinstance(model, Model):
+    if not isinstance(model, TranslationModel):
         raise ConfigError(
             "a translation model is needed here: architecture must be 'transformer' or 'joint', "
             f"got {config.architecture!r}"
@@ -58,7 +58,7 @@ def build_network(config: ModelConfig) -> Network:
     if isinstance(config, JointConfig):
         return JointModel(config)
     if isinstance(config, LanguageModelConfig):
-        return LanguageModel(config)
+        return CausalLanguageModel(config)
     assert isinstance(config, TransformerConfig)
     return Transformer(config, find_block(config.block))
 

@@ -4,8 +4,7 @@ Shape letters: B sentences, Q queries, C cache slots or keys, S source positions
 E head.
 
 The same modules train and export. A cached call appends its Q new rows at `write_index` of each
-sentence and attends under an additive mask over all slots; two custom operators carry that to
-ONNX (`TensorScatter` and the three-dimensional `Attention`, opset 24), each with its eager form.
+sentence and attends under an additive mask over all slots.
 """
 
 from __future__ import annotations
@@ -13,10 +12,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
-OPSET = 24
+from training.models.operators import attention, split_heads, tensor_scatter
 
 
 @dataclass
@@ -56,110 +54,6 @@ def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
         assert context.cache is not None
         tensors += [context.cache.keys, context.cache.values]
     return tensors
-
-
-def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
-    """The cache [B,C,D] or [B,H,C,E] with Q new rows a sentence from slot `write_index` on."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "TensorScatter",
-            (cache, new, write_index_B),
-            attrs={"axis": cache.dim() - 2},
-            dtype=cache.dtype,
-            shape=cache.shape,
-            version=OPSET,
-        )
-        return result
-    slots_BQ = write_index_B[:, None] + torch.arange(new.shape[-2], device=new.device)
-    index = slots_BQ.reshape(len(cache), *[1] * (cache.dim() - 3), -1, 1).expand_as(new)
-    return cache.scatter(-2, index, new.to(cache.dtype))
-
-
-def split_heads(x_BQD: Tensor, num_heads: int) -> Tensor:
-    """[B,Q,D] to [B,H,Q,E]."""
-    width = x_BQD.shape[2] // num_heads
-    shape = (*x_BQD.shape[:2], num_heads, width)
-    return reshape(x_BQD, shape, (0, 0, num_heads, width)).transpose(1, 2)
-
-
-def _join_heads(x_BHQE: Tensor) -> Tensor:
-    """[B,H,Q,E] to [B,Q,D]."""
-    rows, heads, queries, width = x_BHQE.shape
-    x_BQHE = x_BHQE.transpose(1, 2)
-    return reshape(x_BQHE, (rows, queries, heads * width), (0, 0, heads * width))
-
-
-def reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
-    """A reshape whose ONNX form has a constant shape, with 0 for sizes that stay (torch.onnx writes
-    operators that put the shape together)."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Reshape", (x, torch.tensor(exported)), dtype=x.dtype, shape=shape, version=OPSET
-        )
-        return result
-    return x.reshape(shape)
-
-
-def attention(
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    *,
-    num_heads: int,
-    mask: Tensor | None,
-    causal: bool = False,
-    dropout: float = 0.0,
-    rows_sharing_dropout: int = 1,
-) -> Tensor:
-    """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
-
-    Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
-    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
-    drop the same probabilities. Returns [B,Q,D].
-    """
-    by_head = query.dim() == 4
-    if torch.compiler.is_exporting():
-        # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then.
-        query = query * (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
-        sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Attention",
-            (query, key, value, mask),
-            attrs={"scale": 1.0, **sizes},
-            dtype=query.dtype,
-            shape=query.shape,
-            version=OPSET,
-        )
-        return _join_heads(result) if by_head else result
-
-    if not by_head:
-        query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
-    if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
-        out = nn.functional.scaled_dot_product_attention(
-            query,
-            key,
-            value,
-            attn_mask=None if mask is None else mask.to(query.dtype),
-            is_causal=causal,
-            dropout_p=dropout,
-        )
-        return _join_heads(out)
-    # Written out: at sentence length the backward pass of the fused CPU kernel is several times
-    # slower than these products (docs/decisions.md).
-    scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
-    if mask is not None:
-        scores = scores + mask
-    if causal:
-        length = scores.shape[-1]
-        scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
-    probabilities = scores.softmax(-1).to(value.dtype)
-    if rows_sharing_dropout == 1:
-        probabilities = nn.functional.dropout(probabilities, dropout)
-    elif dropout:
-        kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
-        kept = nn.functional.dropout(kept, dropout)
-        probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)
-    return _join_heads(probabilities @ value)
 
 
 class SelfAttention(nn.Module):

@@ -7,6 +7,7 @@ D model, V vocabulary.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -18,27 +19,28 @@ from training.models.config import ModelConfig
 
 
 class DecodingStep(NamedTuple):
-    """What new tokens have become."""
+    """What a step of decoding makes of new tokens."""
 
     x_BQD: Tensor
-    """Decoder states, for `output_logits`."""
+    """Decoder states of the new tokens, from which `output_logits` makes logits."""
     alignment: Tensor
-    """As `alignment_role` says."""
+    """What the tokens are aligned to, in the form that `alignment_role` names."""
     caches: list[Tensor]
-    """The appended caches."""
+    """The caches with the new tokens' keys and values in their slots."""
 
 
 class Network(nn.Module, ABC):
     """What translation and language models have in common."""
 
     decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """The manifest's."""
+    """How the decoder sees the source, as a bundle's manifest says it."""
 
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
+    _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
         super().__init__()
@@ -57,10 +59,18 @@ class Network(nn.Module, ABC):
     @property
     @abstractmethod
     def output_weight(self) -> Tensor:
-        """The output matrix [V,D]."""
+        """The matrix [V,D] whose product with decoder states are the logits."""
+
+    def replace_output(self, layer: nn.Module) -> None:
+        """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from
+        here on in the place of `output_weight` and `output_bias`."""
+        self.add_module("output_layer", layer)
+        self._output_layer = layer.__call__
 
     def output_logits(self, x_BQD: Tensor) -> Tensor:
-        """Logits [B,Q,V]."""
+        """Logits [B,Q,V] of decoder states."""
+        if self._output_layer is not None:
+            return self._output_layer(x_BQD)
         return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
 
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
@@ -72,7 +82,7 @@ class Network(nn.Module, ABC):
         return result
 
 
-class Model(Network):
+class TranslationModel(Network):
     """A translation model: `forward` trains; `encode_source`, `decode_step` and `output_logits` are
     what decoding calls eagerly and export writes out.
 

@@ -26,7 +26,7 @@ class ModelConfig(ABC):
     """Beams x `batch_cost` of a batch that is decoded: a few hundred short sentences."""
 
     architecture: str
-    """Key of `ARCHITECTURES`."""
+    """Which kind of model it is: a key of `ARCHITECTURES`."""
     model_dim: int = 256
     num_heads: int = 4
     ffn_dim: int = 1024
@@ -40,7 +40,7 @@ class ModelConfig(ABC):
     dropout: float = 0.1
     """After embeddings and each sublayer."""
     attention_dropout: float = 0.0
-    """On attention probabilities."""
+    """On attention probabilities, after the softmax."""
     activation_dropout: float = 0.0
     """Inside the feed-forward, after ReLU."""
 
@@ -68,7 +68,7 @@ class ModelConfig(ABC):
     @property
     @abstractmethod
     def family(self) -> str:
-        """The manifest's family."""
+        """What a bundle's manifest calls models of this kind."""
 
     def batch_cost(self, source_length: int, target_length: int) -> int:
         """What one row of a padded batch counts in the token budget: its longer side."""
@@ -85,7 +85,7 @@ class TransformerConfig(ModelConfig):
 
     @property
     def family(self) -> str:
-        """The manifest's family."""
+        """`macaron` for its block; `transformer` for the standard one and one's own."""
         return "macaron" if self.block == "macaron" else "transformer"
 
 
@@ -125,7 +125,6 @@ class JointConfig(ModelConfig):
 
     @property
     def family(self) -> str:
-        """The manifest's family."""
         return "joint"
 
     def batch_cost(self, source_length: int, target_length: int) -> int:
@@ -197,7 +196,6 @@ class LanguageModelConfig(ModelConfig):
 
     @property
     def family(self) -> str:
-        """The manifest's family."""
         return "lm"
 
 

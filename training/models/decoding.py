@@ -9,18 +9,21 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import OPSET, reshape
-from training.models.base import Model
-from training.models.language_model import LanguageModel
-
-LISTED_LOGITS = "macaron::ListedLogits"
-"""What `listed_logits` is in a graph that `export.lowering` has not gone through."""
+from training.models.base import TranslationModel
+from training.models.language_model import CausalLanguageModel
+from training.models.operators import (
+    add_scores,
+    gather_rows,
+    integer_divide,
+    listed_logits,
+    reshape,
+)
 
 
 class EncoderGraph(nn.Module):
     """Source ids to the source tensors of the step graph."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -35,7 +38,7 @@ class StepGraph(nn.Module):
     There is a query for each beam, or one alone, the first beam's, while all others are dead.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -52,7 +55,7 @@ class StepGraph(nn.Module):
         sources: list[Tensor],
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
-        the alignment (see `Model.alignment_role`) and the caches."""
+        the alignment (see `TranslationModel.alignment_role`) and the caches."""
         step = self.model.decode_step(
             token_ids_BQ,
             positions_BQ,
@@ -72,7 +75,7 @@ class StepGraph(nn.Module):
 class ShortlistStepGraph(nn.Module):
     """A decoding step whose output layer knows a few pieces of the vocabulary for each sentence."""
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: TranslationModel) -> None:
         super().__init__()
         self.model = model
 
@@ -112,20 +115,6 @@ class ShortlistStepGraph(nn.Module):
         return best.values, tokens_BN, parents_BN, step.alignment, step.caches
 
 
-def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
-    """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            LISTED_LOGITS,
-            (x_BQD, weight_VD, columns_BL),
-            dtype=x_BQD.dtype,
-            shape=(*x_BQD.shape[:2], columns_BL.shape[1]),
-            version=1,
-        )
-        return result
-    return x_BQD @ weight_VD[columns_BL].transpose(1, 2)
-
-
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """The 2K best continuations (score fp32, token int32, parent int32), each [B,2K].
 
@@ -151,52 +140,6 @@ def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, T
     return best.values, token_BN.to(torch.int32), parent_BN.to(torch.int32)
 
 
-def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
-    """[B,K,V]: each beam's score beside the log-probabilities of its query, or of the only one."""
-    scores_BK1 = scores_BK.unsqueeze(-1)
-    if torch.compiler.is_exporting():  # which would take Q and K for one size
-        rows, beams = scores_BK.shape
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Add",
-            (log_probs_BQV, scores_BK1),
-            dtype=log_probs_BQV.dtype,
-            shape=(rows, beams, log_probs_BQV.shape[2]),
-            version=OPSET,
-        )
-        return result
-    return log_probs_BQV + scores_BK1
-
-
-def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
-    """[B,N,W]: whole rows, as one ONNX operator (torch.onnx gathers their elements one by one)."""
-    index_BN1 = row_BN.unsqueeze(-1)
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "GatherND",
-            (x_BGW, index_BN1),
-            attrs={"batch_dims": 1},
-            dtype=x_BGW.dtype,
-            shape=(*row_BN.shape, x_BGW.shape[2]),
-            version=OPSET,
-        )
-        return result
-    return x_BGW.gather(1, index_BN1.expand(-1, -1, x_BGW.shape[2]))
-
-
-def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
-    """Quotient of non-negative integers, as one ONNX operator (torch.onnx writes eight)."""
-    if torch.compiler.is_exporting():
-        result: Tensor = torch.onnx.ops.symbolic(
-            "Div",
-            (dividend, torch.tensor(divisor)),
-            dtype=dividend.dtype,
-            shape=dividend.shape,
-            version=OPSET,
-        )
-        return result
-    return dividend // divisor
-
-
 def group_width(vocab_size: int) -> int:
     """Tokens a group: up to 64, dividing the vocabulary where it can, two groups at least."""
     fitting = [width for width in (64, 32, 16, 8) if 2 * width <= vocab_size]
@@ -210,7 +153,7 @@ class LanguageStepGraph(nn.Module):
     Further letters: R queries whose outputs are wanted, T likeliest tokens.
     """
 
-    def __init__(self, model: LanguageModel) -> None:
+    def __init__(self, model: CausalLanguageModel) -> None:
         super().__init__()
         self.model = model
 

@@ -1,4 +1,4 @@
-"""Position-wise feed-forward network."""
+"""The feed-forward network, which treats each position alone."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ class FeedForward(nn.Module):
         init_linear(self.up_proj, self.down_proj)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
-        """[...,D] to [...,D]."""
+        """Widen the last axis to `ffn_dim` and bring it back; all others are kept."""
         return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import CacheContext, KeyValue, cache_tensors
-from training.models.base import DecodingStep, Model, padding_mask
+from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.config import JointConfig
 from training.models.embedding import TokenEmbedding
@@ -93,7 +93,7 @@ class Reduction(nn.Module):
         return reduced_BQD, weights_BQDS.transpose(2, 3)
 
 
-class JointModel(Model):
+class JointModel(TranslationModel):
     """PreNet (an ordinary encoder, or nothing), joint layers, Reduction."""
 
     decoder_kind = "joint"
@@ -128,7 +128,7 @@ class JointModel(Model):
 
     @property
     def num_sources(self) -> int:
-        """The PreNet's output alone."""
+        """One: the PreNet's output, from which the joint states are made at each step."""
         return 1
 
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:

@@ -22,16 +22,16 @@ from training.models.light_attention import LightSelfAttention, layer_offsets, o
 
 
 class LanguageStep(NamedTuple):
-    """What new tokens have become."""
+    """What a step of decoding makes of new tokens."""
 
     x_BQD: Tensor
-    """States, for `output_logits`."""
+    """States of the new tokens, from which `output_logits` makes logits."""
     caches: list[Tensor]
-    """The appended caches."""
+    """The caches with the new tokens' keys and values in their slots."""
 
 
 class LanguageLayer(nn.Module):
-    """Causal self-attention, feed-forward."""
+    """Causal self-attention, full or light, then the feed-forward."""
 
     def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
         super().__init__()
@@ -62,7 +62,7 @@ class MacaronLanguageLayer(LanguageLayer):
         return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
-class LanguageModel(Network):
+class CausalLanguageModel(Network):
     """One embedding for input and output; `forward` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in
@@ -105,7 +105,7 @@ class LanguageModel(Network):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D]."""
+        """The embedding [V,D], which input and output share."""
         return self.embedding.weight
 
     def decode_step(

@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, SelfAttention, attention
+from training.models.attention import CacheContext, SelfAttention
 from training.models.config import LanguageModelConfig
+from training.models.operators import attention
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
 

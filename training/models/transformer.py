@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import AttentionContext, KeyValue, cache_tensors
-from training.models.base import DecodingStep, Model, padding_mask
+from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
 from training.models.embedding import TokenEmbedding
 
 
-class Transformer(Model):
+class Transformer(TranslationModel):
     """Encoder-decoder with one embedding for source, target and output."""
 
     decoder_kind = "cross"
@@ -38,7 +38,7 @@ class Transformer(Model):
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache."""
+        """Axes of each cache: a row for each sentence, whose beams share it."""
         return ("B", "C", self.config.model_dim)
 
     @property
@@ -114,11 +114,11 @@ class Transformer(Model):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D]."""
+        """The embedding [V,D], which source, target and output share."""
         return self.embedding.weight
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V]."""
+        """Training logits [B,T,V] of the tokens that follow each target position."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
         contexts = [

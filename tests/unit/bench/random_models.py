@@ -11,10 +11,10 @@ from serving.search.ids import EOS_ID
 from training.models import (
     JointConfig,
     JointModel,
-    Model,
     ModelConfig,
     Transformer,
     TransformerConfig,
+    TranslationModel,
     build_model,
 )
 
@@ -61,7 +61,7 @@ def ending_joint_model(encoder_layers: int, seed: int = 2) -> JointModel:
     return model
 
 
-def _ending(config: ModelConfig, seed: int) -> Model:
+def _ending(config: ModelConfig, seed: int) -> TranslationModel:
     """Every parameter is random, biases and norms too: fresh ones are zero and one and would hide
     a weight that went astray. The last feed-forward dominates, so that outputs are varied."""
     torch.manual_seed(seed)

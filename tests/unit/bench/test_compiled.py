@@ -16,7 +16,7 @@ from bench.materials import random_subject
 from bench.models import random_model
 from bench.repetitions import repeat
 from bench.scenarios import COMPILED, EAGER, OUR_FP32, Scenario, Setting
-from bench.worker import Timing, Worker
+from bench.worker import RepetitionTime, Worker
 from tests.unit.bench.random_models import sources
 
 
@@ -87,9 +87,9 @@ class FakeWorker:
     def __init__(self) -> None:
         self.rows: list[list[int]] = []
 
-    def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> Timing:
+    def measure(self, scenario: Scenario, max_length: int, rows: Sequence[int]) -> RepetitionTime:
         self.rows.append(list(rows))
-        return Timing(1.0, len(rows), len(rows) * max_length, 1)
+        return RepetitionTime(1.0, len(rows), len(rows) * max_length, 1)
 
 
 def test_all_sizes_are_compiled_before_time_counts() -> None:

@@ -13,11 +13,11 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
-from training.models import Model, TransformerConfig, build_model
+from training.models import TransformerConfig, TranslationModel, build_model
 from training.stepper import TorchStepper
 
 MAX_LENGTH = 80
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[[], TranslationModel]] = {
     "transformer": lambda: ending_model(),
     "joint fast": lambda: ending_joint_model(encoder_layers=2),
     "joint base": lambda: ending_joint_model(encoder_layers=0),
@@ -25,12 +25,12 @@ MODELS: dict[str, Callable[[], Model]] = {
 
 
 @cache
-def model_of(name: str) -> Model:
+def model_of(name: str) -> TranslationModel:
     return MODELS[name]()
 
 
 def decode_by_tree(
-    model: Model, ids: list[list[int]], beam_size: int, max_length: int
+    model: TranslationModel, ids: list[list[int]], beam_size: int, max_length: int
 ) -> list[Finished]:
     options = SearchOptions(beam_size=beam_size, max_length=max_length, loop_guard=False)
     return decode(TorchStepper(model), [Sentence(source, options) for source in ids])

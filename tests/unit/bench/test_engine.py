@@ -15,18 +15,20 @@ from bench.scenarios import (
     Setting,
     System,
 )
-from bench.systems import Output
-from bench.worker import Timing
+from bench.systems import SystemOutput
+from bench.worker import RepetitionTime
 
 SCENARIO = Scenario(2, 5)
 
 
-def output(text: str, score: float) -> Output:
-    return Output(tuple(text), score, text)
+def output(text: str, score: float) -> SystemOutput:
+    return SystemOutput(tuple(text), score, text)
 
 
 def measured(setting: Setting, seconds: list[float], system: System = OUR_INT8) -> Measured:
-    timings = [Timing(s, sentences=4, tokens=100, peak_rss=i) for i, s in enumerate(seconds)]
+    timings = [
+        RepetitionTime(s, sentences=4, tokens=100, peak_rss=i) for i, s in enumerate(seconds)
+    ]
     return Measured(system, setting, SCENARIO, timings)
 
 

@@ -21,7 +21,7 @@ from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import JointConfig, Model, TransformerConfig, build_model
+from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
 from training.stepper import TorchStepper
 
 
@@ -33,11 +33,11 @@ def preset(request: pytest.FixtureRequest) -> str:
 
 
 @pytest.fixture(scope="module")
-def model(preset: str) -> Model:
+def model(preset: str) -> TranslationModel:
     return random_model(preset, 5)
 
 
-def test_outputs_have_exactly_the_longest_length(model: Model) -> None:
+def test_outputs_have_exactly_the_longest_length(model: TranslationModel) -> None:
     sources = random_sources(model.config.vocab_size, 4, 5)
     for tokens, _ in EagerTranslator(model).translate(sources, 3, 30):
         assert len(tokens) == 30
@@ -46,7 +46,7 @@ def test_outputs_have_exactly_the_longest_length(model: Model) -> None:
 
 
 @pytest.mark.parametrize("preset", ["transformer_tiny", "joint_fast_tiny"], indirect=True)
-def test_beams_give_way_to_each_other_as_a_trained_models_do(model: Model) -> None:
+def test_beams_give_way_to_each_other_as_a_trained_models_do(model: TranslationModel) -> None:
     # Of trained models about 0.5 (baseline) and 0.4 (joint) of beams x steps after 25 steps. Where
     # every beam keeps its own descent it is more than 0.55, and no slot is ever given back.
     options = SearchOptions(beam_size=SLOT_BEAM, max_length=26, loop_guard=False)
@@ -59,7 +59,7 @@ def test_beams_give_way_to_each_other_as_a_trained_models_do(model: Model) -> No
     assert 0.3 * limit < sum(shares) / len(shares) < limit
 
 
-def test_eos_has_a_low_constant_logit_and_no_parameter_is_fresh(model: Model) -> None:
+def test_eos_has_a_low_constant_logit_and_no_parameter_is_fresh(model: TranslationModel) -> None:
     source = torch.tensor(random_sources(model.config.vocab_size, 1, 1))
     with torch.no_grad():
         logits = model(source, torch.arange(4, 14)[None])[0]
@@ -69,7 +69,7 @@ def test_eos_has_a_low_constant_logit_and_no_parameter_is_fresh(model: Model) ->
         assert float(parameter.detach().std()) > 0, name
 
 
-def test_a_seed_gives_the_same_model_and_sources(model: Model, preset: str) -> None:
+def test_a_seed_gives_the_same_model_and_sources(model: TranslationModel, preset: str) -> None:
     again = random_model(preset, 5).state_dict()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again[name])
@@ -81,7 +81,7 @@ def test_a_seed_gives_the_same_model_and_sources(model: Model, preset: str) -> N
     assert all(source[-1] == EOS_ID and min(source[:-1]) > EOS_ID for source in sources)
 
 
-def test_a_saved_model_is_the_same(model: Model, tmp_path: Path) -> None:
+def test_a_saved_model_is_the_same(model: TranslationModel, tmp_path: Path) -> None:
     save_model(model, tmp_path / "saved")
     loaded = load_model(tmp_path / "saved")
     assert type(loaded) is type(model)

@@ -13,7 +13,7 @@ from bench.quality_report import quality_markdown, write_quality_record
 from bench.report import Machine
 from export.quality import BleuChange
 from training.analysis import FrequencyBucket, LengthBucket
-from training.quality import Quality
+from training.quality import CorpusScores
 
 MACHINE = Machine(cpu="a CPU", cores=2, processors=1, memory_gib=4.0, others=0.01)
 
@@ -25,7 +25,7 @@ def make_run(bleu: float, hours: float = 1.0, checkpoint: str = "averaged") -> R
         parameters=1_234_567,
         training_hours=hours,
         tokens_per_second=bleu * 10,
-        quality=Quality(bleu, "bleu-signature", bleu + 20, "chrf-signature", bleu / 30),
+        quality=CorpusScores(bleu, "bleu-signature", bleu + 20, "chrf-signature", bleu / 30),
         lengths=[LengthBucket("1-5", 7, bleu, 0.0, 1.0), LengthBucket("6-10", 3, 1.0, 0.0, 1.0)],
         frequencies=[FrequencyBucket(">1000", 12, 11, 0.5, 0.5, bleu / 100)],
         translations=["Grüße"],

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from bench.engine import Agreement, Plan, Result, Roofline
+from bench.engine import Agreement, EnginePlan, Result, Roofline
 from bench.materials import Subject
 from bench.repetitions import Measured
 from bench.report import (
@@ -29,7 +29,7 @@ from bench.scenarios import (
     Scenario,
     Setting,
 )
-from bench.worker import SlotCount, Timing
+from bench.worker import RepetitionTime, SlotCount
 from export.quality import BleuChange
 from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 
@@ -41,7 +41,7 @@ SIZES: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "num_decoder_layers": 
 def make_result(subject: Subject) -> Result:
     """System n needs n times 100 ms a sentence."""
     measured = [
-        Measured(system, Setting(1, 1), SCENARIO, [Timing(0.1 * n, 1, 25, 2**20)])
+        Measured(system, Setting(1, 1), SCENARIO, [RepetitionTime(0.1 * n, 1, 25, 2**20)])
         for n, system in enumerate(subject.comparison.systems, 1)
     ]
     result = Result(measured=measured)
@@ -55,7 +55,7 @@ def make_subject(config: ModelConfig) -> Subject:
     return Subject("random", build_model(config), [[4, 3]], [], None)
 
 
-PLAN = Plan([SCENARIO], repetitions=1, cores=2)
+PLAN = EnginePlan([SCENARIO], repetitions=1, cores=2)
 
 
 def test_a_joint_model_has_no_column_of_ctranslate2(tmp_path: Path) -> None:

@@ -15,17 +15,17 @@ import pytest
 from numpy.typing import NDArray
 
 from bench.roofline import PRODUCT, BatchSize, ProductList, time_products
-from export.calibration import calibrate_translation
+from export.activation_ranges import measure_translation_ranges
 from export.graphs import write_graphs
 from export.quantize import quantized_twin
 from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
 from serving.search.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
-from training.models import Model
+from training.models import TranslationModel
 
 SIZE = BatchSize(sentences=3, source_length=16, queries=5)
-MODELS: dict[str, Callable[[], Model]] = {
+MODELS: dict[str, Callable[[], TranslationModel]] = {
     "transformer": lambda: ending_model(),
     "joint base": lambda: ending_joint_model(encoder_layers=0),
 }
@@ -35,7 +35,7 @@ MODELS: dict[str, Callable[[], Model]] = {
 class Graphs:
     """An int8 model's graphs."""
 
-    model: Model
+    model: TranslationModel
     folder: Path
     manifest: Manifest
 
@@ -46,7 +46,7 @@ def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder, model = tmp_path_factory.mktemp("graphs"), MODELS[name]()
     ranges = None
     if activations == "static":
-        ranges = calibrate_translation(quantized_twin(model), sources(4), max_length=3)
+        ranges = measure_translation_ranges(quantized_twin(model), sources(4), max_length=3)
     manifest = write_graphs(model, folder, name="random", precision="int8", ranges=ranges)
     return Graphs(model, folder, manifest)
 

@@ -7,8 +7,8 @@ import pytest
 from bench.materials import Subject
 from bench.report import Machine
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System
-from bench.stopwatch import Usage
-from bench.translate import Stage, Translated, _fastest_batches, translate_markdown
+from bench.stopwatch import ProcessUsage
+from bench.translate import Stage, TimedTranslation, _fastest_batches, translate_markdown
 from training.models import TransformerConfig, build_model
 
 MACHINE = Machine(cpu="a CPU", cores=2, processors=2, memory_gib=4.0, others=0.01)
@@ -16,14 +16,14 @@ SOURCES = ["eins", "zwei", "drei", "vier"]
 REFERENCES = ["one of them is here", "two of them are here", "three", "four"]
 
 
-def translated(system: System, seconds: list[float], lines: list[str]) -> Translated:
-    usages = [Usage(0.0, s, 2 * s, round(s * 2**20)) for s in seconds]
+def translated(system: System, seconds: list[float], lines: list[str]) -> TimedTranslation:
+    usages = [ProcessUsage(0.0, s, 2 * s, round(s * 2**20)) for s in seconds]
     stages = [
         [Stage("loaded", s / 4, s / 8, 2**20, 2**21), Stage("ended", s, s, None, 2**22)]
         for s in seconds
     ]
     batches = ("tokens", 1024) if system == PEER_INT8 else None
-    return Translated(system, Setting(2, 1), batches, usages, lines, stages)
+    return TimedTranslation(system, Setting(2, 1), batches, usages, lines, stages)
 
 
 def test_processes_stand_beside_each_other() -> None:
@@ -60,6 +60,8 @@ def test_processes_stand_beside_each_other() -> None:
 
 def test_each_thread_setting_keeps_its_fastest_batches() -> None:
     one, two = Setting(1, 1), Setting(2, 1)
-    tried = [Translated(OUR_INT8, one), Translated(PEER_INT8, one, ("examples", 32))]
-    tried += [Translated(PEER_INT8, two, batches) for batches in (("examples", 32), ("tokens", 9))]
+    tried = [TimedTranslation(OUR_INT8, one), TimedTranslation(PEER_INT8, one, ("examples", 32))]
+    tried += [
+        TimedTranslation(PEER_INT8, two, batches) for batches in (("examples", 32), ("tokens", 9))
+    ]
     assert _fastest_batches(tried, [9.0, 8.0, 3.0, 2.0]) == [tried[0], tried[1], tried[3]]

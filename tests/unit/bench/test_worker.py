@@ -13,7 +13,7 @@ from bench.errors import BenchError
 from bench.memory import peak_rss
 from bench.peers import convert_to_ctranslate2
 from bench.scenarios import Scenario
-from bench.systems import Job, id_token
+from bench.systems import BenchJob, id_token
 from bench.worker import Worker
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 
@@ -21,14 +21,16 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 @pytest.fixture(scope="module")
-def job(tmp_path_factory: pytest.TempPathFactory) -> Job:
+def job(tmp_path_factory: pytest.TempPathFactory) -> BenchJob:
     folder = tmp_path_factory.mktemp("worker") / "peer"
     vocabulary = [id_token(i) for i in range(VOCAB_SIZE)]
     convert_to_ctranslate2(ending_model(), vocabulary, folder, "float32")
-    return Job("ctranslate2", str(folder), "float32", workers=2, threads=1, tokenizer_file=None)
+    return BenchJob(
+        "ctranslate2", str(folder), "float32", workers=2, threads=1, tokenizer_file=None
+    )
 
 
-def test_a_worker_measures_in_a_process_of_its_own(job: Job) -> None:
+def test_a_worker_measures_in_a_process_of_its_own(job: BenchJob) -> None:
     ids = sources(12)
     with Worker("peer", job, ids) as worker:
         timing = worker.measure(Scenario(4, 2), 30, [0, 1, 2, 3, 4, 5])
@@ -43,13 +45,13 @@ def test_a_worker_measures_in_a_process_of_its_own(job: Job) -> None:
     assert all(output.score < 0 for output in outputs)
 
 
-def test_what_cannot_be_loaded_is_one_line(job: Job, tmp_path: Path) -> None:
+def test_what_cannot_be_loaded_is_one_line(job: BenchJob, tmp_path: Path) -> None:
     wrong = replace(job, folder=str(tmp_path))
     with pytest.raises(BenchError, match=r"^a peer: .*model\.bin"):
         Worker("a peer", wrong, sources(1))
 
 
-def test_a_worker_that_dies_is_named(job: Job) -> None:
+def test_a_worker_that_dies_is_named(job: BenchJob) -> None:
     with Worker("a peer", job, sources(1)) as worker:
         worker._process.kill()
         with pytest.raises(BenchError, match="the process of a peer ended with status -9"):
@@ -59,9 +61,9 @@ def test_a_worker_that_dies_is_named(job: Job) -> None:
 @pytest.mark.parametrize("kind", ["onnx", "ctranslate2"])
 def test_a_worker_holds_only_its_own_engine(kind: str) -> None:
     code = (
-        "import sys, bench.worker, bench.systems as systems\n"
+        "import sys, bench.worker\n"
         "try:\n"
-        f"    systems.load(systems.Job({kind!r}, 'nowhere', 'int8', 1, 1, None))\n"
+        f"    bench.worker.load(bench.worker.BenchJob({kind!r}, 'nowhere', 'int8', 1, 1, None))\n"
         "except (OSError, RuntimeError):\n"
         "    pass\n"
         "print(*sorted({'torch', 'onnxruntime', 'ctranslate2'} & set(sys.modules)))"

@@ -27,9 +27,10 @@ from training.models import (
     TransformerConfig,
     build_model,
 )
-from training.models.attention import CacheContext, attention
+from training.models.attention import CacheContext
 from training.models.dropout import Dropout
 from training.models.joint import JointLayer, Reduction
+from training.models.operators import attention
 
 SUBLAYERS = ("target_attention", "first_ffn", "source_attention", "ffn")
 SOURCE, TARGET = [5, 9, 30, 7, 11, 3], [2, 8, 6, 33, 20]

@@ -15,7 +15,7 @@ from tests.unit.training import reference_blocks as reference
 from training.errors import ConfigError
 from training.models import (
     PRESETS,
-    LanguageModel,
+    CausalLanguageModel,
     LanguageModelConfig,
     ModelConfig,
     build_model,
@@ -44,24 +44,24 @@ FORMS = [
 ]
 
 
-def tiny_lm(seed: int = 0, **changes: Any) -> LanguageModel:
+def tiny_lm(seed: int = 0, **changes: Any) -> CausalLanguageModel:
     """In evaluation mode, all parameters random."""
     model = randomised_lm(replace(TINY_LM, **changes), seed)
-    assert isinstance(model, LanguageModel)
+    assert isinstance(model, CausalLanguageModel)
     return model
 
 
-def randomised_lm(config: LanguageModelConfig, seed: int = 0) -> LanguageModel:
+def randomised_lm(config: LanguageModelConfig, seed: int = 0) -> CausalLanguageModel:
     torch.manual_seed(seed)
     model = build_network(config)
-    assert isinstance(model, LanguageModel)
+    assert isinstance(model, CausalLanguageModel)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.1)
     return model.eval()
 
 
-def reference_logits(ids: list[int], model: LanguageModel) -> reference.Array:
+def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Array:
     """Logits [T,V]: query by query, key by key."""
     config, weights = model.config, reference.weights_of(model)
     table, dim = weights["embedding.weight"], config.model_dim
@@ -120,7 +120,7 @@ def test_logits_equal_the_loop_written_reference(kind: str, block: str, norm: st
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
 
 
-def empty_caches(model: LanguageModel, capacity: int) -> list[torch.Tensor]:
+def empty_caches(model: CausalLanguageModel, capacity: int) -> list[torch.Tensor]:
     sizes = {"B": 2, "C": capacity}
     shape = [sizes[axis] if isinstance(axis, str) else axis for axis in model.cache_axes]
     return [torch.zeros(shape) for _ in range(model.num_caches)]

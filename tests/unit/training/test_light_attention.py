@@ -10,13 +10,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from training.models import PRESETS, LanguageModelConfig
-from training.models.attention import attention
 from training.models.light_attention import (
     layer_offsets,
     layer_reach,
     light_attention,
     offset_mask,
 )
+from training.models.operators import attention
 
 REFERENCE = {
     "dilated": [{0, 1, 2}, {0, 2, 4}, {0, 4, 8}],

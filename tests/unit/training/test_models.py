@@ -15,7 +15,7 @@ from training.batching import collate
 from training.errors import ConfigError
 from training.loss import label_smoothed_loss
 from training.models import PRESETS, ModelConfig, build_model, find_block
-from training.models.attention import SelfAttention, attention
+from training.models.attention import SelfAttention
 from training.models.blocks import (
     DecoderLayer,
     EncoderLayer,
@@ -24,6 +24,7 @@ from training.models.blocks import (
 )
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding, sinusoid
+from training.models.operators import attention
 
 FAMILIES = [(block, norm) for block in ("standard", "macaron") for norm in ("pre", "post")]
 SOURCE, TARGET = [5, 9, 30, 7, 11, 3], [2, 8, 6, 33, 20]

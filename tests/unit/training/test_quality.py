@@ -12,7 +12,13 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from tests.toy.corpus import toy_pairs
 from training.errors import DivergedError
-from training.models import JointConfig, Model, ModelConfig, TransformerConfig, build_model
+from training.models import (
+    JointConfig,
+    ModelConfig,
+    TransformerConfig,
+    TranslationModel,
+    build_model,
+)
 from training.quality import measure_quality
 from training.stepper import TorchStepper
 from training.tokenizer import train_tokenizer
@@ -29,7 +35,7 @@ def tokenizer(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
 
 
 @pytest.fixture(params=[TransformerConfig, JointConfig])
-def model(request: pytest.FixtureRequest) -> Model:
+def model(request: pytest.FixtureRequest) -> TranslationModel:
     torch.manual_seed(1)
     config: ModelConfig = request.param(
         model_dim=16, num_heads=2, ffn_dim=16, num_encoder_layers=1, num_decoder_layers=1,
@@ -66,7 +72,7 @@ def test_empty_output_scores_zero() -> None:
 
 
 def test_translations_come_in_input_order_whatever_the_batches(
-    model: Model, tokenizer: Tokenizer
+    model: TranslationModel, tokenizer: Tokenizer
 ) -> None:
     texts = [source for source, _ in toy_pairs(7, seed=2)] + ["Hund", "", " \t"]
     options = SearchOptions(beam_size=2, max_length=9)
@@ -82,7 +88,7 @@ def test_translations_come_in_input_order_whatever_the_batches(
 
 
 def test_batches_keep_beams_times_cost_within_the_budget(
-    model: Model, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
+    model: TranslationModel, tokenizer: Tokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches: list[list[Sentence]] = []
 
@@ -102,12 +108,14 @@ def test_batches_keep_beams_times_cost_within_the_budget(
     assert len(batches) < len(texts)
 
 
-def test_nothing_to_translate(model: Model, tokenizer: Tokenizer) -> None:
+def test_nothing_to_translate(model: TranslationModel, tokenizer: Tokenizer) -> None:
     assert translate(model, tokenizer, [], SearchOptions(), token_budget=10) == []
     assert translate(model, tokenizer, ["", ""], SearchOptions(), token_budget=10) == ["", ""]
 
 
-def test_scores_that_are_not_finite_name_the_text(model: Model, tokenizer: Tokenizer) -> None:
+def test_scores_that_are_not_finite_name_the_text(
+    model: TranslationModel, tokenizer: Tokenizer
+) -> None:
     with torch.no_grad():
         next(model.parameters()).fill_(torch.nan)  # the embedding
     with pytest.raises(DivergedError, match=r"text 2: .*non-finite"):

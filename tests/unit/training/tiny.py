@@ -10,10 +10,10 @@ import torch
 from training.models import (
     JointConfig,
     JointModel,
-    Model,
     ModelConfig,
     Transformer,
     TransformerConfig,
+    TranslationModel,
     build_model,
 )
 
@@ -51,7 +51,7 @@ def tiny_joint_model(seed: int = 0, **changes: Any) -> JointModel:
     return model
 
 
-def randomised(config: ModelConfig, seed: int = 0) -> Model:
+def randomised(config: ModelConfig, seed: int = 0) -> TranslationModel:
     """A model of that configuration, in evaluation mode."""
     torch.manual_seed(seed)
     model = build_model(config)

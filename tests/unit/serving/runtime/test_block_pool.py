@@ -15,7 +15,7 @@ from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from tests.unit.training.tiny import tiny_joint_model, tiny_model
-from training.models import Model
+from training.models import TranslationModel
 
 
 def test_a_block_that_was_given_back_is_taken_again() -> None:
@@ -70,7 +70,9 @@ def test_blocks_are_never_shared_between_threads() -> None:
 
 
 @pytest.mark.parametrize("model", [tiny_model(), tiny_joint_model()], ids=["cross", "joint"])
-def test_what_an_earlier_batch_left_changes_nothing(tmp_path: object, model: Model) -> None:
+def test_what_an_earlier_batch_left_changes_nothing(
+    tmp_path: object, model: TranslationModel
+) -> None:
     manifest = write_graphs(model, tmp_path, name="tiny", precision="fp32")  # type: ignore[arg-type]
     generator = np.random.default_rng(2)
     options = SearchOptions(beam_size=3, num_hypotheses=3, max_length=20, loop_guard=False)

@@ -1,4 +1,4 @@
-"""Constants computed once instead of at every call: transposed weights, scalar factors."""
+"""Scalar factors: Macaron's halves, the embedding's scale and that of the queries."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import onnx
 from numpy.typing import NDArray
 from onnx import NodeProto, numpy_helper
 
+from export.passes.dataflow import users_by_value
 from serving.arrays import Floats
 
 
@@ -22,24 +23,18 @@ class Scaled:
     """A number, or one for each column."""
 
 
-def fold_transposes(model: onnx.ModelProto) -> None:
-    """Replace the transpose of a constant by a constant; torch.onnx leaves large ones."""
-    graph = model.graph
-    constants = {i.name: i for i in graph.initializer}
-    for node in list(graph.node):
-        if node.op_type == "Transpose" and node.input[0] in constants:
-            order = next((list(a.ints) for a in node.attribute if a.name == "perm"), None)
-            value = numpy_helper.to_array(constants[node.input[0]]).transpose(order)
-            folded = numpy_helper.from_array(np.ascontiguousarray(value), node.output[0])
-            graph.initializer.append(folded)
-            graph.node.remove(node)
-
-
 def fold_scalars(model: onnx.ModelProto) -> dict[str, Scaled]:
-    """Fold `(x @ W + b) * constant` into W and b, and `Gather(E, ids) * constant` into E.
+    """Fold a factor into the constants that what it multiplies was made from.
 
-    This takes Macaron's halves, the embedding's scale and the queries' out of the graph; a query is
-    one part of a wider product, of which some columns are scaled, then. Returns the new constants.
+        before    x -> MatMul W -> Add b -> Mul c        ids -> Gather E -> Mul c
+        after     x -> MatMul c W -> Add c b             ids -> Gather c E
+
+    A query is one part of a wider product:
+
+        before    x -> MatMul W -> Split -> q -> Mul c   (k and v as they are)
+        after     x -> MatMul W', some columns of which are c times W's -> Split -> q
+
+    Returns the new constants by name.
     """
     folding = _Folding(model.graph)
     for node in list(model.graph.node):
@@ -166,25 +161,3 @@ def original_of(
     if name not in scaled:
         return constants[name], np.asarray(np.float32(1))
     return constants[scaled[name].original], scaled[name].factor
-
-
-def users_by_value(graph: onnx.GraphProto) -> dict[str, list[NodeProto]]:
-    """The nodes that read each value."""
-    users: dict[str, list[NodeProto]] = {}
-    for node in graph.node:
-        for output in node.output:
-            users.setdefault(output, [])
-        for name in node.input:
-            users.setdefault(name, []).append(node)
-    return users
-
-
-def live_nodes(nodes: list[NodeProto], outputs: set[str]) -> list[NodeProto]:
-    """The nodes that some output needs."""
-    needed = set(outputs)
-    live = []
-    for node in reversed(nodes):
-        if needed.intersection(node.output):
-            needed.update(node.input)
-            live.append(node)
-    return live[::-1]

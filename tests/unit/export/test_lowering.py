@@ -6,7 +6,7 @@ import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from export.fusing import fuse
+from export.lowering import fuse
 
 
 def graph(nodes: list[NodeProto], output: str) -> onnx.ModelProto:

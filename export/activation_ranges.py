@@ -1,4 +1,4 @@
-"""Static activation scales: one for each product, from what its input was on some text.
+"""Ranges of activations: for each int8 product one static scale, from its inputs on some text.
 
 A static scale saves the operators that find each row's own scale. It fits where rows are alike; a
 product whose rows differ much keeps a scale for each row.
@@ -13,16 +13,18 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from export.language_parity import window_logits
 from export.quantize import QuantizedLinear, StaticRange
 from serving.queue.limits import decode_in_batches
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import Model
+from training.models import CausalLanguageModel, TranslationModel
+from training.perplexity import Window
 from training.stepper import TorchStepper
 
 MOST_SPREAD = 4.0
-"""Largest value over the root mean square of the rows' own: two of the eight bits are lost to a
-usual row then."""
+"""The largest value of all rows over the root mean square of the rows' own largest ones, at most:
+with it, a usual row has lost two of the eight bits."""
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +50,7 @@ class _Watch:
         return self.peak / usual if usual > 0 else float("inf")
 
 
-def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticRange]:
+def measure_ranges(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticRange]:
     """Give products of a quantised twin static scales, by what `run` puts through them.
 
     Returns the range of each by the key of its weights. Products that `run` does not reach,
@@ -73,11 +75,18 @@ def calibrate(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, StaticR
     return ranges
 
 
-def calibrate_translation(
-    twin: Model, sources: Sequence[Sequence[int]], max_length: int | None = None
+def measure_translation_ranges(
+    twin: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
 ) -> dict[bytes, StaticRange]:
-    """`calibrate` by beam searches from sources of ids that end with eos."""
+    """`measure_ranges` in beam searches from sources of ids that end with eos."""
     options = SearchOptions(max_length=max_length, loop_guard=False)
     sentences = dict(enumerate(Sentence(list(source), options) for source in sources))
     stepper = TorchStepper(twin)
-    return calibrate(twin, lambda: list(decode_in_batches(stepper, sentences)))
+    return measure_ranges(twin, lambda: list(decode_in_batches(stepper, sentences)))
+
+
+def measure_language_ranges(
+    twin: CausalLanguageModel, windows: Sequence[Window]
+) -> dict[bytes, StaticRange]:
+    """`measure_ranges` on windows of a text."""
+    return measure_ranges(twin, lambda: [window_logits(twin, window) for window in windows])

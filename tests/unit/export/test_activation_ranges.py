@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from export.calibration import calibrate
+from export.activation_ranges import measure_ranges
 from export.quantize import LEVELS, QuantizedLinear, StaticRange, quantize_columns, weight_key
 
 
@@ -29,7 +29,7 @@ class Two(nn.Module):
 def test_what_is_never_negative_has_all_levels_above_zero() -> None:
     model = Two()
     x = torch.rand(40, 8)
-    ranges = calibrate(model, lambda: model.even(x))
+    ranges = measure_ranges(model, lambda: model.even(x))
     assert ranges == {model.even.key: StaticRange(float(x.max()), signed=False)}
     assert (ranges[model.even.key].zero_point, StaticRange(1.0, signed=True).zero_point) == (0, 128)
 
@@ -38,7 +38,7 @@ def test_rows_that_differ_much_keep_scales_of_their_own() -> None:
     model = Two()
     x = torch.rand(40, 8) + 1.0
     x[3, 2] = -3.5
-    peaks = calibrate(model, lambda: model(x))
+    peaks = measure_ranges(model, lambda: model(x))
     assert peaks == {model.even.key: StaticRange(3.5, signed=True)}
     assert model.even.range == StaticRange(3.5, signed=True)
     assert (model.uneven.range, model.unused.range) == (None, None)

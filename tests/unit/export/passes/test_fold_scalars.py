@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from onnx import helper, numpy_helper
 from onnx.reference import ReferenceEvaluator
 
-from export.folding import fold_scalars, original_of
+from export.passes.fold_scalars import fold_scalars, original_of
 
 FLOAT = onnx.TensorProto.FLOAT
 WEIGHT = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)

@@ -1,0 +1,150 @@
+"""Groups of operators that the runtime's own kernels do in one go.
+
+Each group becomes a local function of domain `macaron`, whose body is the group: where the kernels
+of serving/native are loaded ONNX Runtime runs these, everywhere else the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import onnx
+from onnx import FunctionProto, NodeProto, helper, numpy_helper
+
+from export.domains import MACARON
+from export.passes.dataflow import live_nodes, users_by_value
+from export.passes.functions import Call, is_closed, make_function
+
+VERSION = 1
+
+
+class Groups:
+    """A graph whose groups are looked for and replaced by calls."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.constants = {i.name: i for i in model.graph.initializer}
+        self.inputs = {value.name for value in model.graph.input}
+        self.outputs = {output.name for output in model.graph.output}
+        self._model, self._graph = model, model.graph
+        self._functions: dict[str, FunctionProto] = {}
+        self._index()
+
+    def each(self, op_type: str, fuse_at: Callable[[Groups, NodeProto], None]) -> None:
+        """Look for a group at each node of that kind."""
+        for name in [n.output[0] for n in self._graph.node if n.op_type == op_type]:
+            if name in self.producers:  # else it is in a group already
+                fuse_at(self, self.producers[name])
+
+    def finish(self) -> None:
+        """Put the functions into the model; drop what is in their bodies alone."""
+        if not self._functions:
+            return
+        live = live_nodes(list(self._graph.node), self.outputs)
+        del self._graph.node[:]
+        self._graph.node.extend(live)
+        self._model.functions.extend(self._functions.values())
+        self._model.opset_import.append(helper.make_opsetid(MACARON, VERSION))
+        used = {name for node in self._graph.node for name in node.input}
+        kept = [i for i in self._graph.initializer if i.name in used]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend(kept)
+
+    def is_static_rounding(self, node: NodeProto) -> bool:
+        """Whether a node rounds to 8 bits by constants."""
+        return node.op_type == "QuantizeLinear" and set(node.input[1:]) <= self.constants.keys()
+
+    def used_once(self, name: str) -> bool:
+        """Whether one node reads a value and nobody outside the graph does."""
+        return name not in self.outputs and len(self.users[name]) == 1
+
+    def chain_before(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
+        """The nodes of these kinds that lead to a value by their first inputs, the last first."""
+        chain = []
+        for kind in kinds:
+            node = self.producers.get(name)
+            if node is None or node.op_type != kind:
+                return None
+            chain.append(node)
+            name = node.input[0]
+        return chain
+
+    def chain_after(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
+        """The nodes of these kinds to which a value goes, and nowhere else."""
+        chain = []
+        for kind in kinds:
+            if not self.used_once(name) or self.users[name][0].op_type != kind:
+                return None
+            chain.append(self.users[name][0])
+            name = chain[-1].output[0]
+        return chain
+
+    def between(self, start: str, ends: Sequence[str]) -> list[NodeProto]:
+        """The nodes that lead from one value to others, in order."""
+        wanted, inside = set(ends), []
+        for node in reversed(self._graph.node):
+            if wanted.intersection(node.output) and start not in node.output:
+                inside.append(node)
+                wanted.update(node.input)
+        return inside[::-1]
+
+    def number(self, name: str) -> float | None:
+        """The value of a scalar constant; None where it is none."""
+        constant = self.constants.get(name)
+        if constant is None or constant.dims:
+            return None
+        return float(numpy_helper.to_array(constant))
+
+    def replace_rounded(self, group: list[NodeProto], call: Call) -> None:
+        """Replace a group and the rounding of its first output to 8 bits, where that is all it is
+        for."""
+        found = self.chain_after(call.outputs[0], ("QuantizeLinear",))
+        if found is not None and self.is_static_rounding(found[0]):
+            (rounding,) = found
+            group = [*group, rounding]
+            call = Call(
+                f"{call.name}Quantize",
+                (*call.inputs, *rounding.input[1:]),
+                (rounding.output[0], *call.outputs[1:]),
+            )
+        self.replace(group, call)
+
+    def replace(self, group: Sequence[NodeProto], call: Call) -> None:
+        """Put a call in the place of a group, whose nodes are in order; those that others need as
+        well stay, too."""
+        opsets = self._model.opset_import
+        function, attributes = make_function(group, call, self.constants, opsets)
+        if not is_closed(function) or self._functions.setdefault(call.name, function) != function:
+            return  # another form of the group, of which a name can have only one: it stays
+        called = helper.make_node(
+            call.name, list(call.inputs), list(call.outputs), domain=MACARON, **attributes
+        )
+        ours = self._not_needed_elsewhere(group, call.outputs)
+        nodes: list[NodeProto] = []
+        for node in self._graph.node:
+            if node.output[0] not in ours:
+                nodes.append(node)
+            if node.output[0] == group[-1].output[0]:
+                nodes.append(called)
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+        self._index()
+
+    def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:
+        """First outputs of the nodes that go: what others need stays, and what that needs."""
+        ours = {node.output[0] for node in group}
+        for node in reversed(group):
+            values = [value for value in node.output if value not in outputs]
+            users = [user for value in values for user in self.users[value]]
+            needed = any(user.output[0] not in ours for user in users)
+            if needed or not self.outputs.isdisjoint(values):
+                ours.remove(node.output[0])
+        return ours
+
+    def _index(self) -> None:
+        self.producers = {output: node for node in self._graph.node for output in node.output}
+        self.users = users_by_value(self._graph)
+
+
+def integer_attribute(node: NodeProto, name: str) -> int:
+    """An integer attribute of a node; 0 where there is none."""
+    return next((int(a.i) for a in node.attribute if a.name == name), 0)

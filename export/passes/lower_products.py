@@ -1,0 +1,73 @@
+"""Products of rows with constant weights."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from export.domains import MICROSOFT
+from export.passes.int8_operands import (
+    middle_level,
+    quantize_rows,
+    quantize_statically,
+    quantize_weight,
+)
+from export.passes.rewriting import Rewriting
+
+
+def lower_products(graph: Rewriting, node: NodeProto) -> bool:
+    """Make one product of a matrix product and the bias that follows it.
+
+        before        [B,Q,K] -> MatMul W -> Add b
+        fp32          [M,K] -> Gemm (W, b)
+        int8, static  [B,Q,K] -> QuantizeLinear -> MatMulIntegerToFloat (W s8, scales, b)
+        int8, by row  [M,K] -> u8 rows and their scales -> MatMulIntegerToFloat (W s8) -> Add b
+
+    Weights whose key is in `exact` are fp32 in an int8 graph as well.
+    """
+    if node.op_type != "MatMul" or not graph.treats_rows_alike(node):
+        return False
+    rows, weight = node.input
+    output, bias = _take_bias(graph, node.output[0])
+    if not graph.int8 or quantize_weight(graph, weight)[2] in graph.exact:
+        operands = [graph.flatten(rows), weight, *([bias] if bias else [])]
+        graph.add("Gemm" if bias else "MatMul", operands, graph.flat_name(output))
+    elif quantize_weight(graph, weight)[2] in graph.ranges:
+        _multiply_statically(graph, node, output, bias)
+    else:
+        _multiply_by_row(graph, node, output, bias)
+    return True
+
+
+def _take_bias(graph: Rewriting, product: str) -> tuple[str, str]:
+    """The value that a product with its bias gives, and the bias; "" where it has none."""
+    users = graph.users[product]
+    if len(users) == 1 and users[0].op_type == "Add" and product not in graph.outputs:
+        other = [name for name in users[0].input if name != product]
+        if other and other[0] in graph.constants and graph.constants[other[0]].ndim == 1:
+            graph.covered.add(users[0].output[0])
+            return users[0].output[0], other[0]
+    return product, ""
+
+
+def _multiply_statically(graph: Rewriting, node: NodeProto, output: str, bias: str) -> None:
+    weight, weight_scale, key = quantize_weight(graph, node.input[1])
+    flat, range_ = graph.runs_flat(node, output), graph.ranges[key]
+    rows = graph.take(node.input[0], flat=flat)
+    if not range_.signed:  # levels begin at zero: what is below is cut off, as Relu does
+        rows = graph.relu_inputs.get(rows, rows)
+    u8, scale, zero_point = quantize_statically(graph, rows, range_)
+    operands = [u8, weight, scale, weight_scale, zero_point, *(["", bias] if bias else [])]
+    name = graph.put(output, flat=flat)
+    graph.add("MatMulIntegerToFloat", operands, name, domain=MICROSOFT)
+
+
+def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) -> None:
+    weight, weight_scale, _ = quantize_weight(graph, node.input[1])
+    u8, scales = quantize_rows(graph, graph.flatten(node.input[0]), graph.shapes[output][:-1])
+    operands = [u8, weight, scales, weight_scale, middle_level(graph)]
+    if not bias:
+        graph.add("MatMulIntegerToFloat", operands, graph.flat_name(output), domain=MICROSOFT)
+        return
+    # With a scale for each row, the operator's own bias input would be scaled too.
+    product = graph.add("MatMulIntegerToFloat", operands, f"{output}_product", domain=MICROSOFT)
+    graph.add("Add", [product, bias], graph.flat_name(output))

@@ -1,0 +1,51 @@
+"""Operators that ONNX has in one piece and PyTorch does not, each computed in two ways.
+
+Models call them as mathematics. Here alone it is chosen which way is taken: `eager` computes, in
+training and validation; `traced` leaves ONNX's own operator in the graph while `torch.onnx` exports
+a model. Both have the same arguments, and the same results but for rounding.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import torch
+
+from training.models.operators import eager, traced
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _chosen(computed: Callable[P, R], exported: Callable[P, R]) -> Callable[P, R]:
+    """An operator that is `exported` while torch.onnx reads the model, else `computed`."""
+
+    @functools.wraps(computed)
+    def operator(*arguments: P.args, **options: P.kwargs) -> R:
+        function = exported if torch.compiler.is_exporting() else computed
+        return function(*arguments, **options)
+
+    return operator
+
+
+add_scores = _chosen(eager.add_scores, traced.add_scores)
+attention = _chosen(eager.attention, traced.attention)
+gather_rows = _chosen(eager.gather_rows, traced.gather_rows)
+integer_divide = _chosen(eager.integer_divide, traced.integer_divide)
+listed_logits = _chosen(eager.listed_logits, traced.listed_logits)
+reshape = _chosen(eager.reshape, traced.reshape)
+split_heads = _chosen(eager.split_heads, traced.split_heads)
+tensor_scatter = _chosen(eager.tensor_scatter, traced.tensor_scatter)
+
+__all__ = [
+    "add_scores",
+    "attention",
+    "gather_rows",
+    "integer_divide",
+    "listed_logits",
+    "reshape",
+    "split_heads",
+    "tensor_scatter",
+]

@@ -1,0 +1,101 @@
+"""The operators as PyTorch computes them.
+
+Shape letters: B sentences, Q queries, K beams, C cache slots or keys, D model, H heads, E head,
+V vocabulary, G groups of W tokens, N candidates, L pieces of the longest shortlist.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+
+def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
+    """The cache [B,C,D] or [B,H,C,E] with Q new rows a sentence from slot `write_index` on."""
+    slots_BQ = write_index_B[:, None] + torch.arange(new.shape[-2], device=new.device)
+    index = slots_BQ.reshape(len(cache), *[1] * (cache.dim() - 3), -1, 1).expand_as(new)
+    return cache.scatter(-2, index, new.to(cache.dtype))
+
+
+def reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
+    """The values of `x` in another shape. `exported` says the same without sizes that differ from
+    call to call: 0 for an axis that stays, -1 for what is left."""
+    del exported
+    return x.reshape(shape)
+
+
+def split_heads(x_BQD: Tensor, num_heads: int) -> Tensor:
+    """[B,Q,D] laid out by head, [B,H,Q,E]."""
+    return x_BQD.unflatten(-1, (num_heads, -1)).transpose(1, 2)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    rows_sharing_dropout: int = 1,
+) -> Tensor:
+    """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
+
+    Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
+    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
+    drop the same probabilities. Returns [B,Q,D].
+    """
+    if query.dim() != 4:
+        query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
+    if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
+        out = nn.functional.scaled_dot_product_attention(
+            query,
+            key,
+            value,
+            attn_mask=None if mask is None else mask.to(query.dtype),
+            is_causal=causal,
+            dropout_p=dropout,
+        )
+        return _join_heads(out)
+    # Written out: at sentence length the backward pass of the fused CPU kernel is several times
+    # slower than these products (docs/decisions.md).
+    scores = (query * query.shape[-1] ** -0.5 @ key.transpose(-1, -2)).float()
+    if mask is not None:
+        scores = scores + mask
+    if causal:
+        length = scores.shape[-1]
+        scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
+    probabilities = scores.softmax(-1).to(value.dtype)
+    if rows_sharing_dropout == 1:
+        probabilities = nn.functional.dropout(probabilities, dropout)
+    elif dropout:
+        kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
+        kept = nn.functional.dropout(kept, dropout)
+        probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)
+    return _join_heads(probabilities @ value)
+
+
+def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
+    """[B,K,V]: each beam's score beside the log-probabilities of its query, or of the only one."""
+    return log_probs_BQV + scores_BK.unsqueeze(-1)
+
+
+def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
+    """[B,N,W]: whole rows of each sentence, by their numbers."""
+    return x_BGW.gather(1, row_BN.unsqueeze(-1).expand(-1, -1, x_BGW.shape[2]))
+
+
+def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
+    """Quotient of non-negative integers, rounded down."""
+    return dividend // divisor
+
+
+def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
+    """[B,Q,L]: the logits of each sentence's own pieces, and any numbers where there is none."""
+    return x_BQD @ weight_VD[columns_BL].transpose(1, 2)
+
+
+def _join_heads(x_BHQE: Tensor) -> Tensor:
+    """The opposite of `split_heads`: [B,H,Q,E] becomes [B,Q,D]."""
+    return x_BHQE.transpose(1, 2).flatten(2)

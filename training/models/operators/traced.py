@@ -1,0 +1,131 @@
+"""The operators as torch.onnx is to write them: one operator of opset 24 each.
+
+What torch.onnx makes of the eager forms is right but long: it puts shapes together at every call,
+gathers elements one by one, divides in eight operators. Shape letters as in `eager`.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+OPSET = 24
+LISTED_LOGITS = "macaron::ListedLogits"
+"""What `listed_logits` is in a graph that `export.lowering` has not gone through."""
+
+
+def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
+    """`TensorScatter` along the slots."""
+    result: Tensor = torch.onnx.ops.symbolic(
+        "TensorScatter",
+        (cache, new, write_index_B),
+        attrs={"axis": cache.dim() - 2},
+        dtype=cache.dtype,
+        shape=cache.shape,
+        version=OPSET,
+    )
+    return result
+
+
+def reshape(x: Tensor, shape: tuple[int, ...], exported: tuple[int, ...]) -> Tensor:
+    """`Reshape` to a constant shape, with 0 for sizes that stay."""
+    result: Tensor = torch.onnx.ops.symbolic(
+        "Reshape", (x, torch.tensor(exported)), dtype=x.dtype, shape=shape, version=OPSET
+    )
+    return result
+
+
+def split_heads(x_BQD: Tensor, num_heads: int) -> Tensor:
+    """`Reshape` and `Transpose`, without a size of the call."""
+    width = x_BQD.shape[2] // num_heads
+    shape = (*x_BQD.shape[:2], num_heads, width)
+    return reshape(x_BQD, shape, (0, 0, num_heads, width)).transpose(1, 2)
+
+
+def attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    rows_sharing_dropout: int = 1,
+) -> Tensor:
+    """`Attention`: of three axes with the number of heads, or of four, by head.
+
+    Graphs are of evaluation, with masks that hide what is to come: nothing is dropped.
+    """
+    assert not causal
+    del dropout, rows_sharing_dropout
+    by_head = query.dim() == 4
+    # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then.
+    query = query * (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
+    sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
+    result: Tensor = torch.onnx.ops.symbolic(
+        "Attention",
+        (query, key, value, mask),
+        attrs={"scale": 1.0, **sizes},
+        dtype=query.dtype,
+        shape=query.shape,
+        version=OPSET,
+    )
+    return _join_heads(result) if by_head else result
+
+
+def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
+    """`Add` whose result has K rows: torch.export would take Q and K for one size."""
+    rows, beams = scores_BK.shape
+    result: Tensor = torch.onnx.ops.symbolic(
+        "Add",
+        (log_probs_BQV, scores_BK.unsqueeze(-1)),
+        dtype=log_probs_BQV.dtype,
+        shape=(rows, beams, log_probs_BQV.shape[2]),
+        version=OPSET,
+    )
+    return result
+
+
+def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
+    """`GatherND` of whole rows."""
+    result: Tensor = torch.onnx.ops.symbolic(
+        "GatherND",
+        (x_BGW, row_BN.unsqueeze(-1)),
+        attrs={"batch_dims": 1},
+        dtype=x_BGW.dtype,
+        shape=(*row_BN.shape, x_BGW.shape[2]),
+        version=OPSET,
+    )
+    return result
+
+
+def integer_divide(dividend: Tensor, divisor: int) -> Tensor:
+    """`Div`, which rounds towards zero: down, where nothing is negative."""
+    result: Tensor = torch.onnx.ops.symbolic(
+        "Div",
+        (dividend, torch.tensor(divisor)),
+        dtype=dividend.dtype,
+        shape=dividend.shape,
+        version=OPSET,
+    )
+    return result
+
+
+def listed_logits(x_BQD: Tensor, weight_VD: Tensor, columns_BL: Tensor) -> Tensor:
+    """`LISTED_LOGITS`, in whose place the lowering puts a gather and a product."""
+    result: Tensor = torch.onnx.ops.symbolic(
+        LISTED_LOGITS,
+        (x_BQD, weight_VD, columns_BL),
+        dtype=x_BQD.dtype,
+        shape=(*x_BQD.shape[:2], columns_BL.shape[1]),
+        version=1,
+    )
+    return result
+
+
+def _join_heads(x_BHQE: Tensor) -> Tensor:
+    """The opposite of `split_heads`: [B,H,Q,E] becomes [B,Q,D]."""
+    rows, heads, queries, width = x_BHQE.shape
+    x_BQHE = x_BHQE.transpose(1, 2)
+    return reshape(x_BQHE, (rows, queries, heads * width), (0, 0, heads * width))
