@@ -16,21 +16,46 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from training.errors import CheckpointError
+from training.errors import BrokenCheckpointError, CheckpointError, StorageError
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 
 
 def write_atomically(path: Path, content: bytes) -> None:
-    """Write a file under a temporary name in its folder and rename it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    with os.fdopen(handle, "wb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    os.chmod(temporary, 0o644)  # mkstemp makes the file private
-    os.replace(temporary, path)
+    """Write a file under a temporary name in its folder and rename it.
+
+    Raises StorageError where that fails; nothing is left behind then.
+    """
+    temporary: str | None = None
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        with os.fdopen(handle, "wb") as file:
+            file.write(content)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, _ordinary_mode())  # mkstemp makes the file private
+        os.replace(temporary, path)
+    except OSError as error:
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def cannot_write(path: Path, error: Exception) -> StorageError:
+    """What to tell of a write that failed."""
+    reason = getattr(error, "strerror", None) or str(error)
+    return StorageError(
+        f"{path}: cannot be written: {reason}; what was saved before is whole: make room or give "
+        "access, then the same command goes on"
+    )
+
+
+def _ordinary_mode() -> int:
+    """The permissions that an ordinary new file of this process gets."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return 0o666 & ~mask
 
 
 def save_checkpoint(
@@ -56,11 +81,11 @@ def load_checkpoint(
 ) -> dict[str, Any]:
     """Restore weights, optimiser and random generators; returns the saved state.
 
-    Raises CheckpointError where a file is missing or broken, or does not fit the model.
+    Raises BrokenCheckpointError where a file is missing or broken, and CheckpointError where it
+    does not fit the model.
     """
+    tensors, state = _read_tensors(folder / OPTIMIZER), read_state(folder)
     load_weights(folder, model)
-    tensors = _read_tensors(folder / OPTIMIZER)
-    state = read_state(folder)
     _restore_generators(tensors)
     named = optimizer.state_dict()
     named["state"] = {
@@ -99,12 +124,12 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 def read_state(folder: Path) -> dict[str, Any]:
     """What a checkpoint holds besides tensors.
 
-    Raises CheckpointError where it is missing or broken.
+    Raises BrokenCheckpointError where it is missing or broken.
     """
     try:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{folder / STATE}: cannot be read: {error}") from error
+        raise BrokenCheckpointError(f"{folder / STATE}: cannot be read: {error}") from error
     return state
 
 
@@ -154,12 +179,25 @@ def recover_checkpoint(folder: Path) -> None:
 
 @contextmanager
 def _new_folder(folder: Path) -> Iterator[Path]:
-    """A temporary folder that takes the place of `folder` when the block ends well."""
+    """A temporary folder that takes the place of `folder` when the block ends well.
+
+    Raises StorageError where it cannot be written; nothing is left behind then.
+    """
     temporary = folder.with_name(f".{folder.name}.tmp")
     shutil.rmtree(temporary, ignore_errors=True)
-    temporary.mkdir(parents=True)
-    yield temporary
+    try:
+        temporary.mkdir(parents=True)
+        yield temporary
+        _replace_folder(temporary, folder)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(temporary, ignore_errors=True)
+        raise cannot_write(folder, error) from error
+
+
+def _replace_folder(temporary: Path, folder: Path) -> None:
     for path in (*temporary.iterdir(), temporary):  # a rename must not overtake the data
+        if path.is_file():
+            path.chmod(_ordinary_mode())  # safetensors makes its files private
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)
@@ -180,7 +218,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise CheckpointError(f"{path}: cannot be read: {error}") from error
+        raise BrokenCheckpointError(f"{path}: cannot be read: {error}") from error
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

@@ -11,11 +11,12 @@ from pathlib import Path
 import torch
 
 from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
+from training.claim import check_claim, write_claim
 from training.config import Recipe, load_recipe, recipe_to_dict
 from training.errors import ConfigError
 from training.evaluation import evaluate as evaluate_checkpoint
 from training.perplexity import evaluate_text
-from training.run import TOKENIZER_FILE, VOCABULARY_FILE, claim_run, read_run_recipe
+from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
 from training.task import prepare_task
@@ -35,8 +36,9 @@ def train(options: argparse.Namespace) -> int:
 def tokenizer(options: argparse.Namespace) -> int:
     """Do all that `train` does before the first step; prints the vocabulary's path."""
     recipe, run = _recipe_and_run(options)
-    claim_run(recipe, run)
-    prepare_task(recipe, run)
+    check_claim(recipe, run)
+    prepare_task(recipe, run).write(run)
+    write_claim(recipe, run)
     print(run / (VOCABULARY_FILE if recipe.tokenizer.kind == "words" else TOKENIZER_FILE))
     return 0
 

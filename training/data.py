@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 from dataclasses import dataclass
@@ -37,11 +38,25 @@ class RunData:
     tokenizer: Tokenizer
     train: BatchedCorpus
     validation: list[Pair]
+    report: CleaningReport
 
     @property
     def digest(self) -> str:
         """A hash of the training text: a run is resumed on its own only."""
         return self.train.digest
+
+    @property
+    def validation_digest(self) -> str:
+        """Tells validation texts apart."""
+        return hashlib.sha256("\0".join(iterate_texts(self.validation)).encode()).hexdigest()
+
+    def write(self, run: Path) -> None:
+        """Write the report of cleaning, and the validation text, on which export compares."""
+        report = json.dumps(self.report.to_dict(), indent=1).encode() + b"\n"
+        write_atomically(run / REPORT_FILE, report)
+        for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
+            lines = "".join(f"{pair[side]}\n" for pair in self.validation)
+            write_atomically(run / name, lines.encode())
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
         """The batches of an epoch.
@@ -92,6 +107,11 @@ def read_corpus(recipe: TranslationRecipe) -> Corpus:
     train = list(weights)
     if recipe.data.validation is not None:
         validation = _read(recipe.data.validation)
+        if not any(source.strip() and target.strip() for source, target in validation):
+            raise CorpusError(
+                f"{recipe.data.validation.source}: no pair of the validation text has words on "
+                "both sides; give another data.validation, or leave it out to hold pairs out"
+            )
     else:
         train, validation = hold_out(train, recipe.data.held_out_pairs, recipe.loop.seed)
         cleaner.report.held_out = len(validation)
@@ -99,10 +119,9 @@ def read_corpus(recipe: TranslationRecipe) -> Corpus:
 
 
 def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
-    """Write what training needs into the run folder, and batch the ids.
+    """Clean the text and batch the ids; a run folder without a tokenizer gets one.
 
-    That is the report of cleaning, the validation text (export compares on it) and, if the run has
-    none yet, the tokenizer. Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError where that cannot be done.
     """
     corpus = read_corpus(recipe)
     report = corpus.report
@@ -121,11 +140,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     for reason, count in train.dropped.items():
         report.drop_kept(reason, count)
     logger.info("%s", report)
-    write_atomically(run / REPORT_FILE, json.dumps(report.to_dict(), indent=1).encode() + b"\n")
-    for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
-        lines = "".join(f"{pair[side]}\n" for pair in corpus.validation)
-        write_atomically(run / name, lines.encode())
-    return RunData(recipe, tokenizer, train, corpus.validation)
+    return RunData(recipe, tokenizer, train, corpus.validation, report)
 
 
 def _read(files: ParallelFiles) -> list[Pair]:

@@ -4,6 +4,8 @@ TrainingError
 ├── ConfigError     an unknown key, a value outside its range, or a file that may not be replaced
 ├── CorpusError     a text file that cannot be used
 ├── CheckpointError a run or checkpoint that does not fit
+│   └── BrokenCheckpointError   one of which a file is missing or cut off
+├── StorageError    a file that cannot be written
 └── DivergedError   a gradient or a model's scores are no longer finite
 """
 
@@ -24,6 +26,14 @@ class CorpusError(TrainingError):
 
 class CheckpointError(TrainingError):
     """A checkpoint or run folder cannot be used."""
+
+
+class BrokenCheckpointError(CheckpointError):
+    """A file of a checkpoint is missing, cut off or otherwise unreadable."""
+
+
+class StorageError(TrainingError):
+    """A file cannot be written; what was saved before is whole."""
 
 
 class DivergedError(TrainingError):

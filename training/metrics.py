@@ -11,7 +11,7 @@ from typing import Any
 
 from torch.utils.tensorboard import SummaryWriter
 
-from training.checkpoint import write_atomically
+from training.checkpoint import cannot_write, write_atomically
 from training.errors import CheckpointError
 
 METRICS_FILE = "metrics.jsonl"
@@ -34,11 +34,14 @@ class MetricsLog:
     def log(self, kind: str, step: int, values: dict[str, float | str]) -> None:
         """Write one record; texts (signatures) go to the JSON line only."""
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **values}
-        with self._path.open("a") as file:
-            file.write(json.dumps(record) + "\n")
-        for name, value in values.items():
-            if not isinstance(value, str):
-                self._writer.add_scalar(f"{kind}/{name}", value, step)
+        try:
+            with self._path.open("a") as file:
+                file.write(json.dumps(record) + "\n")
+            for name, value in values.items():
+                if not isinstance(value, str):
+                    self._writer.add_scalar(f"{kind}/{name}", value, step)
+        except OSError as error:
+            raise cannot_write(self._path, error) from error
 
     def close(self) -> None:
         """Write out what TensorBoard still holds back; nothing can be logged afterwards."""

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import torch
 import yaml
@@ -24,16 +23,15 @@ from serving.bundle.words import WordVocabulary
 from training.checkpoint import (
     STATE,
     find_checkpoint,
+    list_checkpoints,
     load_weights,
     read_state,
-    write_atomically,
 )
 from training.config import (
     LanguageRecipe,
     Recipe,
     TranslationRecipe,
     recipe_from_dict,
-    recipe_to_dict,
 )
 from training.errors import CheckpointError, ConfigError
 from training.models import CausalLanguageModel, TranslationModel, build_model, build_network
@@ -66,39 +64,36 @@ class TrainedLanguageModel:
     tokenizer: TextTokenizer
 
 
-def claim_run(recipe: Recipe, run: Path) -> None:
-    """Write the resolved recipe, or check that the folder's own differs in the loop only.
-
-    Raises CheckpointError where the folder holds a run of another recipe.
-    """
-    if (run / CONFIG_FILE).exists():
-        found = read_run_recipe(run)
-        differing = [
-            part
-            for part in ("model", "data", "tokenizer", "optim")
-            if getattr(found, part) != getattr(recipe, part)
-        ]
-        # The seed orders the data: another one in mid-run would show pairs twice or never.
-        differing += ["loop.seed"] if found.loop.seed != recipe.loop.seed else []
-        if differing:
-            raise CheckpointError(
-                f"{run} was started with another {differing[0]!r}; resume with the same recipe "
-                "or give another --run folder"
-            )
-    text = yaml.safe_dump(_plain(recipe_to_dict(recipe)), sort_keys=False)
-    write_atomically(run / CONFIG_FILE, text.encode())
-
-
 def read_run_recipe(folder: Path) -> Recipe:
     """The recipe a run folder was started with, or a checkpoint folder was saved with.
 
-    Raises CheckpointError where the folder is neither.
+    A run folder without its recipe has that of its last checkpoint. Raises CheckpointError where
+    the folder is neither, or its recipe cannot be read.
     """
     if (folder / CONFIG_FILE).is_file():
-        return recipe_from_dict(yaml.safe_load((folder / CONFIG_FILE).read_text()))
-    if (folder / STATE).is_file():
-        return recipe_from_dict(read_state(folder)["recipe"])
-    raise CheckpointError(f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})")
+        return _read_config(folder / CONFIG_FILE)
+    saved = next(
+        (f for f in (folder, *reversed(list_checkpoints(folder))) if (f / STATE).is_file()), None
+    )
+    if saved is None:
+        raise CheckpointError(f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})")
+    return recipe_from_dict(read_state(saved)["recipe"])
+
+
+def _read_config(path: Path) -> Recipe:
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise CheckpointError(
+            f"{path}: no readable recipe: {' '.join(str(error).split())}"
+        ) from error
+    if not isinstance(tree, dict):
+        found = "is empty" if tree is None else f"holds {type(tree).__name__}"
+        raise CheckpointError(
+            f"{path}: should be a recipe, but {found}; delete it, then the recipe of the last "
+            "checkpoint counts, and without one that of the command"
+        )
+    return recipe_from_dict(tree)
 
 
 def load_trained(path: Path, device: str = "cpu") -> Trained:
@@ -185,10 +180,3 @@ def find_device(name: str) -> torch.device:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {name!r} cannot be used: {reason}") from error
     return device
-
-
-def _plain(value: Any) -> Any:
-    """Tuples to lists, which YAML can write."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    return [_plain(item) for item in value] if isinstance(value, list | tuple) else value

@@ -21,6 +21,15 @@ class Task(Protocol):
         """Tells training texts apart: a run is resumed on its own only."""
         ...
 
+    @property
+    def validation_digest(self) -> str:
+        """Tells validation texts apart: losses on another could not be compared."""
+        ...
+
+    def write(self, run: Path) -> None:
+        """Write the report of cleaning and the validation text, which export reads."""
+        ...
+
     def epoch(self, epoch: int) -> list[Any]:
         """The batches of an epoch, the same whenever asked for; CorpusError where there is none."""
         ...
@@ -39,7 +48,7 @@ class Task(Protocol):
 
 
 def prepare_task(recipe: Recipe, run: Path) -> Task:
-    """Write what training needs into the run folder, and batch the ids.
+    """Read and batch the text; a run folder without a vocabulary gets one.
 
     Raises CorpusError or ConfigError where that cannot be done.
     """

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import logging
 import math
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -53,11 +55,25 @@ class TextData:
     train: TextCorpus
     validation: Int32s
     """The validation text, an eos after each document."""
+    validation_documents: list[str]
+    report: dict[str, Any]
+    """What cleaning kept and dropped."""
 
     @property
     def digest(self) -> str:
         """A hash of the training text: a run is resumed on its own only."""
         return self.train.digest
+
+    @property
+    def validation_digest(self) -> str:
+        """Tells validation texts apart."""
+        return hashlib.sha256(self.validation.tobytes()).hexdigest()
+
+    def write(self, run: Path) -> None:
+        """Write the report of cleaning and the cleaned validation text."""
+        write_atomically(run / REPORT_FILE, json.dumps(self.report, indent=1).encode() + b"\n")
+        text = "".join(f"{document}\n" for document in self.validation_documents)
+        write_atomically(run / VALIDATION_TEXT, text.encode())
 
     def epoch(self, epoch: int) -> list[Int32s]:
         """The batches of an epoch.
@@ -102,10 +118,9 @@ class TextData:
 
 
 def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
-    """Write what training needs into the run folder, and batch the ids.
+    """Clean the text and batch the ids; a run folder without a vocabulary gets one.
 
-    That is the report of cleaning, the cleaned validation text and, if the run has none yet, the
-    vocabulary. Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError where that cannot be done.
     """
     data = recipe.data
     documents: list[str] = []
@@ -117,6 +132,8 @@ def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
     if not documents:
         raise CorpusError(f"{data.train[0]}: no usable line; dropped {dropped}")
     validation, _ = read_documents(expand(data.validation), data)
+    if not any(document.strip() for document in validation):
+        raise CorpusError(f"{data.validation}: the validation text is blank; give one with words")
     tokenizer = prepare_tokenizer(recipe, run, documents)
     train = TextCorpus(
         tokenizer.encode_batch(documents),
@@ -133,10 +150,7 @@ def prepare_text(recipe: LanguageRecipe, run: Path) -> TextData:
         )
     report = {"kept": len(documents), "tokens": train.num_tokens, "dropped": dropped}
     logger.info("%d documents, %d tokens, dropped %s", len(documents), train.num_tokens, dropped)
-    write_atomically(run / REPORT_FILE, json.dumps(report, indent=1).encode() + b"\n")
-    text = "".join(f"{line}\n" for line in validation)
-    write_atomically(run / VALIDATION_TEXT, text.encode())
-    return TextData(recipe, tokenizer, train, validation_ids)
+    return TextData(recipe, tokenizer, train, validation_ids, validation, report)
 
 
 def read_documents(path: Path, data: TextConfig) -> tuple[list[str], dict[str, int]]:

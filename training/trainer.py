@@ -19,12 +19,13 @@ from training.checkpoint import (
     recover_checkpoint,
     save_checkpoint,
 )
+from training.claim import check_claim, write_claim
 from training.config import Recipe, recipe_to_dict
-from training.errors import CheckpointError, DivergedError
+from training.errors import BrokenCheckpointError, CheckpointError, DivergedError
 from training.metrics import MetricsLog
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
-from training.run import claim_run, find_device
+from training.run import find_device
 from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
@@ -42,9 +43,13 @@ def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
     """
     find_device(recipe.loop.device)  # what is wrong with the recipe should show before the work
     check_model(recipe.model)
-    claim_run(recipe, run)
+    check_claim(recipe, run)
     torch.manual_seed(recipe.loop.seed)
-    return Trainer(recipe, run, prepare_task(recipe, run)).run(stop_after)
+    data = prepare_task(recipe, run)
+    trainer = Trainer(recipe, run, data)
+    data.write(run)  # not before it is clear that the text is this run's
+    write_claim(recipe, run)
+    return trainer.run(stop_after)
 
 
 class Trainer:
@@ -61,9 +66,7 @@ class Trainer:
         self.window = _LogWindow()
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
-        checkpoints = list_checkpoints(folder)
-        if checkpoints:
-            self._restore(checkpoints[-1])
+        self._restore_last()
 
     def run(self, stop_after: int | None) -> Path:
         """Train to the end of the schedule; returns the last checkpoint."""
@@ -161,10 +164,24 @@ class Trainer:
             "stale": self.stale,
             "window": self.window.sums,
             "corpus": self.data.digest,
+            "validation": self.data.validation_digest,
             "machine": self._machine(),
             "recipe": recipe_to_dict(self.recipe),
         }
         save_checkpoint(folder, self.model, self.optimizer, state)
+
+    def _restore_last(self) -> None:
+        """Go on from the last checkpoint that can be read; one that a crash or a full disk has cut
+        off is passed over with a warning."""
+        checkpoints = list_checkpoints(self.folder)
+        for folder in reversed(checkpoints):
+            try:
+                self._restore(folder)
+                return
+            except BrokenCheckpointError as error:
+                if folder == checkpoints[0]:
+                    raise
+                logger.warning("%s; the checkpoint before it is used in its place", error)
 
     def _restore(self, folder: Path) -> None:
         state = load_checkpoint(folder, self.model, self.optimizer)
@@ -176,6 +193,11 @@ class Trainer:
             raise CheckpointError(
                 f"{folder}: the training text is no longer the one this run began with; "
                 "restore it, or start another --run folder"
+            )
+        if state.get("validation", self.data.validation_digest) != self.data.validation_digest:
+            raise CheckpointError(
+                f"{folder}: the validation text is no longer the one this run began with, so that "
+                "its losses could not be compared; restore it, or start another --run folder"
             )
         found = state.get("machine", self._machine())
         if found != self._machine():

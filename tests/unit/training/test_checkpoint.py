@@ -28,7 +28,7 @@ from training.checkpoint import (
     write_atomically,
 )
 from training.config import OptimConfig
-from training.errors import CheckpointError
+from training.errors import CheckpointError, StorageError
 from training.optim import build_optimizer
 
 
@@ -83,7 +83,7 @@ def test_a_save_that_fails_leaves_the_old_checkpoint(
 
     monkeypatch.setattr(checkpoint, "save_file", fail)
     step(model, optimizer)
-    with pytest.raises(OSError, match="disk full"):
+    with pytest.raises(StorageError, match="best: cannot be written: disk full"):
         save_checkpoint(tmp_path / "best", model, optimizer, {"step": 2})
     assert read_state(tmp_path / "best") == {"step": 1}
     assert load_file(tmp_path / "best" / WEIGHTS)["0.weight"].equal(before["0.weight"])
