@@ -39,7 +39,7 @@ format: $(VENV)/dev.stamp ## rewrite the code in the common format
 	$(BIN)/ruff check --fix .
 
 clean: ## remove caches (delete .venv by hand to start afresh)
-	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf build *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -path ./$(VENV) -prune -o -type d -name __pycache__ -exec rm -rf {} +
 
 # The target is pip, not python: where ensurepip is missing, a broken .venv is left behind that has python but no pip.

@@ -1,4 +1,4 @@
-"""`python -m bench VERB`; `--help` loads no engine."""
+"""Measure this engine beside others; `--help` loads none."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+_PROG = f"python -m {__package__}"
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     from bench import commands
     from bench.errors import BenchError
     from export.errors import ExportError
@@ -44,8 +46,8 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--reference", type=Path, metavar="FILE", help="its translation, for BLEU")
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
+def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     _add_engine(verbs)
     _add_server(verbs)
@@ -102,7 +104,7 @@ def _add_translate(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "translate",
         help="whole processes that translate a file, beside CTranslate2",
-        description="`python -m serving translate` beside a process that calls CTranslate2, on a "
+        description="The command that translates beside a process that calls CTranslate2, on a "
         "trained baseline model of the same weights, int8, beam 5: time, processor time and memory "
         "from start to end, and by stage.",
     )

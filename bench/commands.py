@@ -291,7 +291,7 @@ def _machine(processors: int) -> Machine:
 
 def _command(options: argparse.Namespace) -> str:
     """The whole command with every option that decides the result, written out."""
-    words = ["python", "-m", "bench", options.verb]
+    words = ["python", "-m", str(__package__), options.verb]
     for name, given in vars(options).items():
         if given is True:
             words.append(f"--{name.replace('_', '-')}")

@@ -39,9 +39,7 @@ def direct_load(
         "seconds": seconds,
     }
     shares = [clients // processes + (n < clients % processes) for n in range(processes)]
-    children = [
-        start_child("bench.direct", {**asked, "clients": share}) for share in shares if share
-    ]
+    children = [start_child(__name__, {**asked, "clients": share}) for share in shares if share]
     outputs = [child.communicate()[0] for child in children]
     if any(child.returncode for child in children):
         raise BenchError("the scheduler without HTTP failed; see the messages above")

@@ -108,8 +108,7 @@ class Served:
             }
             env = child_environment(job.precision)
             self._processes = [
-                start_child("bench.served", first, [listener.fileno()], env)
-                for _ in range(processes)
+                start_child(__name__, first, [listener.fileno()], env) for _ in range(processes)
             ]
         for process in self._processes:
             assert process.stdout is not None

@@ -33,7 +33,7 @@ def _ours() -> int:
     from serving.threads import keep_numpy_single
 
     keep_numpy_single()  # as the command itself does
-    import serving.commands  # noqa: F401
+    from serving import commands  # noqa: F401
     from serving.translation.translator import Translator
 
     _note(IMPORTED)

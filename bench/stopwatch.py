@@ -17,7 +17,8 @@ from pathlib import Path
 
 from bench.errors import BenchError
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
+"""The folder from which this package is imported: the repository, or site-packages."""
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 
 
@@ -41,12 +42,12 @@ def time_process(
     output: Path,
     env: Mapping[str, str] | None = None,
 ) -> ProcessUsage:
-    """Run a command in the repository's root with stdin and stdout from and to files, in this
+    """Run a command where this package is found, with stdin and stdout from and to files, in this
     process's environment unless given.
 
     Raises BenchError, with the last line on stderr, where it fails.
     """
-    words = [sys.executable, "-m", "bench.stopwatch", str(source), str(output), *command]
+    words = [sys.executable, "-m", __name__, str(source), str(output), *command]
     done = subprocess.run(words, cwd=_ROOT, env=env, capture_output=True, text=True, check=False)
     answer = json.loads(done.stdout) if done.returncode == 0 else {"status": done.returncode}
     status = answer.pop("status")

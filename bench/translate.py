@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import serving
 from bench.errors import BenchError
 from bench.materials import Subject, folder_name, write_materials
 from bench.processor import child_environment
@@ -219,7 +220,7 @@ def _label(each: TimedTranslation) -> str:
 
 def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
     """One process; what it wrote becomes the system's lines."""
-    module = "serving" if each.system == OUR_INT8 else "bench.peer_translate"
+    module = serving.__name__ if each.system == OUR_INT8 else f"{__package__}.peer_translate"
     usage = _time(each, folder, [module, *_words(each, folder)])
     each.lines[:] = decode_lines((folder / "output").read_bytes())
     if len(each.lines) != sentences:
@@ -233,7 +234,7 @@ def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
 def _run_staged(each: TimedTranslation, folder: Path) -> list[Stage]:
     """The same with notes of its stages."""
     file = folder / "stages"
-    words = ["bench.stages", str(file), each.system.kind, *_words(each, folder)]
+    words = [f"{__package__}.stages", str(file), each.system.kind, *_words(each, folder)]
     usage = _time(each, folder, words)
     stages, at, cpu = [], usage.started, 0.0
     for note in json.loads(file.read_text()):

@@ -25,7 +25,8 @@ from bench.scenarios import SLOT_BEAM, SLOT_STEPS, Scenario
 from bench.systems import BenchJob, LoadedSystem, Search, Sources, SystemOutput
 from serving.errors import ServingError
 
-_ROOT = Path(__file__).resolve().parents[1]
+_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
+"""The folder from which this package is imported: the repository, or site-packages."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +59,7 @@ class Worker:
         self._name = name
         path = os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))
         self._process = subprocess.Popen(
-            [sys.executable, "-m", "bench.worker"],
+            [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             env=child_environment(job.precision) | {"PYTHONPATH": path},

@@ -1,4 +1,4 @@
-"""`python -m export bundle | calibrate | verify`; `--help` imports no torch."""
+"""Make bundles of checkpoints, calibrate and verify them; `--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ import logging
 import sys
 from pathlib import Path
 
+_PROG = f"python -m {__package__}"
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
-    logging.getLogger("export").setLevel(logging.INFO)
+    logging.getLogger(__package__).setLevel(logging.INFO)
     from export import commands
     from export.errors import ExportError
     from serving.errors import ServingError
@@ -25,8 +27,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 1
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m export", description=__doc__)
+def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
 
     bundle = verbs.add_parser("bundle", help="export a checkpoint, compared with it")

@@ -62,12 +62,24 @@ def package_versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """The repository's commit, marked where files differ from it; empty outside a repository."""
-    command = ["git", "describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    """The repository's commit, marked where files differ from it; empty outside a repository.
+
+    An installed package may lie inside somebody else's repository, which does not keep it.
+    """
+    file = Path(__file__)
+    kept = ["ls-files", "--error-unmatch", file.name]
+    if _git(kept, file.parent) is None:
+        return ""
+    described = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return _git(described, file.parent) or ""
+
+
+def _git(arguments: list[str], folder: Path) -> str | None:
+    """What git prints; None where it fails or is not there."""
     try:
         done = subprocess.run(
-            command, cwd=Path(__file__).parent, capture_output=True, text=True, check=False
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
         )
     except OSError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

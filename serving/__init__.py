@@ -25,4 +25,4 @@ def __getattr__(name: str) -> Any:
         from serving.generation.generator import Generator
 
         return Generator
-    raise AttributeError(f"module 'serving' has no attribute {name!r}")
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

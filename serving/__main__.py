@@ -1,4 +1,4 @@
-"""`python -m serving translate | score | generate`: text on stdin, results on stdout."""
+"""Translate, score or continue text: lines on stdin, results on stdout."""
 
 from __future__ import annotations
 
@@ -6,10 +6,12 @@ import argparse
 import sys
 from pathlib import Path
 
+_PROG = f"python -m {__package__}"
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
-    options = _parser().parse_args(arguments)
+    options = _parser(prog).parse_args(arguments)
     from serving.threads import keep_numpy_single
 
     keep_numpy_single()
@@ -26,8 +28,8 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m serving", description=__doc__)
+def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
 
     translate = verbs.add_parser("translate", help="translate each line")

@@ -1,4 +1,4 @@
-"""`python -m training tokenizer | train | evaluate | average | scale`; --help imports no torch."""
+"""Train models and look at what came of it; `--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from pathlib import Path
 
 _Verbs = argparse._SubParsersAction  # argparse has no public name for it
 
+_PROG = f"python -m {__package__}"
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
-    options = _parse(arguments)
+    options = _parse(arguments, prog)
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     from training import commands
     from training.errors import TrainingError
@@ -27,9 +29,9 @@ def main(arguments: list[str] | None = None) -> int:
         return 130
 
 
-def _parse(arguments: list[str] | None) -> argparse.Namespace:
+def _parse(arguments: list[str] | None, prog: str = _PROG) -> argparse.Namespace:
     """Read the command line; overrides may stand before and after options."""
-    parser = _parser()
+    parser = _parser(prog)
     options, rest = parser.parse_known_args(arguments)
     flags = [word for word in rest if word.startswith("-")]
     if rest and (flags or not hasattr(options, "overrides")):
@@ -39,8 +41,8 @@ def _parse(arguments: list[str] | None) -> argparse.Namespace:
     return options
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(prog="python -m training", description=__doc__)
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     _add_train(verbs)
     _add_tokenizer(verbs)

@@ -75,7 +75,7 @@ class Tokenizer:
         if found != (PAD_ID, UNK_ID, BOS_ID, EOS_ID):
             raise ValueError(
                 f"{path}: special ids (pad, unk, bos, eos) must be (0, 1, 2, 3), got {found}; "
-                "train the model with `python -m training tokenizer`"
+                "train the model with `python -m macaron tokenizer`"
             )
 
     @property

@@ -28,7 +28,7 @@ class WordVocabulary:
             if self._ids.get(special) != id_:
                 raise ValueError(
                     f"{path}:{id_ + 1}: must be {special}, whose id is {id_}; "
-                    "let `python -m training tokenizer` write the file"
+                    "let `python -m macaron tokenizer` write the file"
                 )
         if len(self._ids) < len(self._types):
             twice = Counter(self._types).most_common(1)[0][0]

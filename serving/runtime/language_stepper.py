@@ -57,7 +57,7 @@ class LanguageStepper(CacheSizes):
         if "top_rank" not in roles:
             raise BundleError(
                 f"{folder}: its step graph was exported by an earlier version; export the "
-                "checkpoint again with `python -m export bundle`"
+                "checkpoint again with `python -m macaron export bundle`"
             )
         super().__init__(manifest)
         self._graph, self._vocab_size = manifest.step, manifest.sizes.vocab_size

@@ -10,6 +10,7 @@ from typing import Any
 from opentelemetry import trace
 from pythonjsonlogger.json import JsonFormatter
 
+import serving
 from serving.server.record import CURRENT
 from serving.server.settings import Settings
 
@@ -27,7 +28,7 @@ def configure_logs(settings: Settings) -> None:
         logging.getLogger(name).handlers.clear()
         logging.getLogger(name).propagate = True
     logging.getLogger().handlers[:] = [handler]
-    logging.getLogger("serving").setLevel(settings.log_level.upper())
+    logging.getLogger(serving.__name__).setLevel(settings.log_level.upper())
 
 
 def json_formatter() -> logging.Formatter:

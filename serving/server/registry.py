@@ -97,7 +97,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
         found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
         raise BundleError(
             f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
-            "bundle folders, or make a bundle with `python -m export bundle`"
+            "bundle folders, or make a bundle with `python -m macaron export bundle`"
         )
     return manifests
 

@@ -24,7 +24,8 @@ from serving.search.sentence import Sentence
 from serving.translation.running import Progress
 from serving.translation.texts import TextProcessor
 
-_ROOT = Path(__file__).resolve().parents[2]
+_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
+"""The folder from which this package is imported: the repository, or site-packages."""
 _POLL_MS = 50
 """Milliseconds between looks whether anyone still waits for what is decoded."""
 _END_S = 10.0
@@ -131,7 +132,7 @@ class IsolatedEngine:
         own, other = socket.socketpair()
         with other:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", "serving.translation.decoder_process", str(other.fileno())],
+                [sys.executable, "-m", f"{__package__}.decoder_process", str(other.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 process_group=0,  # a signal to the server's group is for the server

@@ -10,6 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from macaron import serve
+from macaron.__main__ import GROUPS
+
 ROOT = Path(__file__).resolve().parents[2]
 DOCUMENTS = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 
@@ -65,7 +68,36 @@ def test_links_lead_somewhere() -> None:
                 assert (document.parent / target).exists(), f"{document.name}: {target}"
 
 
-@pytest.mark.parametrize("package", ["serving"])
+MACARON = re.compile(r"(?:^|[|;] *)(?:python -m )?macaron (?!:)([^|<>#\n]+)")
+
+
+def macaron_commands() -> list[list[str]]:
+    return [
+        shlex.split(match[1])
+        for document in DOCUMENTS
+        for line in shell_lines(document)
+        for match in MACARON.finditer(line)
+    ]
+
+
+@pytest.mark.parametrize("words", macaron_commands(), ids=str)
+def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
+    verb, *rest = words
+    if verb == "serve":
+        assert serve._parser("macaron serve").parse_args(rest)
+        return
+    (group,) = (group for group in GROUPS if verb in group.verbs)
+    folder = {"serve": "serving", "train": "training"}.get(group.extra, group.extra)
+    arguments = words if folder in ("serving", "training") else rest
+    test_commands_parse(folder, arguments)
+
+
+def test_each_kind_of_verb_is_documented() -> None:
+    documented = {words[0] for words in macaron_commands()}
+    assert documented >= {"serve", "translate", "generate", "train", "evaluate", "export", "bench"}
+
+
+@pytest.mark.parametrize("package", ["macaron", "serving"])
 def test_documented_names_exist(package: str) -> None:
     module = importlib.import_module(package)
     for name in module.__all__:

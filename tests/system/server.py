@@ -79,12 +79,22 @@ def running(
     It serves the working tree, or the Bento of that tag.
     """
     port = free_port()
-    with (scratch / "log.txt").open("wb") as log:
+    where, env = scratch if bento else ROOT, environment(bundles, scratch, **settings)
+    with started(command(port, bento or "."), port, where, env, scratch / "log.txt") as server:
+        yield server
+
+
+@contextmanager
+def started(
+    command: list[str], port: int, where: Path, env: dict[str, str], log: Path
+) -> Iterator[Server]:
+    """The same of any command that serves on that port, with its output in a file."""
+    with log.open("wb") as output:
         process = subprocess.Popen(
-            command(port, bento or "."),
-            cwd=scratch if bento else ROOT,
-            env=environment(bundles, scratch, **settings),
-            stdout=log,
+            command,
+            cwd=where,
+            env=env,
+            stdout=output,
             stderr=subprocess.STDOUT,
             start_new_session=True,
         )
@@ -92,8 +102,8 @@ def running(
     try:
         end = time.monotonic() + 120
         while not is_ready(server):
-            assert process.poll() is None, (scratch / "log.txt").read_text()
-            assert time.monotonic() < end, (scratch / "log.txt").read_text()
+            assert process.poll() is None, log.read_text()
+            assert time.monotonic() < end, log.read_text()
             time.sleep(0.1)
         yield server
     finally:

@@ -1,0 +1,28 @@
+"""Fast Transformer variants: `Translator` and `Generator` decode with bundles; the command is
+`macaron`.
+
+This package holds nothing but the entrances to the others. In a checkout those are the folders
+beside it; an installed package has them inside it (setup.py renames the imports).
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from serving import Generator, Translator
+
+__all__ = ["Generator", "Translator"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the documented names when they are asked for: the command starts faster without."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import serving
+
+    try:
+        return getattr(serving, name)
+    except ModuleNotFoundError as error:
+        error.add_note("what serving needs is installed by: pip install 'macaron[serve]'")
+        raise

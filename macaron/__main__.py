@@ -1,0 +1,136 @@
+"""The command `macaron`: its verbs are those of the packages, and each package reads its own."""
+
+from __future__ import annotations
+
+import difflib
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+
+_OURS = frozenset({"macaron", "serving", "training", "export", "bench"})
+"""Where a module of these is missing, the installation is broken, and no extra mends it."""
+
+
+@dataclass(frozen=True)
+class Group:
+    """Verbs that run on the same dependencies."""
+
+    extra: str
+    """The extra of the package that brings the dependencies."""
+    run: Callable[[list[str], str], int]
+    """Takes the words from the verb on, and how the command was called; returns the status."""
+    verbs: dict[str, str]
+    """What each verb does, in a few words."""
+
+
+def _serve(words: list[str], prog: str) -> int:
+    from macaron.serve import main
+
+    return main(words[1:], f"{prog} {words[0]}")
+
+
+def _serving(words: list[str], prog: str) -> int:
+    from serving.__main__ import main
+
+    return main(words, prog)
+
+
+def _training(words: list[str], prog: str) -> int:
+    from training.__main__ import main
+
+    return main(words, prog)
+
+
+def _export(words: list[str], prog: str) -> int:
+    from export.__main__ import main
+
+    return main(words[1:], f"{prog} {words[0]}")
+
+
+def _bench(words: list[str], prog: str) -> int:
+    from bench.__main__ import main
+
+    return main(words[1:], f"{prog} {words[0]}")
+
+
+GROUPS = (
+    Group("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
+    Group(
+        "serve",
+        _serving,
+        {
+            "translate": "translate lines of text",
+            "score": "log-probability of given translations",
+            "generate": "continue lines of text with a language model",
+        },
+    ),
+    Group(
+        "train",
+        _training,
+        {
+            "train": "train a recipe, or resume it",
+            "tokenizer": "clean a recipe's text and train its SentencePiece model, no more",
+            "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
+            "average": "average the last checkpoints of a run",
+            "scale": "depth and width of a joint model for a larger budget",
+        },
+    ),
+    Group("export", _export, {"export": "bundle, calibrate or verify: make and check bundles"}),
+    Group(
+        "bench",
+        _bench,
+        {"bench": "engine, server, translate, ...: measure beside PyTorch and CTranslate2"},
+    ),
+)
+
+
+def main(arguments: list[str] | None = None, prog: str = "macaron") -> int:
+    """Run one verb; returns the exit status, 2 where there is no such verb."""
+    words = sys.argv[1:] if arguments is None else arguments
+    if not words or words[0] in ("-h", "--help"):
+        print(_help(prog), file=sys.stdout if words else sys.stderr)
+        return 0 if words else 2
+    verb = words[0]
+    group = next((group for group in GROUPS if verb in group.verbs), None)
+    if group is None:
+        print(f"{prog}: error: {_unknown(verb)}; see {prog} --help", file=sys.stderr)
+        return 2
+    try:
+        return group.run(words, prog)
+    except ModuleNotFoundError as error:
+        missing = (error.name or "").partition(".")[0]
+        if not missing or missing in _OURS:
+            raise
+        print(
+            f"{prog} {verb}: error: the Python package {missing!r} is not installed; install what "
+            f"it needs with: pip install 'macaron[{group.extra}]'",
+            file=sys.stderr,
+        )
+        return 1
+
+
+def _unknown(verb: str) -> str:
+    known = [name for group in GROUPS for name in group.verbs]
+    near = difflib.get_close_matches(verb, known, n=1, cutoff=0.5)
+    return f"no verb {verb!r}; " + (
+        f"did you mean {near[0]}?" if near else f"there are {', '.join(known)}"
+    )
+
+
+def _help(prog: str) -> str:
+    lines = [
+        f"usage: {prog} VERB ...",
+        "",
+        "Train fast Transformer variants, export them to ONNX and serve them.",
+    ]
+    extra = None
+    for group in GROUPS:
+        if group.extra != extra:
+            extra = group.extra
+            lines += ["", f"with what pip install 'macaron[{extra}]' brings:"]
+        lines += [f"  {name:<10} {about}" for name, about in group.verbs.items()]
+    return "\n".join([*lines, "", f"`{prog} VERB --help` tells the rest."])
+
+
+if __name__ == "__main__":
+    sys.exit(main(prog=f"python -m {__package__}"))

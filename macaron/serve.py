@@ -1,0 +1,73 @@
+"""`macaron serve`: BentoML's own command, given this package's service and a folder of bundles."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+
+import serving
+
+_NEEDED = ("bentoml", "onnxruntime")
+"""Looked for before BentoML is started: by itself it would answer with a traceback."""
+_PATHS = ("MACARON_BUNDLES", "MACARON_API_KEYS_FILE")
+
+
+def main(arguments: list[str], prog: str) -> NoReturn:
+    """Become the server, or end with one line that says why not.
+
+    Raises ModuleNotFoundError where a package that serving needs is missing.
+    """
+    options = _parser(prog).parse_args(arguments)
+    for name in _NEEDED:
+        if find_spec(name) is None:
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+    environment = server_environment(os.environ, options.bundles)
+    bundles = environment["MACARON_BUNDLES"]
+    if not Path(bundles).is_dir():
+        raise SystemExit(
+            f"{prog}: error: {bundles} is no folder; name the one that holds the bundle folders "
+            "with --bundles DIR or MACARON_BUNDLES"
+        )
+    command = server_command(options.host, options.port)
+    os.execve(command[0], command, environment)
+
+
+def server_environment(environment: Mapping[str, str], bundles: Path | None) -> dict[str, str]:
+    """The server's: paths are relative to where the command was typed, not to where it runs."""
+    made = {"BENTOML_DO_NOT_TRACK": "True", **environment}
+    made["MACARON_BUNDLES"] = str(bundles or environment.get("MACARON_BUNDLES", "").strip())
+    made["MACARON_BUNDLES"] = made["MACARON_BUNDLES"] or "models"
+    for name in _PATHS:
+        if made.get(name, "").strip():
+            made[name] = str(Path(made[name].strip()).expanduser().absolute())
+    return made
+
+
+def server_command(host: str, port: int) -> list[str]:
+    """Start BentoML in the folder that holds this package, where a worker is sure to find it."""
+    place = Path(serving.__path__[0]).parents[serving.__name__.count(".")]
+    return [
+        *(sys.executable, "-m", "bentoml", "serve"),
+        *("--working-dir", str(place), "--host", host, "--port", str(port)),
+        f"{serving.__name__}.service:MacaronService",
+    ]
+
+
+def _parser(prog: str) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog=prog, description="Serve bundles; MACARON_ variables set everything else."
+    )
+    parser.add_argument(
+        "--bundles",
+        type=Path,
+        metavar="DIR",
+        help="folder that holds the bundle folders (default: MACARON_BUNDLES, or models)",
+    )
+    parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1")
+    parser.add_argument("--port", type=int, default=3000, help="default 3000")
+    return parser

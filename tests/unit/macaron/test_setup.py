@@ -1,0 +1,158 @@
+"""setup.py: imports renamed in what is packed, and nothing else changed."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from setuptools.errors import SetupError
+
+ROOT = Path(__file__).resolve().parents[3]
+
+
+def load_setup() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("macaron_setup", ROOT / "setup.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+setup = load_setup()
+MODULES = sorted(
+    path.relative_to(ROOT)
+    for folder in ("macaron", *setup.FOLDERS)
+    for path in (ROOT / folder).rglob("*.py")
+)
+
+
+def rename(source: str) -> str:
+    renamed: str = setup.rename_imports(source, "module.py")
+    return renamed
+
+
+def imported(tree: ast.Module) -> list[str]:
+    """The modules that a module imports from."""
+    names: list[str] = []
+    for node in ast.walk(tree):
+        if isinstance(node, ast.ImportFrom):
+            names.append(node.module or "")
+        elif isinstance(node, ast.Import):
+            names += [alias.name for alias in node.names]
+    return names
+
+
+def ours(name: str) -> bool:
+    return name.partition(".")[0] in setup.FOLDERS
+
+
+def test_there_are_modules_to_check() -> None:
+    assert len(MODULES) > 150
+
+
+@pytest.mark.parametrize("path", MODULES, ids=str)
+def test_a_module_is_the_same_but_for_what_it_imports(path: Path) -> None:
+    source = (ROOT / path).read_text(encoding="utf-8")
+    before = ast.parse(source)
+    after = ast.parse(rename(source))
+    compile(after, str(path), "exec")
+    assert not any(map(ours, imported(after)))
+    # Undone on the tree, the renaming gives the tree of before.
+    for node in ast.walk(after):
+        if isinstance(node, ast.ImportFrom) and node.module == "macaron":
+            (alias,) = node.names
+            assert ours(alias.name)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            inside = node.module.removeprefix("macaron.")
+            node.module = inside if ours(inside) else node.module
+    wanted = [
+        f"from macaron import {node.names[0].name}"
+        if isinstance(node, ast.Import) and ours(node.names[0].name)
+        else ast.unparse(node)
+        for node in ast.walk(before)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+    ]
+    found = [
+        ast.unparse(node)
+        for node in ast.walk(after)
+        if isinstance(node, ast.stmt) and not hasattr(node, "body")
+    ]
+    assert found == wanted
+
+
+def test_every_package_and_module_is_packed() -> None:
+    packages = setup.packages()
+    for path in MODULES:
+        inside = ".".join(path.parent.parts)
+        name = inside if inside.startswith("macaron") else f"macaron.{inside}"
+        assert packages[name] == str(path.parent)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from serving.lines import x", "from macaron.serving.lines import x"),
+        ("from serving import commands", "from macaron.serving import commands"),
+        ("import serving", "from macaron import serving"),
+        ("import serving as engine", "from macaron import serving as engine"),
+        ("import export.graphs as graphs", "import macaron.export.graphs as graphs"),
+        ("if x: from bench import y", "if x: from macaron.bench import y"),
+        ("ä = 'ä'; from bench import y", "ä = 'ä'; from macaron.bench import y"),
+        ("from macaron.serve import main", "from macaron.serve import main"),
+        ("from servings import x", "from servings import x"),
+        ("import torch.export", "import torch.export"),
+        ("from torch.export import x", "from torch.export import x"),
+        ("from .serving import x", "from .serving import x"),
+        ("from . import serving", "from . import serving"),
+        ("x = 'from serving.lines import y'", "x = 'from serving.lines import y'"),
+        ("# from serving.lines import y\n", "# from serving.lines import y\n"),
+        ('"""from serving.lines import y"""', '"""from serving.lines import y"""'),
+        (
+            'def f():\n    """\n    import serving\n    """',
+            'def f():\n    """\n    import serving\n    """',
+        ),
+        ("x = serving.lines", "x = serving.lines"),
+        ("x = {'export': 1, 'bench': 2}", "x = {'export': 1, 'bench': 2}"),
+        ("x = 'how serving.lines are read'", "x = 'how serving.lines are read'"),
+    ],
+)
+def test_imports_are_renamed_and_nothing_else(before: str, after: str) -> None:
+    assert rename(before) == after
+
+
+def test_several_lines_of_names_stay_as_they_are() -> None:
+    source = "from serving.errors import (\n    A,  # why\n    B,\n)\r\nx = 1\r\n"
+    assert rename(source) == source.replace("from serving", "from macaron.serving")
+
+
+@pytest.mark.parametrize(
+    ("source", "problem"),
+    [
+        ("import serving.commands", "write `from serving import commands`"),
+        ("import os, serving", "import one module a line"),
+        ("import serving, export", "import one module a line"),
+        ("from \\\n serving.lines import x", "on one line"),
+        ("from serving . lines import x", "on one line"),
+        ("import  serving", "on one line"),
+        ("x = 'serving.translation.decoder_process'", "__package__"),
+        ("x = 'serving.service:MacaronService'", "__package__"),
+        ("x = f'serving.{name}'", "__package__"),
+        ("x = 'call `python -m export bundle`'", "__package__"),
+        ("x = ['python', '-m', 'bench', verb]", "'bench' names a package"),
+        ("x = ('-m', 'serving')", "'serving' names a package"),
+        ("logging.getLogger('export')", "'export' names a package"),
+        ("importlib.import_module('serving')", "'serving' names a package"),
+        ("__import__('training')", "'training' names a package"),
+        ("def f(x: 'serving.lines.X') -> None: ...", "__package__"),
+    ],
+)
+def test_what_cannot_be_renamed_stops_the_build_with_its_place(source: str, problem: str) -> None:
+    with pytest.raises(SetupError) as raised:
+        rename(f"\n{source}\n")
+    message = str(raised.value)
+    assert message.startswith("module.py:2: ")
+    assert problem in message
