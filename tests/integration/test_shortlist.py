@@ -40,6 +40,8 @@ from training.models import Model, TransformerConfig, build_model
 from training.run import VALIDATION_SOURCE
 from training.stepper import TorchStepper
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 CASES = [
     ("macaron", "fp32"),
     ("macaron", "int8 row"),

@@ -21,7 +21,7 @@ from training.config import load_recipe
 from training.quality import measure_quality
 from training.trainer import train
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 
 OVERRIDES = [
     "model={architecture: joint, model_dim: 64, num_heads: 2, ffn_dim: 128, vocab_size: 300, "
