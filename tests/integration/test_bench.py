@@ -16,7 +16,7 @@ from bench.scenarios import COMPARISONS, OUR_SHORTLIST, PEER_SHORTLIST
 from tests.conftest import TinyModel
 from tests.toy.recipe import write_toy_recipe
 from training.config import load_recipe
-from training.models import JointConfig, ModelConfig
+from training.models import PRESETS, JointConfig, ModelConfig
 from training.trainer import train
 
 pytestmark = pytest.mark.usefixtures("traced_once")
@@ -24,7 +24,17 @@ pytestmark = pytest.mark.usefixtures("traced_once")
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture
+def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind in the tiny shapes: export takes its time for every layer, and the bench works
+    alike with any number."""
+    for name in ("transformer_tiny", "joint_fast_tiny"):
+        small = replace(PRESETS[name], num_encoder_layers=1, num_decoder_layers=1)
+        monkeypatch.setitem(PRESETS, name, small)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_layer")
 @pytest.mark.parametrize(
     ("shape", "kind", "beams", "repetitions"),
     [("tiny", "cross", [1, 2], 2), ("joint-tiny", "joint", [2], 1)],
@@ -221,6 +231,7 @@ def test_help_imports_no_engine() -> None:
     assert done.stdout.strip() == "", done.stderr
 
 
+@pytest.mark.usefixtures("one_layer")
 @pytest.mark.parametrize("shortlist", [False, True])
 def test_a_profile_has_a_row_for_each_part(
     capsys: pytest.CaptureFixture[str], *, shortlist: bool
