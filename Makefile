@@ -23,7 +23,7 @@ serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=
 	$(BIN)/bentoml serve --host $(HOST) --port $(PORT) .
 
 test: lint ## run every check and test
-	$(BIN)/python -m pytest -n 2 --dist loadfile -rs
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
 
 soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write

@@ -1,8 +1,9 @@
-"""A tiny model, trained and exported once a test run and shared by its processes."""
+"""Tiny models and traced graphs, made once a test run and shared by its processes."""
 
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,6 +38,12 @@ OVERRIDES = [
 ]
 
 
+def pytest_collection_finish() -> None:
+    """PyTorch on one thread: the processes of a test run are as many as its cores already."""
+    if (torch := sys.modules.get("torch")) is not None:
+        torch.set_num_threads(1)
+
+
 @contextlib.contextmanager
 def single_thread() -> Iterator[None]:
     """Tiny tensors gain nothing from more threads, and equal threads make equal bits."""
@@ -55,6 +62,29 @@ def one_thread() -> Iterator[None]:
         yield
 
 
+@pytest.fixture(scope="session")
+def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> Path:
+    """A folder of all processes of the test run."""
+    folder = tmp_path_factory.getbasetemp()
+    return folder if worker_id == "master" else folder.parent
+
+
+@pytest.fixture(scope="session")
+def traced_once(shared_folder: Path) -> Iterator[None]:
+    """From here on, torch.export traces each graph with its weights once a test run.
+
+    That is nearly all of the time of an export; what is made of the graph is made each time anew.
+    """
+    from export import onnx_graph
+    from tests.toy.tracing import remembering
+
+    folder = shared_folder / "traced"
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(onnx_graph, "_export", remembering(onnx_graph._export, folder))
+        yield
+
+
 @dataclass(frozen=True)
 class TinyModel:
     """A model that copies its input, and its two bundles."""
@@ -65,14 +95,11 @@ class TinyModel:
 
 
 @pytest.fixture(scope="session")
-def tiny_model(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> TinyModel:
+def tiny_model(shared_folder: Path, traced_once: None) -> TinyModel:
     """Train the copying task (`tests/toy`) and export it at both precisions."""
-    shared = tmp_path_factory.getbasetemp()
-    if worker_id != "master":
-        shared = shared.parent
-    folder = shared / "tiny_model"
+    folder = shared_folder / "tiny_model"
     model = TinyModel(folder / "run", folder / "bundles" / "tiny", folder / "int8" / "tiny-int8")
-    with FileLock(shared / "tiny_model.lock"):
+    with FileLock(shared_folder / "tiny_model.lock"):
         if not model.int8.exists():
             _make(folder, model)
     return model
@@ -114,18 +141,13 @@ class TinyLanguageModel:
 
 
 @pytest.fixture(scope="session")
-def tiny_language_model(
-    tmp_path_factory: pytest.TempPathFactory, worker_id: str
-) -> TinyLanguageModel:
+def tiny_language_model(shared_folder: Path, traced_once: None) -> TinyLanguageModel:
     """Train on a toy text, with pieces, and export at both precisions."""
-    shared = tmp_path_factory.getbasetemp()
-    if worker_id != "master":
-        shared = shared.parent
-    folder = shared / "tiny_language_model"
+    folder = shared_folder / "tiny_language_model"
     model = TinyLanguageModel(
         folder / "run", folder / "fp32" / "lm", folder / "int8" / "lm-int8", folder / "valid.txt"
     )
-    with FileLock(shared / "tiny_language_model.lock"):
+    with FileLock(shared_folder / "tiny_language_model.lock"):
         if not model.int8.exists():
             _make_language_model(folder, model)
     return model

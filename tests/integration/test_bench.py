@@ -16,19 +16,36 @@ from bench.scenarios import COMPARISONS, OUR_SHORTLIST, PEER_SHORTLIST
 from tests.conftest import TinyModel
 from tests.toy.recipe import write_toy_recipe
 from training.config import load_recipe
-from training.models import JointConfig, ModelConfig
+from training.models import PRESETS, JointConfig, ModelConfig
 from training.trainer import train
+
+pytestmark = pytest.mark.usefixtures("traced_once")
 
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.fixture
+def one_layer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of each kind in the tiny shapes: export takes its time for every layer, and the bench works
+    alike with any number."""
+    for name in ("transformer_tiny", "joint_fast_tiny"):
+        small = replace(PRESETS[name], num_encoder_layers=1, num_decoder_layers=1)
+        monkeypatch.setitem(PRESETS, name, small)
+
+
 @pytest.mark.slow
+@pytest.mark.usefixtures("one_layer")
 @pytest.mark.parametrize(
     ("shape", "kind", "beams", "repetitions"),
     [("tiny", "cross", [1, 2], 2), ("joint-tiny", "joint", [2], 1)],
 )
 def test_random_weights(
-    shape: str, kind: str, beams: list[int], repetitions: int, tmp_path: Path
+    shape: str,
+    kind: str,
+    beams: list[int],
+    repetitions: int,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     systems, rival = [s.name for s in COMPARISONS[kind].systems], COMPARISONS[kind].rival
     record_file = tmp_path / "new" / "record.json"
@@ -38,27 +55,22 @@ def test_random_weights(
     if kind == "cross":
         options += " --shortlist"
         systems += [OUR_SHORTLIST.name, PEER_SHORTLIST.name]
-    command = [sys.executable, "-m", "bench", "engine", *options.split(), "--json"]
-    done = subprocess.run(
-        [*command, str(record_file)],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr
-    assert "in use before the run" in done.stdout
-    assert "--busy" in done.stdout.splitlines()[0]
-    assert f"repetition {repetitions}" in done.stderr
-    assert "error" not in done.stderr
+    status = main(["engine", *options.split(), "--json", str(record_file)])
+    out, err = capsys.readouterr()
+    assert status == 0, err
+    assert "in use before the run" in out
+    assert "--busy" in out.splitlines()[0]
+    assert f"repetition {repetitions}" in err
+    assert "error" not in err
 
-    lines = done.stdout.splitlines()
+    lines = out.splitlines()
     assert lines[0].startswith(f"`python -m bench engine --shape {shape} --random-weights 3 ")
     rows = [line.split(" | ") for line in lines if line.startswith("| ")]
     assert len({len(row) for row in rows}) == 1
     assert len(rows) == 2 + len(beams) * len(systems)
-    assert f"Same outputs as {rival.engine} {rival.precision}, beam 2: " in done.stdout
-    assert "Matrix products of this engine, int8, batch 3, beam 2, 1 x 1: alone " in done.stdout
-    assert "Peak cache slots a sentence after 100 steps, beam 5: " in done.stdout
+    assert f"Same outputs as {rival.engine} {rival.precision}, beam 2: " in out
+    assert "Matrix products of this engine, int8, batch 3, beam 2, 1 x 1: alone " in out
+    assert "Peak cache slots a sentence after 100 steps, beam 5: " in out
 
     record = json.loads(record_file.read_text())
     assert record["forced_length"] == 25
@@ -200,6 +212,13 @@ def test_a_text_without_a_line_is_refused(
     assert _errors(capsys, *arguments) == f"error: {text}: every line is blank\n"
 
 
+def test_a_process_of_the_command_ends_with_its_status() -> None:
+    command = [sys.executable, "-m", "bench", "engine", "--shape", "big"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("error: --shape must be one of ")
+
+
 def test_help_imports_no_engine() -> None:
     code = (
         "import contextlib, io, sys\n"
@@ -212,12 +231,13 @@ def test_help_imports_no_engine() -> None:
     assert done.stdout.strip() == "", done.stderr
 
 
+@pytest.mark.usefixtures("one_layer")
 @pytest.mark.parametrize("shortlist", [False, True])
 def test_a_profile_has_a_row_for_each_part(
     capsys: pytest.CaptureFixture[str], *, shortlist: bool
 ) -> None:
-    command = ["profile", "--shape", "tiny", "--batch", "3", "--beam", "2", "--repetitions", "2"]
-    assert main([*command, "--busy", *(["--shortlist"] if shortlist else [])]) == 0
+    options = "--shape tiny --random-weights 3 --batch 3 --beam 2 --repetitions 2 --busy"
+    assert main(["profile", *options.split(), *(["--shortlist"] if shortlist else [])]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines[2:]]
     names = [row[0] for row in rows]

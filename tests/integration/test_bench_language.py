@@ -18,6 +18,8 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 
 def rows(out: str) -> list[list[str]]:
     lines = [line for line in out.splitlines() if line.startswith("| ")]

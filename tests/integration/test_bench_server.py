@@ -17,6 +17,8 @@ from bench.served import Served
 from bench.server import SYSTEMS, TAIL_EVERY, TAIL_TIMES, _write, layouts, texts_of
 from bench.systems import Search
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 
 def test_both_systems_answer_the_same_requests(tmp_path: Path) -> None:
     subject = random_subject("tiny", 3, 4)
@@ -63,7 +65,8 @@ def test_every_core_has_a_thread_in_one_process_or_a_process() -> None:
 
 @pytest.mark.slow
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
-    options = "--shape tiny --seconds 1 --repetitions 2 --threads 1 --beam 2 --busy"
+    options = "--shape tiny --random-weights 3"
+    options += " --seconds 1 --repetitions 2 --threads 1 --beam 2 --busy"
     assert main(["server", *options.split()]) == 0
     out = capsys.readouterr().out
     rows = [line.split(" | ") for line in out.splitlines() if line.startswith("| ")]

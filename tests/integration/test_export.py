@@ -45,6 +45,8 @@ from training.models.blocks import DecoderLayer, EncoderLayer
 from training.run import load_trained
 from training.stepper import TorchStepper
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 SIZES: dict[str, Any] = {"model_dim": 32, "num_heads": 2, "ffn_dim": 48, "vocab_size": 90}
 SIZES |= {"num_encoder_layers": 2, "num_decoder_layers": 2}
 MODELS = {

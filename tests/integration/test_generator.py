@@ -29,6 +29,8 @@ from training.__main__ import main as training_main
 from training.perplexity import evaluate_text
 from training.run import load_language_model
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 PROMPTS = ["the old man", "", "a dog sees", "the", "every child " * 12]
 ENDLESS = {"max_length": 400, "min_length": 400}
 

@@ -39,9 +39,10 @@ from training.models import (
     build_model,
 )
 
-pytestmark = pytest.mark.skipif(
-    kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"
-)
+pytestmark = [
+    pytest.mark.skipif(kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("traced_once"),
+]
 
 HEADS, WIDTH, VOCABULARY = 2, 20, 300
 DIM = HEADS * WIDTH

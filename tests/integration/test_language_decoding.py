@@ -27,6 +27,8 @@ from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, LanguageModelConfig
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]

@@ -40,6 +40,8 @@ from training.models import TransformerConfig, TranslationModel, build_model
 from training.run import VALIDATION_SOURCE
 from training.stepper import TorchStepper
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 CASES = [
     ("macaron", "fp32"),
     ("macaron", "int8 row"),
@@ -235,7 +237,7 @@ def texts(tiny_model: TinyModel) -> list[str]:
 def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: list[str]) -> None:
     manifest = read_manifest(bundle)
     assert manifest.parity["shortlist"]["mean"] > -0.2
-    translator = Translator(bundle)
+    translator = Translator(bundle, threads=1)
     shortlist = load_shortlist(bundle / "shortlist.npz", manifest.sizes.vocab_size)
     sizes = [len(shortlist.of(range(4, 4 + n))) for n in (1, 3)]
     assert sizes[0] < sizes[1] <= manifest.sizes.vocab_size
@@ -256,7 +258,7 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
 
 
 def test_a_scheduler_decodes_both_kinds_at_once(bundle: Path, texts: list[str]) -> None:
-    translator = Translator(bundle)
+    translator = Translator(bundle, threads=1)
     scheduler = Scheduler(translator)
     try:
         options = [SearchOptions(beam_size=2, shortlist=n % 2 == 0) for n in range(8)]

@@ -20,7 +20,7 @@ GUIDE = ROOT / "docs" / "new-architecture.md"
 def run(
     *arguments: str, path: Path | None = None, text: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    environment = {**os.environ, "PYTHONPATH": str(path or "")}
+    environment = {**os.environ, "PYTHONPATH": str(path or ""), "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,

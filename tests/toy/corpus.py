@@ -72,28 +72,29 @@ ARTICLES = {
 
 
 def write_toy_corpus(
-    folder: Path, pairs: int, seed: int, task: Task = "grammar"
+    folder: Path, pairs: int, seed: int, task: Task = "grammar", longest: int = 8
 ) -> tuple[Path, Path]:
     """Write `pairs` distinct aligned lines to folder/toy.de and folder/toy.en; returns both."""
     folder.mkdir(parents=True, exist_ok=True)
     files = folder / "toy.de", folder / "toy.en"
-    lines = toy_pairs(pairs, seed, task)
+    lines = toy_pairs(pairs, seed, task, longest)
     for side, file in enumerate(files):
         file.write_text("".join(f"{pair[side]}\n" for pair in lines), encoding="utf-8")
     return files
 
 
-def toy_pairs(count: int, seed: int, task: Task = "grammar") -> list[Pair]:
-    """`count` distinct pairs."""
+def toy_pairs(count: int, seed: int, task: Task = "grammar", longest: int = 8) -> list[Pair]:
+    """`count` distinct pairs; those that are copied or reversed have 3 to `longest` words."""
     generator = random.Random(seed)
     found: dict[Pair, None] = {}
     while len(found) < count:
-        found[_sentence(generator) if task == "grammar" else _words(generator, task)] = None
+        pair = _sentence(generator) if task == "grammar" else _words(generator, task, longest)
+        found[pair] = None
     return list(found)
 
 
-def _words(generator: random.Random, task: Task) -> Pair:
-    words = [generator.choice(NOUNS)[2] for _ in range(generator.randint(3, 8))]
+def _words(generator: random.Random, task: Task, longest: int) -> Pair:
+    words = [generator.choice(NOUNS)[2] for _ in range(generator.randint(3, longest))]
     return " ".join(words), " ".join(words if task == "copy" else reversed(words))
 
 

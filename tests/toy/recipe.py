@@ -10,14 +10,14 @@ from tests.toy.corpus import Task, write_toy_corpus
 
 
 def write_toy_recipe(
-    folder: Path, *, pairs: int = 300, seed: int = 1, task: Task = "grammar"
+    folder: Path, *, pairs: int = 300, seed: int = 1, task: Task = "grammar", longest: int = 8
 ) -> Path:
     """Write folder/toy.de, folder/toy.en and folder/toy.yaml; returns the recipe.
 
     It trains a model of some 60,000 parameters for 20 steps; override what a test is about
     (`loop.max_steps=200`).
     """
-    source, target = write_toy_corpus(folder, pairs, seed, task)
+    source, target = write_toy_corpus(folder, pairs, seed, task, longest)
     recipe = {
         "name": "toy",
         "model": {

@@ -25,6 +25,8 @@ from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import VOCAB_SIZE, ending_model, sources
 from training.models import Transformer, TransformerConfig, build_model
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 MAX_LENGTH = 120
 OPTIONS = SearchOptions(beam_size=4, max_length=MAX_LENGTH, loop_guard=False)
 TIE = 1e-3

@@ -24,6 +24,8 @@ from serving.search.options import SearchOptions
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TranslationModel
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 SIZE = BatchSize(sentences=3, source_length=16, queries=5)
 MODELS: dict[str, Callable[[], TranslationModel]] = {
     "transformer": lambda: ending_model(),

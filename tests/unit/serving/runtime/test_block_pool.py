@@ -17,6 +17,8 @@ from serving.search.sentence import Sentence
 from tests.unit.training.tiny import tiny_joint_model, tiny_model
 from training.models import TranslationModel
 
+pytestmark = pytest.mark.usefixtures("traced_once")
+
 
 def test_a_block_that_was_given_back_is_taken_again() -> None:
     pool = BlockPool()
