@@ -26,7 +26,7 @@ async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> Bo
     types; CancelledError where the client goes away.
     """
     body = await _checked(request, max_bytes, (JSON,))
-    return _described(lambda: schema.model_validate(_json_tree(body)))
+    return _validated(lambda: schema.model_validate(_json_tree(body)))
 
 
 async def read_fields(
@@ -43,7 +43,7 @@ async def read_fields(
     body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
     content_type = request.headers.get("content-type", "")
     if _media_type(content_type) == JSON:
-        return _described(lambda: schema.model_validate(_json_tree(body)))
+        return _validated(lambda: schema.model_validate(_json_tree(body)))
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
     fields = form_fields(request.scope["query_string"], body, content_type)
@@ -51,7 +51,7 @@ async def read_fields(
         name: clean(value) if isinstance(value, str) else [clean(part) for part in value]
         for name, value in fields.items()
     }
-    return _described(lambda: schema.model_validate(cleaned, strict=False))
+    return _validated(lambda: schema.model_validate(cleaned, strict=False))
 
 
 async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
@@ -74,14 +74,12 @@ def _json_tree(body: bytes) -> dict[str, Any]:
     return tree
 
 
-def _described(validate: Callable[[], BodyT]) -> BodyT:
+def _validated(validate: Callable[[], BodyT]) -> BodyT:
     """What `validate` returns, its error put into our words."""
     try:
         return validate()
     except ValidationError as error:
-        refused = RequestError(_describe(error.errors()))
-        refused.parameter = str(error.errors()[0]["loc"][0])
-        raise refused from error
+        raise _described_error(error.errors()) from error
 
 
 def _media_type(content_type: str) -> str:
@@ -152,7 +150,7 @@ def _too_large(max_bytes: int) -> TooLongError:
     )
 
 
-def _describe(errors: Sequence[Any]) -> str:
+def _described_error(errors: Sequence[Any]) -> RequestError:
     """The error that lies deepest; several stand there where a value may be of several types."""
     depth = max(len(error["loc"]) for error in errors)
     deepest = [error for error in errors if len(error["loc"]) == depth]
@@ -163,14 +161,15 @@ def _describe(errors: Sequence[Any]) -> str:
         for number, part in enumerate(first["loc"])
         if number == 0 or isinstance(part, int)
     )
-    name = path.removeprefix(".")
+    name, field = path.removeprefix("."), str(first["loc"][0])
     if first["type"] == "missing":
-        return f"{name} is missing"
+        return RequestError(f"{name} is missing", parameter=field)
     same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
     wanted = " or ".join(
         dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)
     )
-    return f"{name} must be {wanted}, got {_kind(first['input'])}"
+    got = _kind(first["input"])
+    return RequestError(f"{name} must be {wanted}, got {got}", parameter=field)
 
 
 def _kind(value: object) -> str:

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from starlette.types import Receive
 
 from serving.errors import CancelledError, DeadlineExceededError, ServingError
+from serving.server.context import RequestContext
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -89,9 +90,11 @@ class Eventful(Protocol[T_co]):
     def events(self) -> AsyncIterator[T_co]: ...
 
 
-async def followed(tickets: Sequence[Eventful[T]]) -> AsyncIterator[tuple[int, T]]:
-    """Events of all tickets, each with the ticket's number, until the last has ended; raises the
-    first error among them."""
+async def followed(
+    tickets: Sequence[Eventful[T]], context: RequestContext
+) -> AsyncIterator[tuple[int, T]]:
+    """Events of all tickets of a request, each with the ticket's number, until the last has ended;
+    raises the first error among them."""
     queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
 
     async def follow(number: int, ticket: Eventful[T]) -> None:
@@ -101,7 +104,8 @@ async def followed(tickets: Sequence[Eventful[T]]) -> AsyncIterator[tuple[int, T
             queue.put_nowait(None)
         except Exception as error:
             if not isinstance(error, ServingError):
-                logger.exception("unforeseen error in a stream")
+                extra = {"request_id": context.request_id}
+                logger.exception("unforeseen error in a stream", extra=extra)
                 error = ServingError("the server failed; its log says why")
             queue.put_nowait(error)
 

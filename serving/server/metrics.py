@@ -1,7 +1,7 @@
-"""What the server measures of itself, for Prometheus; docs/operations.md says what each is for.
+"""What the server measures of its models and its process, for Prometheus; docs/operations.md says
+what each is for.
 
-Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
-sent.
+Labels are bounded: names of models; never what a client sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -49,39 +49,11 @@ class State:
 
 
 class Metrics:
-    """Every metric of one server process."""
+    """Every metric of one server process that is not of HTTP."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         """`state` is asked at each scrape."""
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "macaron_http_requests",
-            "HTTP requests answered; the model is empty where none was chosen",
-            ["route", "status", "model"],
-            registry=registry,
-        )
-        self.request_seconds = Histogram(
-            "macaron_http_request_seconds",
-            "From the head of a request to the end of its answer",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.in_progress = Gauge(
-            "macaron_http_requests_in_progress", "HTTP requests not yet answered", registry=registry
-        )
-        self.errors = Counter(
-            "macaron_errors",
-            "Requests that ended with an error, by its code",
-            ["reason"],
-            registry=registry,
-        )
-        self.cancelled = Counter(
-            "macaron_cancelled_requests",
-            "Requests whose client left before the end of the answer",
-            ["route"],
-            registry=registry,
-        )
         self.reloads = Counter(
             "macaron_reloads", "Reloads of the bundles", ["result"], registry=registry
         )
@@ -94,7 +66,7 @@ class Metrics:
         return ModelObserver(self._models, model)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """These metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 

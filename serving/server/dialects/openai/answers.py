@@ -16,7 +16,7 @@ from serving.server.dialects.openai.wire import (
     CompletionChoice,
     CompletionRequest,
     LogProbs,
-    Usage,
+    UsageBody,
 )
 from serving.text.stream import readable
 
@@ -67,7 +67,7 @@ class CompletionAnswer:
         return self._completion([], self._usage(results))
 
     def _completion(
-        self, choices: list[CompletionChoice], usage: Usage | None = None
+        self, choices: list[CompletionChoice], usage: UsageBody | None = None
     ) -> Completion:
         return Completion(
             id=self._id,
@@ -92,12 +92,12 @@ class CompletionAnswer:
             finish_reason=cast(Literal["stop", "length"] | None, finish_reason or None),
         )
 
-    def _usage(self, results: Sequence[GenerationDone]) -> Usage:
+    def _usage(self, results: Sequence[GenerationDone]) -> UsageBody:
         # The end of text before a prompt that is text is ours, not the caller's.
         hidden = sum(isinstance(prompt, str) for prompt in self._prompts)
         prompt = sum(done.num_prompt_tokens for done in results) - hidden
         generated = sum(done.num_generated_tokens for done in results)
-        return Usage(
+        return UsageBody(
             prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated
         )
 
