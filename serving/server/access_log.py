@@ -1,4 +1,5 @@
-"""Around every request: its id, its log line, its metrics, and an answer where all else failed."""
+"""What stands around every request: its id, its log line, its metrics, and an answer where all
+else has failed."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ REQUEST_ID = "X-Request-ID"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _QUIET = ("/livez", "/readyz", "/metrics")
-"""Asked every few seconds by machines."""
+"""Routes that machines ask every few seconds; they are logged at `debug`."""
 
 logger = logging.getLogger(__name__)
 
@@ -125,12 +126,13 @@ def _log(scope: Scope, context: RequestContext, status: int, seconds: float, *, 
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's own, if it is one that can be logged, or a new one."""
+    """The id that the client has sent, if it is one that can be logged, or a new one."""
     given = Headers(scope=scope).get(REQUEST_ID, "")
     return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route: paths are as many as clients like."""
+    """The template of the route, `none` where there is no such route: of paths there are as many as
+    clients like, and labels of metrics must be few."""
     route = scope.get("route")
     return route.path if route is not None else "none"

@@ -34,7 +34,7 @@ def check_texts(texts: Sequence[str], settings: Settings, parameter: str = "text
 
 
 def check_tags(texts: Sequence[str], settings: Settings) -> None:
-    """Raise TooLongError for more HTML tags than should be read."""
+    """Raise TooLongError for more HTML tags than may be in one request."""
     tags = sum(text.count("<") for text in texts)
     if tags > settings.max_tags:
         raise TooLongError(
@@ -77,7 +77,7 @@ def choose_options(
     *,
     alternatives: int = 0,
 ) -> SearchOptions:
-    """The options of a request over the bundle's own.
+    """The bundle's own options, with those that the request gives put in their place.
 
     `alternatives` further hypotheses widen the beam where the request does not set it. Raises
     InvalidOptionError for an unknown option and for a value out of range or over a limit.
@@ -116,7 +116,8 @@ def check_cost(sentences: int, beam_size: int, settings: Settings) -> None:
 
 
 def check_generation(prompts: int, options: GenerationOptions, settings: Settings) -> None:
-    """Raise InvalidOptionError or TooLongError where a request asks for more than one may."""
+    """Raise InvalidOptionError for an option over its limit, and TooLongError for more prompts or
+    outputs than one request may have."""
     for name, limit in (
         ("num_hypotheses", "max_num_hypotheses"),
         ("best_of", "max_num_hypotheses"),

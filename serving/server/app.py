@@ -74,6 +74,8 @@ def create_app(
 
 
 def _starlette_route(route: DialectRoute) -> Route:
+    """The route as Starlette serves it: it hands the endpoint the context of the request."""
+
     async def handle(request: Request) -> Response:
         return await route.endpoint(request, context_of(request.scope))
 
@@ -81,7 +83,8 @@ def _starlette_route(route: DialectRoute) -> Route:
 
 
 def _key_rule(routes: Sequence[tuple[PageRoute, KeyRule]]) -> Callable[[str], KeyRule]:
-    """What a path asks for: what its route does, and a key in the head where there is no route."""
+    """A function that says what a path asks for: what its route does, and a key in the head where
+    there is no such route."""
 
     def rule(path: str) -> KeyRule:
         matching = (key for route, key in routes if route.path_regex.match(path))
@@ -91,7 +94,8 @@ def _key_rule(routes: Sequence[tuple[PageRoute, KeyRule]]) -> Callable[[str], Ke
 
 
 def _cors(origins: str) -> list[Middleware]:
-    """Around all else, so that a page can read refusals too."""
+    """The middleware that lets pages of other origins in, or nothing where none are allowed; it
+    stands outside of the gate, so that a page can read refusals too."""
     allowed = [origin for origin in re.split(r"[\s,]+", origins) if origin]
     if not allowed:
         return []

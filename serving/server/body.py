@@ -35,7 +35,7 @@ async def read_fields(
     max_bytes: int,
     clean: Callable[[str], str] = str,
 ) -> BodyT:
-    """The same where the body may also be a form, urlencoded or multipart, or be left out.
+    """`read_json` where the body may also be a form, urlencoded or multipart, or be left out.
 
     Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
     `schema` wants; with a JSON body the query counts for nothing.
@@ -55,7 +55,7 @@ async def read_fields(
 
 
 async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
-    """The body, declared as one of the media types."""
+    """The bytes of a body that is declared as one of the media types and is not too large."""
     try:
         _check_headers(request, max_bytes, media_types)
     except RequestError:
@@ -75,7 +75,7 @@ def _json_tree(body: bytes) -> dict[str, Any]:
 
 
 def _validated(validate: Callable[[], BodyT]) -> BodyT:
-    """What `validate` returns, its error put into our words."""
+    """What `validate` returns; raises RequestError in place of pydantic's error."""
     try:
         return validate()
     except ValidationError as error:
@@ -151,7 +151,8 @@ def _too_large(max_bytes: int) -> TooLongError:
 
 
 def _described_error(errors: Sequence[Any]) -> RequestError:
-    """The error that lies deepest; several stand there where a value may be of several types."""
+    """One error for pydantic's many: the one that lies deepest counts. Several stand in that place
+    where a value may be of several types."""
     depth = max(len(error["loc"]) for error in errors)
     deepest = [error for error in errors if len(error["loc"]) == depth]
     first = deepest[0]
@@ -173,7 +174,7 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
 
 
 def _kind(value: object) -> str:
-    """A value for an error message: numbers and short strings as they are, else the type."""
+    """What a message calls a value: numbers and short strings as they are, all else by its type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

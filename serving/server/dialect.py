@@ -22,7 +22,7 @@ Endpoint = Callable[[Request, RequestContext], Awaitable[Response]]
 
 @dataclass(frozen=True)
 class DialectRoute:
-    """One path and who answers there."""
+    """One path, who answers there, and where its key is looked for."""
 
     path: str
     """A template, as Starlette reads it: `/v1/models/{model}`."""

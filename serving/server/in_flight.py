@@ -21,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pending(Protocol[T_co]):
-    """A ticket of a scheduler."""
+    """A ticket of a scheduler, which ends once, with a result or an error."""
 
     def result(self) -> T_co: ...
 
@@ -31,7 +31,7 @@ class Pending(Protocol[T_co]):
 
 
 async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
-    """The results, in order.
+    """Wait for all tickets; gives their results in the same order.
 
     Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
     when the client goes away; whatever ends it, nothing of the request is decoded further. The
@@ -93,8 +93,8 @@ class Eventful(Protocol[T_co]):
 async def followed(
     tickets: Sequence[Eventful[T]], context: RequestContext
 ) -> AsyncIterator[tuple[int, T]]:
-    """Events of all tickets of a request, each with the ticket's number, until the last has ended;
-    raises the first error among them."""
+    """The events of all tickets of a request as they come, each with the ticket's number, until the
+    last has ended. Raises the first error among them."""
     queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
 
     async def follow(number: int, ticket: Eventful[T]) -> None:

@@ -67,13 +67,13 @@ class TranslationJob:
     alignments: bool = False
     """Whether hypotheses get word links."""
     terms: Terms = NO_TERMS
-    """Of every text."""
+    """Terms that the translation of every text must or may not hold."""
     timeout_s: float | None = None
 
 
 @dataclass(frozen=True)
 class TextPartial:
-    """With what the translation of a text begins, whatever still comes."""
+    """What a text's translation is certain to begin with, whatever still comes."""
 
     index: int
     text: str
@@ -81,7 +81,7 @@ class TextPartial:
 
 @dataclass(frozen=True)
 class TextResult:
-    """What one text became."""
+    """The translation of one text, and how it came about."""
 
     text: str
     hypotheses: Sequence[TextHypothesis]
@@ -103,7 +103,7 @@ class JobResult:
 
 
 class Jobs:
-    """Translates jobs with the models of a registry."""
+    """Translates jobs with the models of a registry, once the gatekeeper has counted them."""
 
     def __init__(self, registry: Registry, settings: Settings, gatekeeper: Gatekeeper) -> None:
         self._registry, self._settings, self._gatekeeper = registry, settings, gatekeeper
@@ -111,7 +111,7 @@ class Jobs:
     async def translate(
         self, job: TranslationJob, context: RequestContext, receive: Receive
     ) -> JobResult:
-        """Translate; a client that leaves, as `receive` tells, ends it.
+        """Translate the texts of a job, unless the client leaves before that, as `receive` tells.
 
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
@@ -125,8 +125,9 @@ class Jobs:
     async def stream(
         self, job: TranslationJob, context: RequestContext
     ) -> AsyncGenerator[TextPartial | JobResult]:
-        """Translate; gives what becomes certain, and at last the result, to be read to its end or
-        closed: what is left is then given up.
+        """Translate the texts of a job and give what becomes certain of them, at last the result.
+
+        The generator is to be read to its end or closed: what is left is then given up.
 
         Raises what `translate` does before there is anything to read, and while it is read.
         """
@@ -162,7 +163,8 @@ class Jobs:
     async def _apart(
         self, job: TranslationJob, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
-        """Do what takes long enough to hold up other requests on another thread."""
+        """Call `act`: on another thread where the texts are so long that it would hold up other
+        requests."""
         if sum(map(len, job.texts)) <= _SHORT:
             return act(*args, **kwargs)
         return await run_in_threadpool(act, *args, **kwargs)
@@ -186,7 +188,7 @@ class Jobs:
         *,
         stream: bool = False,
     ) -> tuple[list[_Plan], list[TranslationTicket]]:
-        """Read the texts and queue their sentences, all or none."""
+        """Plan the texts and queue their sentences, all or none of them."""
         plans = self._plans(job)
         beams = {plan.options.total_beams for plan in plans}
         check_cost(
@@ -220,7 +222,8 @@ class Jobs:
         return plans, [tickets[number] for number in range(len(asked))]
 
     def _plans(self, job: TranslationJob) -> list[_Plan]:
-        """How each text is translated; raises RequestError, of one text with its index."""
+        """Decide how each text is translated; raises RequestError, with the index of the text where
+        a single one is at fault."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
@@ -261,7 +264,7 @@ class Jobs:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a text is translated."""
+    """How one text is translated: its sentences, the model, the options and the language."""
 
     document: Document
     model: ServedModel
@@ -271,7 +274,7 @@ class _Plan:
 
 
 def _common_name(plans: Sequence[_Plan]) -> str:
-    """Of the model, for logs and metrics: texts of several languages may have several."""
+    """The name of the model for logs and metrics; texts of several languages may have several."""
     names = {plan.model.name for plan in plans}
     return names.pop() if len(names) == 1 else "several"
 

@@ -50,7 +50,7 @@ class Keys:
 
     @property
     def required(self) -> bool:
-        """Whether a request needs a key."""
+        """Whether requests need a key, which is so where there are any."""
         return bool(self._digests)
 
     def identify(self, presented: str | None) -> str:

@@ -32,7 +32,8 @@ def configure_logs(settings: Settings) -> None:
 
 
 def json_formatter() -> logging.Formatter:
-    """One JSON object a line: time (UTC), level, logger, message, and what the line is about."""
+    """A formatter that writes one JSON object a line: time (UTC), level, logger, message, and the
+    fields that the line has besides."""
     formatter = JsonFormatter(
         ["asctime", "levelname", "name", "message"],
         datefmt=_DATE + "Z",

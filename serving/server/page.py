@@ -25,7 +25,7 @@ _PAGE_HEADERS = {
 
 
 def page_routes() -> list[PageRoute]:
-    """The page at `/`, and its files below `/web`."""
+    """The routes of the page at `/`, and of its files below `/web`; they are open to all."""
     return [Route("/", _page), Mount("/web", _Files(directory=_WEB))]
 
 

@@ -19,7 +19,7 @@ _MAX_MESSAGE = 500
 
 
 class Refusal:
-    """Makes answers of errors; the path of a request says whose shape they have."""
+    """Turns errors into answers; the path of a request says which dialect's shape they have."""
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects

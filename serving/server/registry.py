@@ -96,7 +96,7 @@ def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor
 
 
 class Registry:
-    """The models, from the start of the server to its end."""
+    """Holds the models that are served, from the start of the server to its end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -274,12 +274,12 @@ class Registry:
 
     @property
     def source_languages(self) -> list[str]:
-        """Codes that some model reads."""
+        """Codes of the languages that some translation model reads, in order."""
         return _languages(model.manifest.languages.source for model in self.models)
 
     @property
     def target_languages(self) -> list[str]:
-        """Codes that some model writes."""
+        """Codes of the languages that some translation model writes, in order."""
         return _languages(model.manifest.languages.target for model in self.models)
 
     def drain(self) -> None:
@@ -327,7 +327,7 @@ class Registry:
         )
 
     def check_ready(self) -> None:
-        """Raise NotReadyError where requests should not be sent here."""
+        """Raise NotReadyError while models are loaded and once the server is to end."""
         if not self.ready:
             raise NotReadyError("starting or shutting down; try again later")
 

@@ -13,7 +13,7 @@ from serving.translation.scheduler import Scheduler
 
 @dataclass(frozen=True)
 class ServedModel:
-    """A translation model."""
+    """A translation model, opened to requests."""
 
     manifest: Manifest
     defaults: SearchOptions
@@ -32,7 +32,7 @@ class ServedModel:
 
 @dataclass(frozen=True)
 class ServedLanguageModel:
-    """A language model."""
+    """A language model, opened to requests."""
 
     manifest: Manifest
     generator: Generator

@@ -46,5 +46,5 @@ def json_response(
 
 
 def error_response(error: ServingError) -> Response:
-    """An error as the native dialect and LibreTranslate tell it."""
+    """The answer to a refused request in the shape of the native dialect and of LibreTranslate."""
     return json_response(Error(error=str(error), code=error.code), status=error.status)

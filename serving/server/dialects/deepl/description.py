@@ -32,7 +32,7 @@ _FORM = (
 
 
 def describe() -> Description:
-    """The routes under /v2, whose errors have DeepL's shape."""
+    """Describe the routes under /v2, whose errors have DeepL's shape."""
     translate = post(
         "deepl_translate",
         "Translate one text or several, as DeepL does",
@@ -72,5 +72,5 @@ def _usage(method: str) -> dict[str, Any]:
 
 
 def _deepl(statuses: tuple[int, ...]) -> tuple[int, ...]:
-    """The statuses as DeepL has them."""
+    """These statuses, with DeepL's own in place of ours where the two differ."""
     return tuple(DEEPL_STATUSES.get(status, status) for status in statuses)

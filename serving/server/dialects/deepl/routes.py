@@ -49,8 +49,8 @@ _NAMES = {"source": "source_lang", "target": "target_lang"}
 """Parameters that have another name in the body."""
 
 
-class _Endpoints:
-    """Endpoints of the routes under /v2."""
+class _DeepLEndpoints:
+    """Answers the requests under /v2, and counts the characters that each key has translated."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
@@ -58,7 +58,7 @@ class _Endpoints:
         self._usage = CharacterUsage(backend.settings.deepl_character_limit)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate one text or several."""
+        """Translate one text or several, each of which may be in another language."""
         body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
         job = self._job(body, texts)
@@ -75,7 +75,8 @@ class _Endpoints:
         return json_response(DeepLTranslations(translations=translations), exclude_none=True)
 
     async def languages(self, request: Request, context: RequestContext) -> Response:
-        """Languages that are read, or written, where `type` says `target` in query or body."""
+        """List the languages that are read, or those that are written where `type` in the query or
+        the body says `target`."""
         registry = self._backend.registry
         body = await self._read(request, context, DeepLLanguagesRequest)
         if body.type == "target":
@@ -94,13 +95,14 @@ class _Endpoints:
         return json_response(found, exclude_none=True)
 
     async def usage(self, request: Request, context: RequestContext) -> Response:
-        """Characters translated in this dialect for the key of the request, and their limit."""
+        """Tell how many characters this dialect has translated for the key of the request, and how
+        many it may."""
         await self._read(request, context, DeepLRequest)
         count = self._usage.count(context.key)
         return json_response(DeepLUsage(character_count=count, character_limit=self._usage.limit))
 
     async def glossary_pairs(self, _: Request, __: RequestContext) -> Response:
-        """No pairs: glossaries are not stored here."""
+        """Tell that there are no language pairs for glossaries, since none are stored here."""
         return json_response(DeepLGlossaryPairs(supported_languages=[]))
 
     async def _read(
@@ -117,7 +119,8 @@ class _Endpoints:
         return body
 
     def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
-        """What a body asks for; raises RequestError for what is not to be had here."""
+        """The job that a body asks for; raises RequestError for a field that this server does not
+        support."""
         for name in _REFUSED:
             if getattr(body, name):
                 raise RequestError(
@@ -145,13 +148,14 @@ class _Endpoints:
 
 
 def _render_error(error: ServingError) -> Response:
-    """An error in DeepL's shape, with the status that DeepL has for it."""
+    """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
     status = DEEPL_STATUSES.get(error.status, error.status)
     return json_response(DeepLError(message=str(error), code=error.code), status=status)
 
 
 def _language(parameter: str, given: str, known: Iterable[str]) -> str:
-    """Our code of a language; one with a region counts without it where it is not known with it."""
+    """Our code of a language that `parameter` gives; one with a region counts without it where it
+    is not known with it. Raises UnknownLanguageError, which names what there is."""
     codes = {code.lower(): code for code in known}
     for code in (given.lower(), given.lower().partition("-")[0]):
         if code in codes:
@@ -164,7 +168,7 @@ def _language(parameter: str, given: str, known: Iterable[str]) -> str:
 
 
 def _tags(given: str | list[str] | None) -> frozenset[str]:
-    """Names of elements, in small letters."""
+    """The names of elements, in small letters, that a list or a text with commas gives."""
     parts = [given] if isinstance(given, str) else given or []
     return frozenset(name.strip().lower() for part in parts for name in part.split(","))
 
@@ -184,7 +188,7 @@ def _translation(
 
 
 def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints, either, key = _Endpoints(backend), ("GET", "POST"), KeyRule.HEAD_OR_BODY
+    endpoints, either, key = _DeepLEndpoints(backend), ("GET", "POST"), KeyRule.HEAD_OR_BODY
     return [
         DialectRoute("/v2/translate", endpoints.translate, ("POST",), key),
         DialectRoute("/v2/languages", endpoints.languages, either, key),

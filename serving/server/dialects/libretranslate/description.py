@@ -21,7 +21,7 @@ from serving.server.wire import Error
 
 
 def describe() -> Description:
-    """LibreTranslate's routes besides those that it shares with the native dialect."""
+    """Describe LibreTranslate's routes besides those that it shares with the native dialect."""
     found = {"type": "array", "items": reference(DetectedLanguage)}
     detect = operation("detect", "Languages that a text may be in", found, (*QUICK, 403), Error)
     detect["requestBody"] = {"required": True, "content": content(reference(DetectRequest))}

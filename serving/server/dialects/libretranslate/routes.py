@@ -35,21 +35,21 @@ from serving.text.languages import language_name
 _TYPING_PAUSE_MS = 500
 
 _LEAST_CONFIDENCE = 0.05
-"""Of a language that is worth telling."""
+"""The confidence that a language needs to be worth telling."""
 _UNKNOWN = ("en", 0.0)
 """What LibreTranslate says of a text that has no language, such as a number."""
 
 _LINE_END = re.compile(r"\r\n?")
 
 
-class _Endpoints:
-    """Endpoints of LibreTranslate's own routes."""
+class _LibreTranslateEndpoints:
+    """Answers the requests to LibreTranslate's own routes."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def detect(self, request: Request, context: RequestContext) -> Response:
-        """Which languages a text may be in, the likeliest first."""
+        """Tell which languages a text may be in, the likeliest first."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, DetectRequest, limit, clean_lines)
         admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -62,7 +62,7 @@ class _Endpoints:
         return json_response([detected_language(*pair) for pair in (first, *worth_telling)])
 
     async def frontend_settings(self, _: Request, __: RequestContext) -> Response:
-        """What a page in front of the server has to know."""
+        """Tell a page in front of the server what it has to know: limits, keys and languages."""
         models, needed = self._backend.registry.models, self._backend.gatekeeper.keys.required
         targets = [model.manifest.languages.target[0] for model in models] or [_UNKNOWN[0]]
         settings = FrontendSettings(
@@ -81,12 +81,12 @@ class _Endpoints:
         return json_response(settings)
 
     async def health(self, _: Request, __: RequestContext) -> Response:
-        """Whether requests should be sent here, as at `/readyz`."""
+        """Tell whether requests should be sent here, as `/readyz` does."""
         self._backend.registry.check_ready()
         return json_response(Health(status="ok"))
 
     async def spec(self, _: Request, __: RequestContext) -> Response:
-        """The OpenAPI document under LibreTranslate's name for it."""
+        """Answer with the OpenAPI document, at the path where LibreTranslate has it."""
         return Response(self._backend.document(), media_type=JSON)
 
 
@@ -112,7 +112,7 @@ def detected_language(language: str, confidence: float) -> DetectedLanguage:
 
 
 def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints = _Endpoints(backend)
+    endpoints = _LibreTranslateEndpoints(backend)
     return [
         DialectRoute("/detect", endpoints.detect, ("POST",), KeyRule.HEAD_OR_BODY),
         DialectRoute("/frontend/settings", endpoints.frontend_settings, key=KeyRule.NONE),

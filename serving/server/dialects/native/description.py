@@ -38,7 +38,7 @@ _METRICS = {
 
 
 def describe() -> Description:
-    """The native routes, those for operating the server included."""
+    """Describe the native routes, those for operating the server included."""
     languages = {"type": "array", "items": reference(Language)}
     return Description(
         paths={
@@ -57,7 +57,7 @@ def describe() -> Description:
 
 
 def _translate_path() -> dict[str, Any]:
-    """Both forms of the request, and both of the answer."""
+    """Describe `/translate`, which reads JSON or a form, and answers at once or as a stream."""
     translate = post(
         "translate",
         "Translate one text or several; requests that arrive together are decoded together",

@@ -28,13 +28,13 @@ def operation_routes(backend: Backend) -> list[DialectRoute]:
 
 
 class _Operations:
-    """Endpoints of the routes."""
+    """Answers probes, scrapes, and questions about the server itself."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
 
     async def limits(self, _: Request, __: RequestContext) -> Response:
-        """Every setting that is a number, with the variable that sets it."""
+        """List every setting that is a number, with the variable that sets it."""
         return json_response(
             Limits(
                 limits=[
@@ -51,19 +51,19 @@ class _Operations:
         )
 
     async def alive(self, _: Request, __: RequestContext) -> Response:
-        """Whether the process answers."""
+        """Tell that the process answers, whatever state the models are in."""
         return json_response(Status(status="alive"))
 
     async def ready(self, _: Request, __: RequestContext) -> Response:
-        """Whether requests should be sent here; raises NotReadyError where they should not."""
+        """Tell that requests should be sent here; raises NotReadyError where they should not."""
         self._backend.registry.check_ready()
         return json_response(Status(status="ready"))
 
     async def metrics(self, _: Request, __: RequestContext) -> Response:
-        """What the server measures of itself."""
+        """Answer with the metrics of HTTP, of the models and of the process."""
         text = self._backend.metrics.text() + self._backend.registry.metrics.text()
         return Response(text, media_type=CONTENT_TYPE_PLAIN_0_0_4)
 
     async def openapi(self, _: Request, __: RequestContext) -> Response:
-        """The OpenAPI document of this server."""
+        """Answer with the OpenAPI document of this server."""
         return Response(self._backend.document(), media_type=JSON)

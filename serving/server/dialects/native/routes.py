@@ -52,15 +52,15 @@ _NAMES = {"text": "q"}
 """Parameters that have another name in the body."""
 
 
-class _Translation:
-    """Endpoints of the routes that clients translate with."""
+class _NativeEndpoints:
+    """Answers the requests of clients that translate."""
 
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
-        """Translate one text or several."""
+        """Translate one text or several, and answer at once or as a stream of events."""
         limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
         admit_by_body(self._backend.gatekeeper, context, body.api_key)
@@ -78,7 +78,7 @@ class _Translation:
         return json_response(_answer(body, result), exclude_none=True)
 
     async def languages(self, _: Request, __: RequestContext) -> Response:
-        """Every language, with the models that read it."""
+        """List every language, with the models that read it."""
         models = [model.manifest for model in self._backend.registry.models]
         codes = {code for m in models for code in (*m.languages.source, *m.languages.target)}
         found = []
@@ -102,13 +102,13 @@ class _Translation:
         return json_response(found)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """What is known of each model."""
+        """List what is known of each translation model."""
         cards = [_card(model) for model in self._backend.registry.models]
         return json_response(Models(models=cards))
 
 
 def _job(body: TranslateRequest) -> TranslationJob:
-    """What a body asks for; raises RequestError where its prefixes do not fit its texts."""
+    """The job that a body asks for; raises RequestError where its prefixes do not fit its texts."""
     texts, prefixes = _texts(body), body.target_prefix
     if isinstance(prefixes, str):
         prefixes = [prefixes] * len(texts)
@@ -172,7 +172,7 @@ def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
 
 
 def _common(values: Sequence[str]) -> str | None:
-    """The value that all have, if there is one."""
+    """The value that all of these have, or None where they differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
@@ -218,7 +218,8 @@ def _links(links: Sequence[Link]) -> list[WordLink]:
 async def _server_sent(
     body: TranslateRequest, events: AsyncGenerator[TextPartial | JobResult]
 ) -> AsyncIterator[bytes]:
-    """The events as they go over the wire. When the client leaves, nothing is decoded further."""
+    """The events as bytes of a server-sent stream; an error becomes the last event. When the client
+    leaves, nothing is decoded further."""
     try:
         async with contextlib.aclosing(events):
             async for event in events:
@@ -255,11 +256,11 @@ def _card(model: ServedModel) -> ModelCard:
 
 
 def _routes(backend: Backend) -> list[DialectRoute]:
-    translation = _Translation(backend)
+    endpoints = _NativeEndpoints(backend)
     return [
-        DialectRoute("/translate", translation.translate, ("POST",), KeyRule.HEAD_OR_BODY),
-        DialectRoute("/languages", translation.languages, key=KeyRule.NONE),
-        DialectRoute("/models", translation.models),
+        DialectRoute("/translate", endpoints.translate, ("POST",), KeyRule.HEAD_OR_BODY),
+        DialectRoute("/languages", endpoints.languages, key=KeyRule.NONE),
+        DialectRoute("/models", endpoints.models),
         *operation_routes(backend),
     ]
 

@@ -30,7 +30,7 @@ from serving.server.dialects.openai.wire import (
 
 
 def describe() -> Description:
-    """The routes under /v1 and those of tokenizers, whose errors have OpenAI's shape."""
+    """Describe the routes under /v1 and those of tokenizers, whose errors have OpenAI's shape."""
     return Description(
         paths={**_models_paths(), **_completions_paths(), **_tokenizer_paths()},
         requests=(CompletionRequest, TokenizeRequest, DetokenizeRequest),

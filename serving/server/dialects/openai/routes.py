@@ -50,26 +50,26 @@ from serving.server.wire import STREAM_HEADERS, json_response
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
 
-class _Endpoints:
-    """Endpoints of the routes under /v1, and of the tokenizer's."""
+class _OpenAIEndpoints:
+    """Answers the requests under /v1, and those to the tokenizer's routes."""
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
         self._gatekeeper = backend.gatekeeper
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """Every language model."""
+        """List every language model."""
         return json_response(
             OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
         )
 
     async def model(self, request: Request, _: RequestContext) -> Response:
-        """One language model."""
+        """Describe the language model that the path names."""
         name = request.path_params["model"]
         return json_response(self._card(self._registry.choose_language_model(name)))
 
     async def completions(self, request: Request, context: RequestContext) -> Response:
-        """Go on from prompts."""
+        """Generate text after each prompt, and answer at once or as a stream of chunks."""
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         requests, timeout_s = self._requests(body)
@@ -91,14 +91,14 @@ class _Endpoints:
         return json_response(answer.whole(results))
 
     async def chat(self, _: Request, __: RequestContext) -> Response:
-        """Refused: a plain language model has no chat template, and one is not made up."""
+        """Refuse every chat: a plain language model has no template for it, and none is made up."""
         raise RequestError(
             "the language models here have no chat template; send the whole text as `prompt` to "
             "/v1/completions"
         )
 
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
-        """The special tokens."""
+        """Tell the special tokens of a model, and how large its vocabulary is."""
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
@@ -115,7 +115,7 @@ class _Endpoints:
         )
 
     async def tokenize(self, request: Request, _: RequestContext) -> Response:
-        """Text to ids; the end of text may be written out."""
+        """Turn a text into ids; an end of text that is written out in it becomes its own id."""
         body = await read_json(request, TokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
@@ -125,7 +125,7 @@ class _Endpoints:
         return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
 
     async def detokenize(self, request: Request, _: RequestContext) -> Response:
-        """Ids to text."""
+        """Turn ids into the text that they stand for."""
         body = await read_json(request, DetokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         try:
@@ -171,7 +171,7 @@ class _Endpoints:
 
 
 def _openai_error(error: ServingError) -> OpenAIError:
-    """An error in OpenAI's shape."""
+    """The body of an error in OpenAI's shape, which names the parameter at fault."""
     code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
     kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
     body = OpenAIErrorBody(message=str(error), type=kind, param=error.parameter, code=code)
@@ -227,7 +227,7 @@ def _refused(parameter: str, reason: str) -> RequestError:
 
 
 def _in_wire_names(error: RequestError) -> RequestError:
-    """The same error, naming options as the body does."""
+    """The same error, its message and its parameter naming options as the body does."""
     message = _OUR_NAMES.sub(lambda match: WIRE_NAMES[match[0]], str(error))
     return type(error)(message, parameter=error.parameter).renamed(WIRE_NAMES)
 
@@ -237,12 +237,13 @@ def _event(body: BaseModel) -> bytes:
 
 
 def _unused(body: BaseModel) -> set[str]:
-    """A chunk's counts, but for the chunk that is there to tell them."""
+    """The fields that are left out of an event: the counts of every chunk but the one that is there
+    to tell them."""
     return {"usage"} if getattr(body, "usage", 0) is None else set()
 
 
 def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints = _Endpoints(backend)
+    endpoints = _OpenAIEndpoints(backend)
     return [
         DialectRoute("/v1/models", endpoints.models),
         DialectRoute("/v1/models/{model}", endpoints.model),
