@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
 from serving.bundle.manifest import Graph, Manifest
-from serving.queue.limits import decode_in_batches
+from serving.queue.offline import decode_in_batches
 from serving.runtime.ort import register_kernels
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.options import SearchOptions

@@ -26,7 +26,8 @@ from bench.systems import BenchJob, LoadedSystem, Search
 from serving.bundle.manifest import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
-from serving.server.registry import Model, Registry
+from serving.server.registry import Registry
+from serving.server.served import ServedModel
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.results import Translation
@@ -149,7 +150,7 @@ def main() -> None:
     else:
         scheduler = PeerScheduler(load(replace(job, shared_calls=False)), search, job)
     registry = Registry(settings)
-    registry.add(Model(read_manifest(bundle), search.options(), scheduler))
+    registry.add(ServedModel(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     print(_READY, end="", flush=True)  # the socket listens: who comes now waits a moment

@@ -30,7 +30,7 @@ class IdEngine:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.queue.limits import decode_in_batches
+        from serving.queue.offline import decode_in_batches
         from serving.search.sentence import Sentence
 
         options = search.options(shortlist=self.job.shortlist)

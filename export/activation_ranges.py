@@ -15,7 +15,7 @@ from torch import Tensor, nn
 
 from export.language_parity import window_logits
 from export.quantize import QuantizedLinear, StaticRange
-from serving.queue.limits import decode_in_batches
+from serving.queue.offline import decode_in_batches
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, TranslationModel

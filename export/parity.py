@@ -18,7 +18,7 @@ from export.quality import BleuChange, bleu_change
 from serving.arrays import Ints
 from serving.bundle.manifest import DecoderKind
 from serving.bundle.tokenizer import Tokenizer
-from serving.queue.limits import decode_in_batches
+from serving.queue.offline import decode_in_batches
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack

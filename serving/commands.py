@@ -112,7 +112,9 @@ class Progress:
 
 def _threads(options: argparse.Namespace) -> int:
     if options.threads is not None and options.threads < 1:
-        raise InvalidOptionError(f"--threads must be >= 1, got {options.threads}")
+        raise InvalidOptionError(
+            f"--threads must be >= 1, got {options.threads}", parameter="threads"
+        )
     return options.threads or default_threads()
 
 
@@ -130,7 +132,7 @@ def _find_line(lines: list[str], check: Callable[[str], object]) -> None:
         try:
             check(line)
         except RequestError as error:
-            raise type(error)(f"line {number}: {error}") from error
+            raise type(error)(f"line {number}: {error}", parameter=error.parameter) from error
 
 
 def _split(line: str) -> tuple[str, str]:

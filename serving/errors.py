@@ -27,6 +27,7 @@ ServingError
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Self
 
 
@@ -38,6 +39,8 @@ class ServingError(Exception):
     """Short name of the kind of error, stable for programs."""
     retry_after_s: float | None = None
     """When another try makes sense, where the server knows."""
+    parameter: str | None = None
+    """Which option or field of the request is at fault, where a single one is."""
 
 
 class SettingsError(ServingError):
@@ -61,14 +64,25 @@ class RequestError(ServingError):
 
     status = 400
     code = "invalid_request"
-    index: int | None = None
-    """Which text of a list is at fault."""
-    parameter: str | None = None
-    """The field of the body that is at fault, where one is."""
+
+    def __init__(self, message: str, *, parameter: str | None = None) -> None:
+        """`parameter` is the option or field at fault, under the name that whoever raises it has
+        for it; a dialect puts its own name in that place with `renamed`."""
+        super().__init__(message)
+        self.parameter = parameter
+        self.index: int | None = None
+        """Which text of a list is at fault, where one is."""
 
     def within(self, name: str) -> Self:
         """The same error, naming the text at fault by its place in the list `name`."""
-        return self if self.index is None else type(self)(f"{name}[{self.index}]: {self}")
+        if self.index is None:
+            return self
+        return type(self)(f"{name}[{self.index}]: {self}", parameter=self.parameter)
+
+    def renamed(self, names: Mapping[str, str]) -> Self:
+        """This error, its parameter under the name that `names` has for it, if it has one."""
+        self.parameter = names.get(self.parameter or "", self.parameter)
+        return self
 
 
 class InvalidOptionError(RequestError):

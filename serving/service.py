@@ -39,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def _refuse(error: ServingError) -> NoReturn:
-    """End the process with one clear line."""
+    """End the process with the error in one line on stderr."""
     print(f"macaron: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
     raise SystemExit(1)
 
@@ -107,7 +107,7 @@ class _Macaron:
 
     @bentoml.on_shutdown  # type: ignore[untyped-decorator]
     async def stop(self) -> None:
-        """Finish what was accepted."""
+        """Finish the requests that were accepted, once loading has come to its end."""
         await self._loading
         await asyncio.to_thread(_registry.close)
 
@@ -140,7 +140,7 @@ def _on_termination(loop: asyncio.AbstractEventLoop) -> None:
 
 
 def _on_hangup() -> None:
-    """Reload the bundles at SIGHUP, beside what runs."""
+    """Make SIGHUP reload the bundles on a thread of its own, while requests go on."""
     if threading.current_thread() is not threading.main_thread():
         return
 

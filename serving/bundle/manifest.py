@@ -268,7 +268,8 @@ def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
     if options.shortlist and manifest.shortlist is None:
         raise InvalidOptionError(
             f"shortlist must be false for the model {manifest.name!r}, whose bundle has none; got "
-            "true; export it with --shortlist"
+            "true; export it with --shortlist",
+            parameter="shortlist",
         )
 
 

@@ -44,7 +44,7 @@ class Generator:
     def __init__(self, bundle: str | Path, *, threads: int | None = None) -> None:
         """Load and check a bundle; raises BundleError where it cannot be used."""
         if threads is not None and threads < 1:
-            raise InvalidOptionError(f"threads must be >= 1, got {threads}")
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
         folder = Path(bundle)
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "generate":
@@ -111,13 +111,14 @@ class Generator:
         Raises RequestError for text or ids that the model cannot read.
         """
         if isinstance(prompt, str):
-            check_text(prompt)
+            check_text(prompt, "prompt")
             return [EOS_ID, *self.tokenizer.encode(prompt)]
         size = self.manifest.sizes.vocab_size
         for place, token in enumerate(prompt):
             if not 0 <= token < size:
                 raise RequestError(
-                    f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}"
+                    f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}",
+                    parameter="prompt",
                 )
         return list(prompt) or [EOS_ID]
 
@@ -127,11 +128,13 @@ class Generator:
         for token, _ in options.logit_bias:
             if not 0 <= token < size:
                 raise InvalidOptionError(
-                    f"logit_bias: token ids must be in [0, {size - 1}] for this model, got {token}"
+                    f"logit_bias: token ids must be in [0, {size - 1}] for this model, got {token}",
+                    parameter="logit_bias",
                 )
         if options.num_logprobs > size:
             raise InvalidOptionError(
-                f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}"
+                f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}",
+                parameter="num_logprobs",
             )
 
     def outputs(

@@ -146,7 +146,8 @@ class GenerationScheduler:
         if limit is not None and length > limit:
             raise ContextLengthError(
                 f"prompt and output must have at most {limit} tokens together, got "
-                f"{len(prompt)} + {options.max_length}; shorten the prompt or lower max_tokens"
+                f"{len(prompt)} + {options.max_length}; shorten the prompt or lower max_tokens",
+                parameter="prompt",
             )
         if _rows(options) > self._limits.max_rows:
             raise TooLongError(
@@ -156,7 +157,8 @@ class GenerationScheduler:
         if needed > self._limits.max_cache_bytes:
             raise TooLongError(
                 f"the prompt may need {needed / 2**20:.0f} MiB of cache, max_cache_bytes allows "
-                f"{self._limits.max_cache_bytes / 2**20:.0f} MiB; shorten it, or lower max_tokens"
+                f"{self._limits.max_cache_bytes / 2**20:.0f} MiB; shorten it, or lower max_tokens",
+                parameter="prompt",
             )
 
     def _cache_bytes(self, rows: Sequence[tuple[list[int], GenerationOptions]]) -> int:

@@ -71,25 +71,30 @@ class SearchOptions:
         for name in ("eos_in_length", "loop_guard", "return_alternatives", "shortlist"):
             value = getattr(self, name)
             if not isinstance(value, bool):
-                raise InvalidOptionError(f"{name} must be true or false, got {value!r}")
+                raise InvalidOptionError(
+                    f"{name} must be true or false, got {value!r}", parameter=name
+                )
         for name, (low, high) in RANGES.items():
             if name != "max_length" or self.max_length is not None:
                 self._check_number(name, low, high)
         if self.max_length is not None and self.min_length >= self.max_length:
             raise InvalidOptionError(
-                f"min_length must be below max_length = {self.max_length}, got {self.min_length}"
+                f"min_length must be below max_length = {self.max_length}, got {self.min_length}",
+                parameter="min_length",
             )
         if self.length_penalty_form not in LENGTH_PENALTY_FORMS:
             raise InvalidOptionError(
                 f"length_penalty_form must be one of {LENGTH_PENALTY_FORMS}, "
-                f"got {self.length_penalty_form!r}"
+                f"got {self.length_penalty_form!r}",
+                parameter="length_penalty_form",
             )
         if self.return_alternatives:
             self._check_alternatives()
         elif self.num_hypotheses > self.max_finished:
             raise InvalidOptionError(
                 "num_hypotheses must be <= round(beam_size * patience) = "
-                f"{self.max_finished}, got {self.num_hypotheses}; raise beam_size"
+                f"{self.max_finished}, got {self.num_hypotheses}; raise beam_size",
+                parameter="num_hypotheses",
             )
 
     def _check_alternatives(self) -> None:
@@ -97,11 +102,13 @@ class SearchOptions:
         if self.num_hypotheses > most:
             raise InvalidOptionError(
                 f"num_hypotheses must be at most {most} with return_alternatives, got "
-                f"{self.num_hypotheses}"
+                f"{self.num_hypotheses}",
+                parameter="num_hypotheses",
             )
         if self.max_length == 1:
             raise InvalidOptionError(
-                "max_length must be at least 2 with return_alternatives, got 1"
+                "max_length must be at least 2 with return_alternatives, got 1",
+                parameter="max_length",
             )
 
     def _check_number(self, name: str, low: float, high: float) -> None:
@@ -110,7 +117,9 @@ class SearchOptions:
         kind = int if integral else (int, float)
         if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
             what = "an integer" if integral else "a number"
-            raise InvalidOptionError(f"{name} must be {what} in [{low}, {high}], got {value!r}")
+            raise InvalidOptionError(
+                f"{name} must be {what} in [{low}, {high}], got {value!r}", parameter=name
+            )
 
     @property
     def max_finished(self) -> int:
@@ -175,4 +184,4 @@ def check_names(values: Iterable[str], options: type[Any]) -> None:
         if name not in known:
             near = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
             hint = f"; did you mean {near[0]!r}?" if near else f"; there are {sorted(known)}"
-            raise InvalidOptionError(f"unknown option {name!r}{hint}")
+            raise InvalidOptionError(f"unknown option {name!r}{hint}", parameter=name)

@@ -102,37 +102,44 @@ class GenerationOptions:
             kind = int if name in _INTEGERS else (int, float)
             if isinstance(value, bool) or not isinstance(value, kind) or not low <= value <= high:
                 what = "an integer" if name in _INTEGERS else "a number"
-                raise InvalidOptionError(f"{name} must be {what} in [{low}, {high}], got {value!r}")
+                raise InvalidOptionError(
+                    f"{name} must be {what} in [{low}, {high}], got {value!r}", parameter=name
+                )
         self._check_lists()
         if self.min_length > self.max_length:
             raise InvalidOptionError(
-                f"min_length must be at most max_length = {self.max_length}, got {self.min_length}"
+                f"min_length must be at most max_length = {self.max_length}, got {self.min_length}",
+                parameter="min_length",
             )
         if self.num_choices < self.num_hypotheses:
             raise InvalidOptionError(
                 f"best_of must be at least num_hypotheses = {self.num_hypotheses}, "
-                f"got {self.best_of}"
+                f"got {self.best_of}",
+                parameter="best_of",
             )
         if self.beam_size > 1:
             self._check_beam()
 
     def _check_lists(self) -> None:
         if not isinstance(self.stop, tuple) or len(self.stop) > MAX_STOPS:
-            raise InvalidOptionError(f"stop must be at most {MAX_STOPS} strings")
+            raise InvalidOptionError(f"stop must be at most {MAX_STOPS} strings", parameter="stop")
         for text in self.stop:
             if not isinstance(text, str) or not 1 <= len(text) <= MAX_STOP_CHARS:
                 raise InvalidOptionError(
-                    f"stop must hold strings of 1 to {MAX_STOP_CHARS} characters, got {text!r:.60}"
+                    f"stop must hold strings of 1 to {MAX_STOP_CHARS} characters, got {text!r:.60}",
+                    parameter="stop",
                 )
         if len(self.logit_bias) > MAX_BIASES:
             raise InvalidOptionError(
-                f"logit_bias must have at most {MAX_BIASES} entries, got {len(self.logit_bias)}"
+                f"logit_bias must have at most {MAX_BIASES} entries, got {len(self.logit_bias)}",
+                parameter="logit_bias",
             )
         for token, bias in self.logit_bias:
             if not -MAX_BIAS <= bias <= MAX_BIAS:
                 raise InvalidOptionError(
                     f"logit_bias must be in [-{MAX_BIAS:g}, {MAX_BIAS:g}], got {bias} "
-                    f"for token {token}"
+                    f"for token {token}",
+                    parameter="logit_bias",
                 )
 
     def _check_beam(self) -> None:
@@ -140,12 +147,14 @@ class GenerationOptions:
             if field.name in _SAMPLING_ONLY and getattr(self, field.name) != field.default:
                 raise InvalidOptionError(
                     f"{field.name} cannot be combined with beam_size = {self.beam_size}; "
-                    "leave it out, or set beam_size = 1"
+                    "leave it out, or set beam_size = 1",
+                    parameter=field.name,
                 )
         if self.num_hypotheses > self.beam_size:
             raise InvalidOptionError(
                 f"num_hypotheses must be at most beam_size = {self.beam_size}, "
-                f"got {self.num_hypotheses}"
+                f"got {self.num_hypotheses}",
+                parameter="num_hypotheses",
             )
 
     @property
@@ -221,6 +230,7 @@ def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:
             found.append((int(token), float(bias)))
     except (TypeError, ValueError) as error:
         raise InvalidOptionError(
-            f"logit_bias must map token ids to numbers, got {given!r:.60}"
+            f"logit_bias must map token ids to numbers, got {given!r:.60}",
+            parameter="logit_bias",
         ) from error
     return tuple(found)

@@ -1,4 +1,5 @@
-"""Around every request: its id, its log line, its metrics, and an answer where all else failed."""
+"""What stands around every request: its id, its log line, its metrics, and an answer where all
+else has failed."""
 
 from __future__ import annotations
 
@@ -13,36 +14,37 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.errors import ServingError
-from serving.server.metrics import Metrics
-from serving.server.record import CURRENT, RequestRecord
+from serving.server.context import RequestContext, context_of
+from serving.server.http_metrics import HttpMetrics
 
 REQUEST_ID = "X-Request-ID"
 
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _QUIET = ("/livez", "/readyz", "/metrics")
-"""Asked every few seconds by machines."""
+"""Routes that machines ask every few seconds; they are logged at `debug`."""
 
 logger = logging.getLogger(__name__)
 
 
 class Access:
-    """Gives every request an id, counts and logs it."""
+    """The outermost middleware: gives every request its context, counts and logs it."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
         self._app, self._metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        record = RequestRecord(_request_id(scope))
+        context = RequestContext(_request_id(scope), (scope.get("client") or ("unknown",))[0])
+        context.put_into(scope)
         status, complete, left = 0, False, False
 
         async def watch_send(message: Message) -> None:
             nonlocal status, complete
             if message["type"] == "http.response.start":
                 status = message["status"]
-                MutableHeaders(scope=message)[REQUEST_ID] = record.request_id
+                MutableHeaders(scope=message)[REQUEST_ID] = context.request_id
             elif message["type"] == "http.response.body":
                 complete = not message.get("more_body", False)
             await send(message)
@@ -54,46 +56,14 @@ class Access:
             return message
 
         begin = time.perf_counter()
-        before = CURRENT.set(record)
         self._metrics.in_progress.inc()
         try:
             await self._app(scope, watch_receive, watch_send)
         finally:
             self._metrics.in_progress.dec()
             seconds = time.perf_counter() - begin
-            self._note(scope, record, status, seconds, left=left)
-            CURRENT.reset(before)
-
-    def _note(
-        self, scope: Scope, record: RequestRecord, status: int, seconds: float, *, left: bool
-    ) -> None:
-        metrics, route = self._metrics, _route(scope)
-        metrics.requests.labels(route, str(status), record.model).inc()
-        metrics.request_seconds.labels(route).observe(seconds)
-        if record.error:
-            metrics.errors.labels(record.error).inc()
-        if left:
-            metrics.cancelled.labels(route).inc()
-        level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
-        if not logger.isEnabledFor(level):
-            return
-        fields = {
-            "method": scope["method"] if len(scope["method"]) < 20 else "?",
-            "route": route,
-            "status": status,
-            "duration_ms": round(seconds * 1000, 1),
-        }
-        if record.client:
-            fields["key"] = record.client
-        if record.model:
-            fields |= {"model": record.model, "texts": record.texts, "tokens": record.tokens}
-            fields["queue_ms"] = round(record.queue_s * 1000, 1)
-            fields["decode_ms"] = round(record.decode_s * 1000, 1)
-        if record.error:
-            fields["error"] = record.error
-        if left:
-            fields["client_left"] = True
-        logger.log(level, "request", extra=fields)
+            self._metrics.count(context, _route(scope), status, seconds, left=left)
+            _log(scope, context, status, seconds, left=left)
 
 
 class LastResort:
@@ -103,8 +73,8 @@ class LastResort:
     that leaves the app before its response has begun.
     """
 
-    def __init__(self, app: ASGIApp, refuse: Callable[[str, ServingError], Response]) -> None:
-        """`refuse` makes the answer, of a path and an error."""
+    def __init__(self, app: ASGIApp, refuse: Callable[[Scope, ServingError], Response]) -> None:
+        """`refuse` makes the answer to a request that an error has ended."""
         self._app, self._refuse = app, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -121,19 +91,48 @@ class LastResort:
         try:
             await self._app(scope, receive, watch)
         except Exception:
-            logger.exception("unforeseen error in %s %s", scope["method"], _route(scope))
+            extra = {"request_id": context_of(scope).request_id}
+            logger.exception(
+                "unforeseen error in %s %s", scope["method"], _route(scope), extra=extra
+            )
             if not begun:
                 error = ServingError("the server failed; its log says why")
-                await self._refuse(scope["path"], error)(scope, receive, send)
+                await self._refuse(scope, error)(scope, receive, send)
+
+
+def _log(scope: Scope, context: RequestContext, status: int, seconds: float, *, left: bool) -> None:
+    """Write the log line of a request that has ended."""
+    route = _route(scope)
+    level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    fields = {
+        "method": scope["method"] if len(scope["method"]) < 20 else "?",
+        "route": route,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 1),
+    }
+    if context.key:
+        fields["key"] = context.key
+    if context.model:
+        fields |= {"model": context.model, "texts": context.texts, "tokens": context.tokens}
+        fields["queue_ms"] = round(context.queue_s * 1000, 1)
+        fields["decode_ms"] = round(context.decode_s * 1000, 1)
+    if context.error:
+        fields["error"] = context.error
+    if left:
+        fields["client_left"] = True
+    logger.log(level, "request", extra={**fields, "request_id": context.request_id})
 
 
 def _request_id(scope: Scope) -> str:
-    """The client's own, if it is one that can be logged, or a new one."""
+    """The id that the client has sent, if it is one that can be logged, or a new one."""
     given = Headers(scope=scope).get(REQUEST_ID, "")
     return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
 
 
 def _route(scope: Scope) -> str:
-    """The template of the route: paths are as many as clients like."""
+    """The template of the route, `none` where there is no such route: of paths there are as many as
+    clients like, and labels of metrics must be few."""
     route = scope.get("route")
     return route.path if route is not None else "none"

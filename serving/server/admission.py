@@ -13,50 +13,60 @@ from serving.server.settings import Settings, variable
 from serving.text.terms import Terms
 
 
-def check_texts(texts: Sequence[str], settings: Settings) -> None:
-    """Raise TooLongError for too many texts, or for one that is too long, named by its index."""
+def check_texts(texts: Sequence[str], settings: Settings, parameter: str = "text") -> None:
+    """Raise TooLongError for too many texts, or for one that is too long, named by its index;
+    `parameter` is the one that they came in."""
     if len(texts) > settings.max_texts:
         raise TooLongError(
             f"a request must have at most {settings.max_texts} texts ({variable('max_texts')}), "
-            f"got {len(texts)}; send several requests"
+            f"got {len(texts)}; send several requests",
+            parameter=parameter,
         )
     for index, text in enumerate(texts):
         if len(text) > settings.max_text_chars:
             error = TooLongError(
                 f"text must have at most {settings.max_text_chars} characters "
-                f"({variable('max_text_chars')}), got {len(text)}; split it"
+                f"({variable('max_text_chars')}), got {len(text)}; split it",
+                parameter=parameter,
             )
             error.index = index
             raise error
 
 
 def check_tags(texts: Sequence[str], settings: Settings) -> None:
-    """Raise TooLongError for more HTML tags than should be read."""
+    """Raise TooLongError for more HTML tags than may be in one request."""
     tags = sum(text.count("<") for text in texts)
     if tags > settings.max_tags:
         raise TooLongError(
             f"a request must have at most {settings.max_tags} tags of HTML "
-            f"({variable('max_tags')}), got {tags}; send several requests"
+            f"({variable('max_tags')}), got {tags}; send several requests",
+            parameter="text",
         )
 
 
 def check_terms(terms: Terms, settings: Settings) -> None:
     """Raise TooLongError for too many terms or one that is too long, and InvalidOptionError for a
     blank one."""
-    texts = [*terms.required, *terms.forbidden, *(text for pair in terms.glossary for text in pair)]
+    texts = [
+        *(("required", text) for text in terms.required),
+        *(("forbidden", text) for text in terms.forbidden),
+        *(("glossary", text) for pair in terms.glossary for text in pair),
+    ]
     count = len(terms.required) + len(terms.forbidden) + len(terms.glossary)
     if count > settings.max_terms:
         raise TooLongError(
             f"a request must have at most {settings.max_terms} terms ({variable('max_terms')}), "
             f"got {count}"
         )
-    if not all(map(str.strip, texts)):
-        raise InvalidOptionError("terms must not be blank; leave them out")
-    longest = max(map(len, texts), default=0)
-    if longest > settings.max_term_chars:
+    for name, text in texts:
+        if not text.strip():
+            raise InvalidOptionError("terms must not be blank; leave them out", parameter=name)
+    name, longest = max(texts, key=lambda term: len(term[1]), default=("", ""))
+    if len(longest) > settings.max_term_chars:
         raise TooLongError(
             f"a term must have at most {settings.max_term_chars} characters "
-            f"({variable('max_term_chars')}), got {longest}"
+            f"({variable('max_term_chars')}), got {len(longest)}",
+            parameter=name,
         )
 
 
@@ -67,7 +77,7 @@ def choose_options(
     *,
     alternatives: int = 0,
 ) -> SearchOptions:
-    """The options of a request over the bundle's own.
+    """The bundle's own options, with those that the request gives put in their place.
 
     `alternatives` further hypotheses widen the beam where the request does not set it. Raises
     InvalidOptionError for an unknown option and for a value out of range or over a limit.
@@ -94,7 +104,8 @@ def check_cost(sentences: int, beam_size: int, settings: Settings) -> None:
     if sentences > settings.max_queue:
         raise TooLongError(
             f"a request must have at most {settings.max_queue} sentences "
-            f"({variable('max_queue')}), got {sentences}; send several requests"
+            f"({variable('max_queue')}), got {sentences}; send several requests",
+            parameter="text",
         )
     if sentences * beam_size > settings.max_request_beams:
         raise TooLongError(
@@ -105,7 +116,8 @@ def check_cost(sentences: int, beam_size: int, settings: Settings) -> None:
 
 
 def check_generation(prompts: int, options: GenerationOptions, settings: Settings) -> None:
-    """Raise InvalidOptionError or TooLongError where a request asks for more than one may."""
+    """Raise InvalidOptionError for an option over its limit, and TooLongError for more prompts or
+    outputs than one request may have."""
     for name, limit in (
         ("num_hypotheses", "max_num_hypotheses"),
         ("best_of", "max_num_hypotheses"),
@@ -125,5 +137,6 @@ def check_generation(prompts: int, options: GenerationOptions, settings: Setting
 def _check(name: str, value: int, allowed: int, limit: str) -> None:
     if value > allowed:
         raise InvalidOptionError(
-            f"{name} must be at most {allowed} on this server ({variable(limit)}), got {value}"
+            f"{name} must be at most {allowed} on this server ({variable(limit)}), got {value}",
+            parameter=name,
         )

@@ -1,10 +1,11 @@
-"""The ASGI app with every public route; every error is JSON in its dialect's shape."""
+"""The ASGI app: every route of every dialect, and around them what all requests have in common."""
 
 from __future__ import annotations
 
+import functools
 import logging
-import math
 import re
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from starlette.applications import Starlette
@@ -13,88 +14,88 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.server.access_log import REQUEST_ID, Access, LastResort
-from serving.server.dialects.deepl.routes import DeepLDialect, deepl_error
-from serving.server.dialects.deepl.wire import DEEPL_STATUSES
-from serving.server.dialects.libretranslate.routes import LibreTranslateDialect
-from serving.server.dialects.native.routes import NativeDialect
-from serving.server.dialects.native.wire import Error
-from serving.server.dialects.openai.routes import OpenAIDialect, openai_error
-from serving.server.gate import Gate
-from serving.server.keys import Keys
-from serving.server.page import page_routes
-from serving.server.record import note_error
+from serving.server.backend import Backend
+from serving.server.context import context_of
+from serving.server.dialect import Dialect, DialectRoute
+from serving.server.dialects import DIALECTS
+from serving.server.gate import Gate, Gatekeeper
+from serving.server.http_metrics import HttpMetrics
+from serving.server.keys import KeyRule
+from serving.server.openapi import document
+from serving.server.page import PageRoute, page_routes
+from serving.server.refusal import Refusal
 from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.server.slow_clients import TimedBody
-from serving.server.wire import JSON
-
-_MAX_MESSAGE = 500  # an error message may quote the request
-_DEEPL_PATHS = ("/v2/",)
-_OPENAI_PATHS = ("/v1/", "/tokenizer_info", "/tokenize", "/detokenize")
 
 logger = logging.getLogger(__name__)
 
 
-def create_app(registry: Registry, settings: Settings) -> Starlette:
+def create_app(
+    registry: Registry, settings: Settings, dialects: Sequence[Dialect] = DIALECTS
+) -> Starlette:
     """The app over a registry, which is started and closed by the caller.
 
     Raises SettingsError where the API keys cannot be used.
     """
-    keys = Keys(settings)
+    gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
+    describe = functools.cache(functools.partial(document, dialects))
+    backend = Backend(registry, settings, gatekeeper, metrics, describe)
+    routes = [route for dialect in dialects for route in dialect.routes(backend)]
+    served = [(_starlette_route(route), route.key) for route in routes]
+    page = page_routes()
+    refuse = Refusal(dialects)
     app = Starlette(
-        routes=[
-            *NativeDialect(registry, settings).routes,
-            *LibreTranslateDialect(registry, settings, keys).routes,
-            *DeepLDialect(registry, settings).routes,
-            *OpenAIDialect(registry, settings).routes,
-            *page_routes(),
-        ],
+        routes=[*(route for route, _ in served), *page],
         middleware=[
-            Middleware(Access, metrics=registry.metrics),
+            Middleware(Access, metrics=metrics),
             *_cors(settings.cors_origins),
-            Middleware(LastResort, refuse=refusal),
-            Middleware(Gate, settings=settings, keys=keys, refuse=refusal),
+            Middleware(LastResort, refuse=refuse),
+            Middleware(
+                Gate,
+                gatekeeper=gatekeeper,
+                rule=_key_rule([*served, *((route, KeyRule.NONE) for route in page)]),
+                refuse=refuse,
+            ),
             Middleware(TimedBody, timeout_s=settings.client_timeout_s),
         ],
-        exception_handlers={ServingError: _refused, HTTPException: _no_route},
+        exception_handlers={
+            ServingError: functools.partial(_refused, refuse),
+            HTTPException: functools.partial(_no_route, refuse),
+        },
     )
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
 
 
-def error_response(path: str, error: ServingError) -> Response:
-    """An error in the dialect of its path."""
-    message, status = str(error), error.status
-    if len(message) > _MAX_MESSAGE:
-        error.args = (message[:_MAX_MESSAGE] + " ...",)
-    if path.startswith(_OPENAI_PATHS):
-        body = openai_error(error).model_dump_json()
-    elif path.startswith(_DEEPL_PATHS):
-        body = deepl_error(error).model_dump_json()
-        status = DEEPL_STATUSES.get(status, status)
-    else:
-        body = Error(error=str(error), code=error.code).model_dump_json()
-    return Response(body, status_code=status, media_type=JSON)
+def _starlette_route(route: DialectRoute) -> Route:
+    """The route as Starlette serves it: it hands the endpoint the context of the request."""
+
+    async def handle(request: Request) -> Response:
+        return await route.endpoint(request, context_of(request.scope))
+
+    return Route(route.path, handle, methods=list(route.methods))
 
 
-def refusal(path: str, error: ServingError) -> Response:
-    """`error_response`, noted for the log line and the metrics, with the headers that belong to
-    it."""
-    note_error(error.code)
-    response = error_response(path, error)
-    if error.retry_after_s is not None:
-        response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
-    if response.status_code == HTTPStatus.UNAUTHORIZED:
-        response.headers["WWW-Authenticate"] = "Bearer"
-    return response
+def _key_rule(routes: Sequence[tuple[PageRoute, KeyRule]]) -> Callable[[str], KeyRule]:
+    """A function that says what a path asks for: what its route does, and a key in the head where
+    there is no such route."""
+
+    def rule(path: str) -> KeyRule:
+        matching = (key for route, key in routes if route.path_regex.match(path))
+        return next(matching, KeyRule.HEAD)
+
+    return rule
 
 
 def _cors(origins: str) -> list[Middleware]:
-    """Around all else, so that a page can read refusals too."""
+    """The middleware that lets pages of other origins in, or nothing where none are allowed; it
+    stands outside of the gate, so that a page can read refusals too."""
     allowed = [origin for origin in re.split(r"[\s,]+", origins) if origin]
     if not allowed:
         return []
@@ -109,20 +110,23 @@ def _cors(origins: str) -> list[Middleware]:
     ]
 
 
-async def _refused(request: Request, error: Exception) -> Response:
+async def _refused(refuse: Refusal, request: Request, error: Exception) -> Response:
+    """The answer where an endpoint has raised an error of ours."""
     assert isinstance(error, ServingError)
+    extra = {"request_id": context_of(request.scope).request_id}
     if error.status >= HTTPStatus.INTERNAL_SERVER_ERROR and not isinstance(error, OverloadedError):
-        logger.warning("%s: %s", error.code, error)
+        logger.warning("%s: %s", error.code, error, extra=extra)
     elif isinstance(error, CancelledError):
-        logger.info("%s", error)
-    return refusal(request.url.path, error)
+        logger.info("%s", error, extra=extra)
+    return refuse(request.scope, error)
 
 
-async def _no_route(request: Request, error: Exception) -> Response:
+async def _no_route(refuse: Refusal, request: Request, error: Exception) -> Response:
+    """The answer where there is no such route, or none for this method."""
     assert isinstance(error, HTTPException)
     phrase = HTTPStatus(error.status_code).phrase
     refused = RequestError(f"{phrase}: {request.method} {request.url.path}; see /openapi.json")
     refused.status, refused.code = error.status_code, phrase.lower().replace(" ", "_")
-    response = refusal(request.url.path, refused)
+    response = refuse(request.scope, refused)
     response.headers.update(error.headers or {})
     return response

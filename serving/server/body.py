@@ -26,7 +26,7 @@ async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> Bo
     types; CancelledError where the client goes away.
     """
     body = await _checked(request, max_bytes, (JSON,))
-    return _described(lambda: schema.model_validate(_json_tree(body)))
+    return _validated(lambda: schema.model_validate(_json_tree(body)))
 
 
 async def read_fields(
@@ -35,7 +35,7 @@ async def read_fields(
     max_bytes: int,
     clean: Callable[[str], str] = str,
 ) -> BodyT:
-    """The same where the body may also be a form, urlencoded or multipart, or be left out.
+    """`read_json` where the body may also be a form, urlencoded or multipart, or be left out.
 
     Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
     `schema` wants; with a JSON body the query counts for nothing.
@@ -43,7 +43,7 @@ async def read_fields(
     body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
     content_type = request.headers.get("content-type", "")
     if _media_type(content_type) == JSON:
-        return _described(lambda: schema.model_validate(_json_tree(body)))
+        return _validated(lambda: schema.model_validate(_json_tree(body)))
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
     fields = form_fields(request.scope["query_string"], body, content_type)
@@ -51,11 +51,11 @@ async def read_fields(
         name: clean(value) if isinstance(value, str) else [clean(part) for part in value]
         for name, value in fields.items()
     }
-    return _described(lambda: schema.model_validate(cleaned, strict=False))
+    return _validated(lambda: schema.model_validate(cleaned, strict=False))
 
 
 async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
-    """The body, declared as one of the media types."""
+    """The bytes of a body that is declared as one of the media types and is not too large."""
     try:
         _check_headers(request, max_bytes, media_types)
     except RequestError:
@@ -74,14 +74,12 @@ def _json_tree(body: bytes) -> dict[str, Any]:
     return tree
 
 
-def _described(validate: Callable[[], BodyT]) -> BodyT:
-    """What `validate` returns, its error put into our words."""
+def _validated(validate: Callable[[], BodyT]) -> BodyT:
+    """What `validate` returns; raises RequestError in place of pydantic's error."""
     try:
         return validate()
     except ValidationError as error:
-        refused = RequestError(_describe(error.errors()))
-        refused.parameter = str(error.errors()[0]["loc"][0])
-        raise refused from error
+        raise _described_error(error.errors()) from error
 
 
 def _media_type(content_type: str) -> str:
@@ -152,8 +150,9 @@ def _too_large(max_bytes: int) -> TooLongError:
     )
 
 
-def _describe(errors: Sequence[Any]) -> str:
-    """The error that lies deepest; several stand there where a value may be of several types."""
+def _described_error(errors: Sequence[Any]) -> RequestError:
+    """One error for pydantic's many: the one that lies deepest counts. Several stand in that place
+    where a value may be of several types."""
     depth = max(len(error["loc"]) for error in errors)
     deepest = [error for error in errors if len(error["loc"]) == depth]
     first = deepest[0]
@@ -163,18 +162,19 @@ def _describe(errors: Sequence[Any]) -> str:
         for number, part in enumerate(first["loc"])
         if number == 0 or isinstance(part, int)
     )
-    name = path.removeprefix(".")
+    name, field = path.removeprefix("."), str(first["loc"][0])
     if first["type"] == "missing":
-        return f"{name} is missing"
+        return RequestError(f"{name} is missing", parameter=field)
     same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
     wanted = " or ".join(
         dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)
     )
-    return f"{name} must be {wanted}, got {_kind(first['input'])}"
+    got = _kind(first["input"])
+    return RequestError(f"{name} must be {wanted}, got {got}", parameter=field)
 
 
 def _kind(value: object) -> str:
-    """A value for an error message: numbers and short strings as they are, else the type."""
+    """What a message calls a value: numbers and short strings as they are, all else by its type."""
     if value is None:
         return "null"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""Fields of a form: of the query, and of an urlencoded or multipart body."""
+"""Reading the fields of forms: of the query, and of an urlencoded or multipart body."""
 
 from __future__ import annotations
 

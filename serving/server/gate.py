@@ -1,102 +1,81 @@
-"""Who is let in: keys and rates, for every dialect."""
+"""Who is let in: API keys and rates, for every dialect."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextvars import ContextVar
 
 from starlette.datastructures import Headers
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import ServingError, UnauthorizedError
-from serving.server.keys import Keys, presented_key
+from serving.server.context import RequestContext, context_of
+from serving.server.keys import KeyRule, Keys, presented_key
 from serving.server.rates import RateLimit
-from serving.server.record import CURRENT
 from serving.server.settings import Settings
 
-_OPEN = ("/", "/livez", "/readyz", "/health", "/metrics", "/openapi.json", "/spec", "/languages")
-_OPEN_BELOW = ("/web/", "/frontend/")
-"""Probes, scrapes and what the page needs before its user has typed a key."""
-_KEY_IN_BODY = ("/translate", "/detect", "/v2/")
-"""Paths of dialects whose clients may carry the key in the body."""
 
+class Gatekeeper:
+    """Knows the keys, and counts what each client has asked for in the last minute."""
 
-class _Visit:
-    """One request before the gate."""
+    def __init__(self, settings: Settings) -> None:
+        """Raises SettingsError where the API keys cannot be used."""
+        self.keys = Keys(settings)
+        self._requests = RateLimit(
+            "requests", "max_requests_per_minute", settings.max_requests_per_minute
+        )
+        self._characters = RateLimit(
+            "characters", "max_chars_per_minute", settings.max_chars_per_minute
+        )
 
-    def __init__(self, gate: Gate, address: str) -> None:
-        self._gate, self._address = gate, address
-        self._client = ""
+    def admit(self, context: RequestContext, presented: str | None) -> None:
+        """Let a request in by its key, or by its address where the server asks for none.
 
-    def admit(self, presented: str | None) -> None:
-        if self._client:  # the key in the head has been taken
+        One that is in already stays in: the key in the head counts alone. Raises UnauthorizedError
+        for a key that is missing or unknown, RateLimitedError where the client has asked for too
+        many requests.
+        """
+        if context.client:
             return
-        if self._gate.keys.required:
-            self._client = self._gate.keys.identify(presented)
-            if record := CURRENT.get():
-                record.client = self._client
+        if self.keys.required:
+            context.client = context.key = self.keys.identify(presented)
         else:
-            self._client = self._address
-        self._gate.requests.charge(self._client, 1)
+            context.client = context.address
+        self._requests.charge(context.client, 1)
 
-    def charge(self, characters: int) -> None:
-        if not self._client:  # a handler has forgotten to ask for the key in the body
+    def charge(self, context: RequestContext, characters: int) -> None:
+        """Count characters that are to be decoded; raises RateLimitedError where they are too many
+        for a minute, and UnauthorizedError for a request that has not been let in."""
+        if not context.client:
             raise UnauthorizedError("an API key is needed")
-        self._gate.characters.charge(self._client, characters)
-
-
-_VISIT: ContextVar[_Visit | None] = ContextVar("visit", default=None)
-
-
-def check_key(presented: str | None) -> None:
-    """Let the request in with a key from its body; a key in its head has been checked before and
-    counts alone. Raises UnauthorizedError or RateLimitedError."""
-    if visit := _VISIT.get():
-        visit.admit(presented)
-
-
-def charge(characters: int) -> None:
-    """Count characters that are to be decoded; raises RateLimitedError."""
-    if visit := _VISIT.get():
-        visit.charge(characters)
+        self._characters.charge(context.client, characters)
 
 
 class Gate:
-    """Asks for the key in the head, and counts requests."""
+    """ASGI middleware that asks for the key in the head of a request, and counts requests."""
 
     def __init__(
         self,
         app: ASGIApp,
-        settings: Settings,
-        keys: Keys,
-        refuse: Callable[[str, ServingError], Response],
+        gatekeeper: Gatekeeper,
+        rule: Callable[[str], KeyRule],
+        refuse: Callable[[Scope, ServingError], Response],
     ) -> None:
-        """`refuse` makes the answer, of a path and an error."""
-        self._app, self.keys, self._refuse = app, keys, refuse
-        self.requests = RateLimit(
-            "requests", "max_requests_per_minute", settings.max_requests_per_minute
-        )
-        self.characters = RateLimit(
-            "characters", "max_chars_per_minute", settings.max_chars_per_minute
-        )
+        """`rule` says of a path what it asks for; `refuse` makes the answer to a request that is
+        not let in."""
+        self._app, self._gatekeeper, self._rule, self._refuse = app, gatekeeper, rule, refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        path = scope.get("path", "")
-        if scope["type"] != "http" or path in _OPEN or path.startswith(_OPEN_BELOW):
-            await self._app(scope, receive, send)
-            return
-        visit = _Visit(self, (scope.get("client") or ("unknown",))[0])
+        if scope["type"] == "http" and (rule := self._rule(scope["path"])) is not KeyRule.NONE:
+            try:
+                self._check_head(scope, rule)
+            except ServingError as error:
+                await self._refuse(scope, error)(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check_head(self, scope: Scope, rule: KeyRule) -> None:
         presented = presented_key(Headers(scope=scope))
-        may_follow = scope["method"] == "POST" and path.startswith(_KEY_IN_BODY)
-        try:
-            if presented is not None or not self.keys.required or not may_follow:
-                visit.admit(presented)
-        except ServingError as error:
-            await self._refuse(path, error)(scope, receive, send)
-            return
-        before = _VISIT.set(visit)
-        try:
-            await self._app(scope, receive, send)
-        finally:
-            _VISIT.reset(before)
+        may_follow = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
+        if presented is not None or not self._gatekeeper.keys.required or not may_follow:
+            self._gatekeeper.admit(context_of(scope), presented)

@@ -12,6 +12,7 @@ from typing import Protocol, TypeVar
 from starlette.types import Receive
 
 from serving.errors import CancelledError, DeadlineExceededError, ServingError
+from serving.server.context import RequestContext
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)
@@ -20,7 +21,7 @@ logger = logging.getLogger(__name__)
 
 
 class Pending(Protocol[T_co]):
-    """A ticket of a scheduler."""
+    """A ticket of a scheduler, which ends once, with a result or an error."""
 
     def result(self) -> T_co: ...
 
@@ -30,7 +31,7 @@ class Pending(Protocol[T_co]):
 
 
 async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
-    """The results, in order.
+    """Wait for all tickets; gives their results in the same order.
 
     Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
     when the client goes away; whatever ends it, nothing of the request is decoded further. The
@@ -89,9 +90,11 @@ class Eventful(Protocol[T_co]):
     def events(self) -> AsyncIterator[T_co]: ...
 
 
-async def followed(tickets: Sequence[Eventful[T]]) -> AsyncIterator[tuple[int, T]]:
-    """Events of all tickets, each with the ticket's number, until the last has ended; raises the
-    first error among them."""
+async def followed(
+    tickets: Sequence[Eventful[T]], context: RequestContext
+) -> AsyncIterator[tuple[int, T]]:
+    """The events of all tickets of a request as they come, each with the ticket's number, until the
+    last has ended. Raises the first error among them."""
     queue: asyncio.Queue[tuple[int, T] | ServingError | None] = asyncio.Queue()
 
     async def follow(number: int, ticket: Eventful[T]) -> None:
@@ -101,7 +104,8 @@ async def followed(tickets: Sequence[Eventful[T]]) -> AsyncIterator[tuple[int, T
             queue.put_nowait(None)
         except Exception as error:
             if not isinstance(error, ServingError):
-                logger.exception("unforeseen error in a stream")
+                extra = {"request_id": context.request_id}
+                logger.exception("unforeseen error in a stream", extra=extra)
                 error = ServingError("the server failed; its log says why")
             queue.put_nowait(error)
 

@@ -1,6 +1,7 @@
 """Texts to translate, as every dialect asks for them: model choice, limits, decoding, answers.
 
-A dialect reads its own wire format into a `Job`, and renders the `JobResult` in its own shape.
+A dialect reads its own wire format into a `TranslationJob`, and renders the `JobResult` in its own
+shape.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ from serving.server.admission import (
     check_texts,
     choose_options,
 )
-from serving.server.gate import charge
+from serving.server.context import RequestContext
+from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
-from serving.server.record import note_model, note_timings
-from serving.server.registry import AUTO, Model, Registry
+from serving.server.registry import AUTO, Registry
+from serving.server.served import ServedModel
 from serving.server.settings import Settings, variable
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
@@ -44,7 +46,7 @@ requests, but a change of threads costs more than a short text does."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Job:
+class TranslationJob:
     """Texts of one request; a field that is not given is as the server and the model set it."""
 
     texts: Sequence[str]
@@ -65,13 +67,13 @@ class Job:
     alignments: bool = False
     """Whether hypotheses get word links."""
     terms: Terms = NO_TERMS
-    """Of every text."""
+    """Terms that the translation of every text must or may not hold."""
     timeout_s: float | None = None
 
 
 @dataclass(frozen=True)
 class TextPartial:
-    """With what the translation of a text begins, whatever still comes."""
+    """What a text's translation is certain to begin with, whatever still comes."""
 
     index: int
     text: str
@@ -79,14 +81,14 @@ class TextPartial:
 
 @dataclass(frozen=True)
 class TextResult:
-    """What one text became."""
+    """The translation of one text, and how it came about."""
 
     text: str
     hypotheses: Sequence[TextHypothesis]
     """Best first; empty for a text without words."""
     warnings: Sequence[str]
     timing: Timing
-    model: Model
+    model: ServedModel
     source: str
     """Language code, detected where it was left open."""
     confidence: float | None = None
@@ -101,39 +103,49 @@ class JobResult:
 
 
 class Jobs:
-    """Translates jobs with the models of a registry."""
+    """Translates jobs with the models of a registry, once the gatekeeper has counted them."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry, self._settings = registry, settings
+    def __init__(self, registry: Registry, settings: Settings, gatekeeper: Gatekeeper) -> None:
+        self._registry, self._settings, self._gatekeeper = registry, settings, gatekeeper
 
-    async def translate(self, job: Job, receive: Receive) -> JobResult:
-        """Translate; a client that leaves, as `receive` tells, ends it.
+    async def translate(
+        self, job: TranslationJob, context: RequestContext, receive: Receive
+    ) -> JobResult:
+        """Translate the texts of a job, unless the client leaves before that, as `receive` tells.
 
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
         timeout_s = self._timeout(job)
-        plans, tickets = await self._apart(job, self._submit, job, timeout_s)
+        plans, tickets = await self._apart(job, self._submit, job, context, timeout_s)
         results = await completed(tickets, receive, timeout_s)
-        note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
+        _note_results(context, results)
         return await self._apart(job, _job_result, job, plans, results)
 
-    async def stream(self, job: Job) -> AsyncGenerator[TextPartial | JobResult]:
-        """Translate; gives what becomes certain, and at last the result, to be read to its end or
-        closed: what is left is then given up.
+    async def stream(
+        self, job: TranslationJob, context: RequestContext
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """Translate the texts of a job and give what becomes certain of them, at last the result.
+
+        The generator is to be read to its end or closed: what is left is then given up.
 
         Raises what `translate` does before there is anything to read, and while it is read.
         """
-        plans, tickets = await self._apart(job, self._submit, job, self._timeout(job), stream=True)
-        return self._followed(job, plans, tickets)
+        timeout_s = self._timeout(job)
+        plans, tickets = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
+        return self._followed(job, context, plans, tickets)
 
     async def _followed(
-        self, job: Job, plans: Sequence[_Plan], tickets: Sequence[TranslationTicket]
+        self,
+        job: TranslationJob,
+        context: RequestContext,
+        plans: Sequence[_Plan],
+        tickets: Sequence[TranslationTicket],
     ) -> AsyncGenerator[TextPartial | JobResult]:
         growing = GrowingTexts([plan.document for plan in plans])
         results: dict[int, Completed] = {}
         try:
-            async for number, event in followed(tickets):
+            async for number, event in followed(tickets, context):
                 if isinstance(event, Completed):
                     results[number] = event
                     grown = growing.ended(number, event.translation.text)
@@ -142,32 +154,41 @@ class Jobs:
                 if grown is not None:
                     yield TextPartial(*grown)
             done = [results[number] for number in range(len(tickets))]
-            note_timings([result.timing for result in done], sum(map(_num_tokens, done)))
+            _note_results(context, done)
             yield await self._apart(job, _job_result, job, plans, done)
         finally:
             for ticket in tickets:
                 ticket.cancel()  # changes nothing where it has ended
 
-    async def _apart(self, job: Job, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Do what takes long enough to hold up other requests on another thread."""
+    async def _apart(
+        self, job: TranslationJob, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs
+    ) -> R:
+        """Call `act`: on another thread where the texts are so long that it would hold up other
+        requests."""
         if sum(map(len, job.texts)) <= _SHORT:
             return act(*args, **kwargs)
         return await run_in_threadpool(act, *args, **kwargs)
 
-    def _timeout(self, job: Job) -> float:
+    def _timeout(self, job: TranslationJob) -> float:
         settings = self._settings
         timeout_s = job.timeout_s or settings.default_timeout_s
         if timeout_s > settings.max_timeout_s:
             raise RequestError(
                 f"timeout_s must be at most {settings.max_timeout_s:g} "
-                f"({variable('max_timeout_s')}), got {timeout_s:g}"
+                f"({variable('max_timeout_s')}), got {timeout_s:g}",
+                parameter="timeout_s",
             )
         return timeout_s
 
     def _submit(
-        self, job: Job, timeout_s: float, *, stream: bool = False
+        self,
+        job: TranslationJob,
+        context: RequestContext,
+        timeout_s: float,
+        *,
+        stream: bool = False,
     ) -> tuple[list[_Plan], list[TranslationTicket]]:
-        """Read the texts and queue their sentences, all or none."""
+        """Plan the texts and queue their sentences, all or none of them."""
         plans = self._plans(job)
         beams = {plan.options.total_beams for plan in plans}
         check_cost(
@@ -175,8 +196,8 @@ class Jobs:
             max(beams, default=1),
             self._settings,
         )
-        note_model(_common_name(plans), len(plans))
-        charge(sum(map(len, job.texts)))
+        context.note_model(_common_name(plans), len(plans))
+        self._gatekeeper.charge(context, sum(map(len, job.texts)))
         prefixes = job.target_prefixes or [""] * len(plans)
         asked = [
             (index, plan, request)
@@ -200,14 +221,15 @@ class Jobs:
             raise
         return plans, [tickets[number] for number in range(len(asked))]
 
-    def _plans(self, job: Job) -> list[_Plan]:
-        """How each text is translated; raises RequestError, of one text with its index."""
+    def _plans(self, job: TranslationJob) -> list[_Plan]:
+        """Decide how each text is translated; raises RequestError, with the index of the text where
+        a single one is at fault."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
         else:
             check_tags(job.texts, settings)
-        check_texts(job.target_prefixes, settings)
+        check_texts(job.target_prefixes, settings, "target_prefix")
         check_terms(job.terms, settings)
         documents = [Document(text, job.format, job.ignored) for text in job.texts]
         if job.format != "text":
@@ -242,22 +264,22 @@ class Jobs:
 
 @dataclass(frozen=True)
 class _Plan:
-    """How a text is translated."""
+    """How one text is translated: its sentences, the model, the options and the language."""
 
     document: Document
-    model: Model
+    model: ServedModel
     options: SearchOptions
     source: str
     confidence: float | None
 
 
 def _common_name(plans: Sequence[_Plan]) -> str:
-    """Of the model, for logs and metrics: texts of several languages may have several."""
+    """The name of the model for logs and metrics; texts of several languages may have several."""
     names = {plan.model.name for plan in plans}
     return names.pop() if len(names) == 1 else "several"
 
 
-def _check_single(job: Job, options: SearchOptions, sentences: int) -> None:
+def _check_single(job: TranslationJob, options: SearchOptions, sentences: int) -> None:
     """Raise InvalidOptionError for several sentences where what is asked for is of one."""
     for name, asked in (
         ("options.return_alternatives", options.return_alternatives),
@@ -266,12 +288,13 @@ def _check_single(job: Job, options: SearchOptions, sentences: int) -> None:
         if asked and sentences > 1:
             raise InvalidOptionError(
                 f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
-                "false, or send the sentences as texts"
+                "false, or send the sentences as texts",
+                parameter=name.rpartition(".")[2],
             )
 
 
 def _requests(
-    job: Job, plan: _Plan, prefix: str, timeout_s: float, *, stream: bool
+    job: TranslationJob, plan: _Plan, prefix: str, timeout_s: float, *, stream: bool
 ) -> Iterator[Request]:
     """One request of the scheduler for each sentence; the prefix belongs to the first."""
     for sentence in plan.document.sentences:
@@ -287,19 +310,26 @@ def _requests(
         prefix = ""
 
 
+def _note_results(context: RequestContext, results: Sequence[Completed]) -> None:
+    """Note in the context how long the texts took, and how many tokens were generated."""
+    context.note_timings([result.timing for result in results], sum(map(_num_tokens, results)))
+
+
 def _num_tokens(result: Completed) -> int:
     best = result.translation.hypotheses[:1]
     return sum(len(hypothesis.token_scores) for hypothesis in best)
 
 
-def _job_result(job: Job, plans: Sequence[_Plan], results: Sequence[Completed]) -> JobResult:
+def _job_result(
+    job: TranslationJob, plans: Sequence[_Plan], results: Sequence[Completed]
+) -> JobResult:
     rest = iter(results)
     return JobResult(
         [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
     )
 
 
-def _text_result(job: Job, plan: _Plan, results: Sequence[Completed]) -> TextResult:
+def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
     hypotheses = join_hypotheses(plan.document, results, alignments=job.alignments)
     text = hypotheses[0].text if hypotheses else plan.document.untranslated
     return TextResult(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 import hashlib
 import hmac
 import re
@@ -15,8 +16,24 @@ _SCHEMES = ("bearer", "deepl-auth-key")
 _LEAST_LENGTH = 8
 
 
+class KeyRule(enum.Enum):
+    """Where a route looks for the API key, on a server that asks for keys."""
+
+    NONE = enum.auto()
+    """Open to all, and not counted: probes, scrapes, and what a page needs before its user has
+    typed a key."""
+    HEAD = enum.auto()
+    """In the head of the request."""
+    HEAD_OR_BODY = enum.auto()
+    """In the head, or in the body of a POST: the endpoint hands it to `Gatekeeper.admit` before it
+    does anything else."""
+
+
 class Keys:
-    """The keys that open this server; where there are none, no request needs one."""
+    """The keys that open this server; where there are none, no request needs one.
+
+    Only their digests are held.
+    """
 
     def __init__(self, settings: Settings) -> None:
         """Raises SettingsError for a file that cannot be read and for a key that is too short."""
@@ -33,7 +50,7 @@ class Keys:
 
     @property
     def required(self) -> bool:
-        """Whether a request needs a key."""
+        """Whether requests need a key, which is so where there are any."""
         return bool(self._digests)
 
     def identify(self, presented: str | None) -> str:

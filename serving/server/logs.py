@@ -1,17 +1,18 @@
-"""Log lines of the server process: JSON or text, each with the id of its request."""
+"""Log lines of the server process: JSON or text, each with the trace that it belongs to.
+
+Whoever logs something of a request adds its id as the field `request_id`.
+"""
 
 from __future__ import annotations
 
 import logging
 import sys
 import time
-from typing import Any
 
 from opentelemetry import trace
 from pythonjsonlogger.json import JsonFormatter
 
 import serving
-from serving.server.record import CURRENT
 from serving.server.settings import Settings
 
 _DATE = "%Y-%m-%dT%H:%M:%S"
@@ -22,7 +23,7 @@ _OTHERS = ("bentoml", "uvicorn.error", "circus")
 def configure_logs(settings: Settings) -> None:
     """Send all log lines of this process to stdout in one format."""
     handler = logging.StreamHandler(sys.stdout)
-    handler.addFilter(_add_ids)
+    handler.addFilter(_add_trace)
     handler.setFormatter(json_formatter() if settings.log_format == "json" else _TextFormatter())
     for name in _OTHERS:
         logging.getLogger(name).handlers.clear()
@@ -32,7 +33,8 @@ def configure_logs(settings: Settings) -> None:
 
 
 def json_formatter() -> logging.Formatter:
-    """One JSON object a line: time (UTC), level, logger, message, and what the line is about."""
+    """A formatter that writes one JSON object a line: time (UTC), level, logger, message, and the
+    fields that the line has besides."""
     formatter = JsonFormatter(
         ["asctime", "levelname", "name", "message"],
         datefmt=_DATE + "Z",
@@ -43,25 +45,21 @@ def json_formatter() -> logging.Formatter:
 
 
 class _TextFormatter(logging.Formatter):
-    """The same for people."""
+    """The same fields as in JSON, for people: the message, then `name=value` for each field."""
 
     def __init__(self) -> None:
         super().__init__("%(asctime)s %(levelname)s %(message)s", _DATE)
         self._usual = set(vars(logging.makeLogRecord({}))) | {"message", "asctime"}
 
     def format(self, record: logging.LogRecord) -> str:
-        """The line, with its fields as key=value."""
+        """The line; fields that every record of Python's logging has are left out."""
         fields = {k: v for k, v in vars(record).items() if k not in self._usual}
         return " ".join([super().format(record), *(f"{k}={v}" for k, v in fields.items())])
 
 
-def _add_ids(record: logging.LogRecord) -> bool:
-    """Add the ids of the request and of the trace it belongs to, where there are such."""
-    ids: dict[str, Any] = {}
-    if request := CURRENT.get():
-        ids["request_id"] = request.request_id
+def _add_trace(record: logging.LogRecord) -> bool:
+    """Add the id of the trace that a line belongs to, where there is one."""
     span = trace.get_current_span().get_span_context()
     if span.is_valid:
-        ids["trace_id"] = trace.format_trace_id(span.trace_id)
-    vars(record).update(ids)
+        vars(record)["trace_id"] = trace.format_trace_id(span.trace_id)
     return True

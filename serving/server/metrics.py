@@ -1,7 +1,7 @@
-"""What the server measures of itself, for Prometheus; docs/operations.md says what each is for.
+"""What the server measures of its models and its process, for Prometheus; docs/operations.md says
+what each is for.
 
-Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
-sent.
+Labels are bounded: names of models; never what a client sent.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -25,7 +25,7 @@ _RATIOS = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75)
 
 @dataclass(frozen=True)
 class ModelState:
-    """What one model holds at a moment."""
+    """What one model is, and how much it holds at the moment of a scrape."""
 
     name: str
     task: str
@@ -42,46 +42,18 @@ class ModelState:
 
 @dataclass(frozen=True)
 class State:
-    """What the server holds at a moment."""
+    """What the server holds at the moment of a scrape."""
 
     ready: bool
     models: Sequence[ModelState]
 
 
 class Metrics:
-    """Every metric of one server process."""
+    """Every metric of one server process that is not of HTTP."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         """`state` is asked at each scrape."""
         self._registry = registry = CollectorRegistry()
-        self.requests = Counter(
-            "macaron_http_requests",
-            "HTTP requests answered; the model is empty where none was chosen",
-            ["route", "status", "model"],
-            registry=registry,
-        )
-        self.request_seconds = Histogram(
-            "macaron_http_request_seconds",
-            "From the head of a request to the end of its answer",
-            ["route"],
-            buckets=_SECONDS,
-            registry=registry,
-        )
-        self.in_progress = Gauge(
-            "macaron_http_requests_in_progress", "HTTP requests not yet answered", registry=registry
-        )
-        self.errors = Counter(
-            "macaron_errors",
-            "Requests that ended with an error, by its code",
-            ["reason"],
-            registry=registry,
-        )
-        self.cancelled = Counter(
-            "macaron_cancelled_requests",
-            "Requests whose client left before the end of the answer",
-            ["route"],
-            registry=registry,
-        )
         self.reloads = Counter(
             "macaron_reloads", "Reloads of the bundles", ["result"], registry=registry
         )
@@ -90,16 +62,16 @@ class Metrics:
         ProcessCollector(registry=registry)
 
     def observer(self, model: str) -> ModelObserver:
-        """Listens to the scheduler of a model."""
+        """An observer that counts what the scheduler of the model of that name does."""
         return ModelObserver(self._models, model)
 
     def text(self) -> bytes:
-        """All metrics in Prometheus' text format."""
+        """These metrics in Prometheus' text format."""
         return generate_latest(self._registry)
 
 
 class _ModelMetrics:
-    """The metrics that schedulers feed."""
+    """The metrics that schedulers feed while they work, each with the model as its label."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         def histogram(name: str, help: str, buckets: Sequence[float]) -> Histogram:
@@ -136,7 +108,7 @@ class _ModelMetrics:
 
 
 class ModelObserver(Observer):
-    """An `Observer` that counts."""
+    """Counts what the scheduler of one model tells; `Observer` says when each method is called."""
 
     def __init__(self, metrics: _ModelMetrics, model: str) -> None:
         self._queue_wait = metrics.queue_wait.labels(model)
@@ -152,7 +124,6 @@ class ModelObserver(Observer):
         self._misses = metrics.cache_misses.labels(model)
 
     def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
-        """See `Observer`."""
         for wait in waits_s:
             self._queue_wait.observe(wait)
         padded = len(lengths) * max(lengths)
@@ -161,35 +132,30 @@ class ModelObserver(Observer):
         self._padding.observe(1 - sum(lengths) / padded)
 
     def first_token(self, seconds: float) -> None:
-        """See `Observer`."""
         self._first_token.observe(seconds)
 
     def decoded(self, tokens: int) -> None:
-        """See `Observer`."""
         self._decoded.inc()
         self._tokens.inc(tokens)
 
     def lost(self) -> None:
-        """See `Observer`."""
         self._lost.inc()
 
     def coalesced(self) -> None:
-        """See `Observer`."""
         self._coalesced.inc()
 
     def looked_up(self, *, found: bool) -> None:
-        """See `Observer`."""
         (self._hits if found else self._misses).inc()
 
 
 class _StateCollector(Collector):
-    """Gauges that are read when they are asked for."""
+    """Gauges that are computed at each scrape, from what the server then holds."""
 
     def __init__(self, state: Callable[[], State]) -> None:
         self._state = state
 
     def collect(self) -> Iterable[Metric]:
-        """The gauges."""
+        """Ask for the state of the server and give it as gauges."""
         state = self._state()
         yield GaugeMetricFamily(
             "macaron_ready", "1 where requests should be sent here", value=state.ready

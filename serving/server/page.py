@@ -6,9 +6,12 @@ from pathlib import Path
 
 from starlette.requests import Request
 from starlette.responses import FileResponse, Response
-from starlette.routing import BaseRoute, Mount, Route
+from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 from starlette.types import Scope
+
+PageRoute = Route | Mount
+"""A file, or a folder of files."""
 
 _WEB = Path(__file__).parents[1] / "web"
 _NO_CACHE = {"Cache-Control": "no-cache"}
@@ -21,8 +24,8 @@ _PAGE_HEADERS = {
 }
 
 
-def page_routes() -> list[BaseRoute]:
-    """The page at `/`, and its files below `/web`."""
+def page_routes() -> list[PageRoute]:
+    """The routes of the page at `/`, and of its files below `/web`; they are open to all."""
     return [Route("/", _page), Mount("/web", _Files(directory=_WEB))]
 
 

@@ -1,4 +1,4 @@
-"""How much a client may ask for in a minute."""
+"""Counting what each client asks for, so that none asks for more than it may in a minute."""
 
 from __future__ import annotations
 
@@ -27,14 +27,16 @@ class RateLimit:
         per_minute: int,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`unit` is what is counted, in the plural; `per_minute` of 0 is no limit."""
+        """`unit` is what is counted, in the plural; `setting` is the field of the settings that
+        holds the limit; `per_minute` of 0 is no limit."""
         self._unit, self._setting, self._per_minute = unit, setting, per_minute
         self._clock = clock
         self._buckets: OrderedDict[str, tuple[float, float]] = OrderedDict()
         """What each held, and when; the client seen last is at the end."""
 
     def charge(self, client: str, cost: int) -> None:
-        """Take from a client's bucket; raises RateLimitedError where it is empty."""
+        """Take `cost` from a client's bucket; raises RateLimitedError, with the time to wait, where
+        it is empty."""
         if not self._per_minute:
             return
         now, pace = self._clock(), self._per_minute / 60

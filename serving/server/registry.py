@@ -12,7 +12,6 @@ import threading
 import time
 import weakref
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from serving.bundle.manifest import Manifest, find_bundles, parse_manifest
@@ -29,6 +28,7 @@ from serving.generation.scheduler import GenerationScheduler
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.server.metrics import Metrics, ModelState, State
+from serving.server.served import ServedLanguageModel, ServedModel
 from serving.server.settings import Settings, variable
 from serving.translation.loading import load_isolated_translator, load_translator
 from serving.translation.scheduler import Scheduler
@@ -40,41 +40,6 @@ AUTO = "auto"
 _WARM_UP_TEXT = "1 2 3"
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True)
-class Model:
-    """One bundle and the scheduler that decodes with it."""
-
-    manifest: Manifest
-    defaults: SearchOptions
-    scheduler: Scheduler
-
-    @property
-    def name(self) -> str:
-        """The manifest's name, by which requests choose it."""
-        return self.manifest.name
-
-    def serves(self, source: str, target: str) -> bool:
-        """Whether it translates between the two languages."""
-        languages = self.manifest.languages
-        return source in languages.source and target in languages.target
-
-
-@dataclass(frozen=True)
-class LanguageModel:
-    """A language model's bundle and the scheduler that decodes with it."""
-
-    manifest: Manifest
-    generator: Generator
-    scheduler: GenerationScheduler
-    loaded_at: int
-    """Seconds since 1970."""
-
-    @property
-    def name(self) -> str:
-        """The manifest's name, by which requests choose it."""
-        return self.manifest.name
 
 
 def read_manifests(settings: Settings) -> dict[Path, Manifest]:
@@ -131,12 +96,12 @@ def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor
 
 
 class Registry:
-    """The models, from the start of the server to its end."""
+    """Holds the models that are served, from the start of the server to its end."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._models: dict[str, Model] = {}
-        self._language_models: dict[str, LanguageModel] = {}
+        self._models: dict[str, ServedModel] = {}
+        self._language_models: dict[str, ServedLanguageModel] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
         self._retired: weakref.WeakSet[Scheduler | GenerationScheduler] = weakref.WeakSet()
@@ -148,14 +113,14 @@ class Registry:
         return self._ready and not self._draining
 
     @property
-    def models(self) -> list[Model]:
+    def models(self) -> list[ServedModel]:
         """Every translation model, the preferred ones first; raises NotReadyError while they are
         loaded."""
         self._check_loaded()
         return list(self._models.values())
 
     @property
-    def language_models(self) -> list[LanguageModel]:
+    def language_models(self) -> list[ServedLanguageModel]:
         """Every language model, the preferred ones first; raises NotReadyError while they are
         loaded."""
         self._check_loaded()
@@ -169,7 +134,7 @@ class Registry:
         self._serve([self._start(bundle) for bundle in bundles])
         self._ready = True
 
-    def add(self, model: Model) -> None:
+    def add(self, model: ServedModel) -> None:
         """Open a translation model whose scheduler is already running."""
         self._models[model.name] = model
         self._ready = True
@@ -189,9 +154,9 @@ class Registry:
 
     def _exchange(self) -> None:
         begin = time.monotonic()
-        before: list[Model | LanguageModel]
+        before: list[ServedModel | ServedLanguageModel]
         before = [*self._models.values(), *self._language_models.values()]
-        started: list[Model | LanguageModel] = []
+        started: list[ServedModel | ServedLanguageModel] = []
         try:
             manifests = list(read_manifests(self._settings).values())
             kept = [model for model in before if model.manifest in manifests]
@@ -218,25 +183,25 @@ class Registry:
             len(gone),
         )
 
-    def _serve(self, models: Iterable[Model | LanguageModel]) -> None:
+    def _serve(self, models: Iterable[ServedModel | ServedLanguageModel]) -> None:
         """Open these models to requests, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
-        self._models = {m.name: m for m in ranked if isinstance(m, Model)}
-        self._language_models = {m.name: m for m in ranked if isinstance(m, LanguageModel)}
+        self._models = {m.name: m for m in ranked if isinstance(m, ServedModel)}
+        self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
 
-    def _retire(self, model: Model | LanguageModel) -> None:
+    def _retire(self, model: ServedModel | ServedLanguageModel) -> None:
         """Let a model end when the last request that has chosen it lets go of it."""
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: TextProcessor | Generator) -> Model | LanguageModel:
+    def _start(self, bundle: TextProcessor | Generator) -> ServedModel | ServedLanguageModel:
         manifest = bundle.manifest
         logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
 
-    def _start_translator(self, translator: TextProcessor) -> Model:
+    def _start_translator(self, translator: TextProcessor) -> ServedModel:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)
         translator.warm_up()
@@ -248,9 +213,9 @@ class Registry:
             answer_cache_bytes=self._settings.answer_cache_bytes,
             observer=self.metrics.observer(translator.manifest.name),
         )
-        return Model(translator.manifest, defaults, scheduler)
+        return ServedModel(translator.manifest, defaults, scheduler)
 
-    def _start_generator(self, generator: Generator) -> LanguageModel:
+    def _start_generator(self, generator: Generator) -> ServedLanguageModel:
         generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))
         scheduler = GenerationScheduler(
             generator,
@@ -259,9 +224,9 @@ class Registry:
             limits=self._settings.batch_limits,
             observer=self.metrics.observer(generator.manifest.name),
         )
-        return LanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+        return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
 
-    def choose_language_model(self, name: str | None = None) -> LanguageModel:
+    def choose_language_model(self, name: str | None = None) -> ServedLanguageModel:
         """The language model of that name, or the first; raises UnknownModelError, which names what
         there is."""
         models = self.language_models
@@ -270,9 +235,9 @@ class Registry:
         for model in models:
             if model.name == name:
                 return model
-        raise UnknownModelError(f"model {_unknown(name or '', [m.name for m in models])}")
+        raise _unknown_model(name or "", models)
 
-    def choose(self, source: str, target: str, name: str | None = None) -> Model:
+    def choose(self, source: str, target: str, name: str | None = None) -> ServedModel:
         """The model for a request: the one named, else the first for the language pair.
 
         Raises UnknownModelError or UnknownLanguageError, which name what there is.
@@ -281,7 +246,9 @@ class Registry:
             if model.serves(source, target):
                 return model
         sources = self.sources(target, name)  # says so where it is the target that is not known
-        raise UnknownLanguageError(f"source {_unknown(source, sources)} for target {target!r}")
+        raise UnknownLanguageError(
+            f"source {_unknown(source, sources)} for target {target!r}", parameter="source"
+        )
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Languages that can be translated into the target, by the model named or by any; raises
@@ -289,30 +256,30 @@ class Registry:
         models = self._candidates(name)
         targets = _languages(model.manifest.languages.target for model in models)
         if target not in targets:
-            raise UnknownLanguageError(f"target {_unknown(target, targets)}")
+            raise UnknownLanguageError(f"target {_unknown(target, targets)}", parameter="target")
         return _languages(
             model.manifest.languages.source
             for model in models
             if target in model.manifest.languages.target
         )
 
-    def _candidates(self, name: str | None) -> list[Model]:
+    def _candidates(self, name: str | None) -> list[ServedModel]:
         models = self.models
         if name is None:
             return models
         named = [model for model in models if model.name == name]
         if not named:
-            raise UnknownModelError(f"model {_unknown(name, [m.name for m in models])}")
+            raise _unknown_model(name, models)
         return named
 
     @property
     def source_languages(self) -> list[str]:
-        """Codes that some model reads."""
+        """Codes of the languages that some translation model reads, in order."""
         return _languages(model.manifest.languages.source for model in self.models)
 
     @property
     def target_languages(self) -> list[str]:
-        """Codes that some model writes."""
+        """Codes of the languages that some translation model writes, in order."""
         return _languages(model.manifest.languages.target for model in self.models)
 
     def drain(self) -> None:
@@ -340,7 +307,7 @@ class Registry:
         ]
 
     def _state(self) -> State:
-        models: list[Model | LanguageModel]
+        models: list[ServedModel | ServedLanguageModel]
         models = [*self._models.values(), *self._language_models.values()]
         return State(
             self.ready,
@@ -360,7 +327,7 @@ class Registry:
         )
 
     def check_ready(self) -> None:
-        """Raise NotReadyError where requests should not be sent here."""
+        """Raise NotReadyError while models are loaded and once the server is to end."""
         if not self.ready:
             raise NotReadyError("starting or shutting down; try again later")
 
@@ -382,6 +349,13 @@ class Registry:
 
 def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
     return sorted({code for group in groups for code in group})
+
+
+def _unknown_model(
+    name: str, models: Sequence[ServedModel | ServedLanguageModel]
+) -> UnknownModelError:
+    known = [model.name for model in models]
+    return UnknownModelError(f"model {_unknown(name, known)}", parameter="model")
 
 
 def _unknown(value: str, known: Sequence[str]) -> str:

@@ -30,13 +30,14 @@ _BATCH = BatchLimits()
 
 
 def _share_of_threads(before: dict[str, Any]) -> int:
-    """`before` holds the fields that stand above and are valid."""
+    """The threads of one worker, by default; `before` holds the fields that stand above in the
+    class and are valid."""
     workers: int = before.get("workers", 1)
     return max(1, default_threads() // workers)
 
 
 class Settings(BaseModel):
-    """Where bundles are and what a request may ask for."""
+    """Where bundles are, how they are run, and what a request may ask for."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
 
@@ -147,7 +148,7 @@ class Settings(BaseModel):
 
     @property
     def batch_limits(self) -> BatchLimits:
-        """What one batch may hold."""
+        """The settings that bound a batch, as schedulers take them."""
         return BatchLimits(
             max_rows=self.max_batch_rows,
             max_tokens=self.max_batch_tokens,

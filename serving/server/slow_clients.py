@@ -22,33 +22,33 @@ class TimedConnection(H11Protocol):
     _write: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Wait for a head."""
+        """A client has connected: it has so long to send the head of its first request."""
         super().connection_made(transport)
         self._watch_head()
 
     def data_received(self, data: bytes) -> None:
-        """More of a head or a body."""
+        """Something has come, of a head or of a body: the head may be complete with it."""
         super().data_received(data)
         self._watch_head()
 
     def handle_websocket_upgrade(self, event: Any) -> None:
-        """The connection is another protocol's from now on."""
+        """The connection is another protocol's from now on, and no longer timed."""
         self._forget()
         super().handle_websocket_upgrade(event)
 
     def pause_writing(self) -> None:
-        """The buffers are full."""
+        """The client does not read what is written: it has so long to make room."""
         super().pause_writing()
         self._write = self.loop.call_later(self.timeout_s, self.transport.abort)
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """The client has made room in time."""
         super().resume_writing()
         if self._write:
             self._write.cancel()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The end."""
+        """The connection has ended, so that no timer must act on it any more."""
         self._forget()
         super().connection_lost(exc)
 
@@ -78,7 +78,8 @@ def time_connections(timeout_s: float) -> None:
 
 
 class TimedBody:
-    """Ends with RequestTimeoutError what reads a body that does not arrive in time."""
+    """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
+    in time."""
 
     def __init__(self, app: ASGIApp, timeout_s: float) -> None:
         self._app, self._timeout_s = app, timeout_s

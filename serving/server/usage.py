@@ -1,4 +1,4 @@
-"""How many characters each key has had translated since the server was started."""
+"""Counting the characters that each key has had translated since the server was started."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from serving.server.settings import variable
 
 
 class CharacterUsage:
-    """Counts characters by key; an empty key is everyone without one."""
+    """Counts characters by key, up to a limit; all who have none share the empty key."""
 
     def __init__(self, limit: int) -> None:
         self.limit = limit
         self._counts: Counter[str] = Counter()
 
     def count(self, key: str) -> int:
-        """Characters of that key so far, those under way included."""
+        """The characters of that key so far, those that are being translated included."""
         return self._counts[key]
 
     @contextmanager

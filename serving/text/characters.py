@@ -9,11 +9,13 @@ from serving.errors import InvalidTextError
 _UNREADABLE = re.compile("[\x00\ud800-\udfff]")
 
 
-def check_text(text: str) -> None:
-    """Raise InvalidTextError for NUL or a lone surrogate, naming its place."""
+def check_text(text: str, parameter: str = "text") -> None:
+    """Raise InvalidTextError for NUL or a lone surrogate, naming its place; `parameter` is the one
+    that the text came in."""
     match = _UNREADABLE.search(text)
     if match:
         raise InvalidTextError(
             f"text must be Unicode without NUL or lone surrogates, got U+{ord(match[0]):04X} at "
-            f"character {match.start()}; remove it"
+            f"character {match.start()}; remove it",
+            parameter=parameter,
         )

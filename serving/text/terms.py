@@ -44,8 +44,9 @@ class TermReader:
 
         Raises InvalidOptionError for a term that is blank or that the model cannot write.
         """
-        wanted = [*terms.required, *(t for s, t in terms.glossary if _occurs(s, text))]
-        required = tuple(dict.fromkeys(self._ids(term) for term in wanted))
+        wanted = [self._ids(term, "required") for term in terms.required]
+        wanted += [self._ids(t, "glossary") for s, t in terms.glossary if _occurs(s, text)]
+        required = tuple(dict.fromkeys(wanted))
         forbidden = [ids for term in terms.forbidden for ids in self._segmentations(term)]
         after = [ids for term in terms.forbidden for ids in self._without_space(term)]
         if not (required or forbidden or after):
@@ -54,17 +55,18 @@ class TermReader:
             required, tuple(dict.fromkeys(forbidden)), tuple(dict.fromkeys(after)), self._signs
         )
 
-    def _ids(self, term: str) -> Ids:
+    def _ids(self, term: str, parameter: str) -> Ids:
         ids = tuple(self._tokenizer.encode(term))
         if not ids or UNK_ID in ids:
             raise InvalidOptionError(
-                f"terms must be text that the model can write, got {term!r}; leave it out"
+                f"terms must be text that the model can write, got {term!r}; leave it out",
+                parameter=parameter,
             )
         return ids
 
     def _segmentations(self, term: str) -> list[Ids]:
         """Ways to write a term as a word of its own, the likeliest at least."""
-        self._ids(term)
+        self._ids(term, "forbidden")
         return [tuple(ids) for ids in self._tokenizer.segmentations(term)]
 
     def _without_space(self, term: str) -> list[Ids]:

@@ -42,7 +42,7 @@ class TextProcessor(ABC):
         `workers` batches, decoded at once, share the memory of `limits`.
         """
         if workers < 1:
-            raise InvalidOptionError(f"workers must be >= 1, got {workers}")
+            raise InvalidOptionError(f"workers must be >= 1, got {workers}", parameter="workers")
         self._folder, self._workers, self._limits = folder, workers, limits or BatchLimits()
         self.manifest: Manifest = read_manifest(folder)
         if self.manifest.task != "translate":
@@ -171,7 +171,8 @@ class TextProcessor(ABC):
         if len(source) > limit:
             raise TooLongError(
                 f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
-                "split it into sentences"
+                "split it into sentences",
+                parameter="text",
             )
         return source
 
@@ -184,17 +185,20 @@ class TextProcessor(ABC):
                 f"the text may need {needed / 2**20:.0f} MiB of cache (source of "
                 f"{demand.source_length} ids, beam_size {demand.beam_size}, up to {demand.slots} "
                 f"slots), max_cache_bytes allows {limit / 2**20:.0f} MiB; split it, or lower "
-                "beam_size or max_length"
+                "beam_size or max_length",
+                parameter="text",
             )
 
     def _encode_target(self, text: str, name: str) -> list[int]:
         """Piece ids."""
         if not text:
             return []
-        check_text(text)
+        check_text(text, name)
         target, limit = self._target.encode(text), self._max_source
         if len(target) > limit:
-            raise TooLongError(f"{name} must have at most {limit} pieces, got {len(target)}")
+            raise TooLongError(
+                f"{name} must have at most {limit} pieces, got {len(target)}", parameter=name
+            )
         return target
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:

@@ -9,7 +9,8 @@ from pathlib import Path
 import numpy as np
 
 from serving.errors import DecodingError, InvalidOptionError
-from serving.queue.limits import BatchLimits, Demand, decode_in_batches, fill_batches
+from serving.queue.limits import BatchLimits, Demand
+from serving.queue.offline import decode_in_batches, fill_batches
 from serving.runtime.encoder import Encoder
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
@@ -49,7 +50,7 @@ class Translator(TextProcessor):
         together keep to the memory of `limits`.
         """
         if threads is not None and threads < 1:
-            raise InvalidOptionError(f"threads must be >= 1, got {threads}")
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
         super().__init__(Path(bundle), workers=workers, limits=limits)
         self._threads = max(1, (threads or default_threads()) // workers)
         self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it

@@ -60,6 +60,14 @@ def test_translating_starts_without_numpys_threads_and_without_language_models()
     assert loaded == "False"
 
 
+def test_reading_settings_loads_neither_the_search_nor_onnx_runtime() -> None:
+    done = run_python("-c", "import serving.server.settings, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "serving.queue.limits" in loaded
+    assert loaded & {"serving.search.beam", "onnxruntime"} == set()
+
+
 # ONNX Runtime's reports wait in a database under the cache folder from its import on. It makes none
 # where it finds itself in continuous integration.
 @pytest.mark.parametrize(

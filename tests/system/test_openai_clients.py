@@ -107,6 +107,35 @@ def test_openai_raises_its_own_exceptions(client: openai.OpenAI) -> None:
         create(model="lm", prompt="a", max_tokens=4000, extra_body=LONG | {"timeout_s": 0.05})
 
 
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"max_tokens": 3, "min_tokens": 9}, "min_tokens"),
+        ({"temperature": -1}, "temperature"),
+        ({"top_p": 2}, "top_p"),
+        ({"top_k": -5}, "top_k"),
+        ({"logprobs": 30}, "logprobs"),
+        ({"n": 3, "best_of": 2}, "best_of"),
+        ({"beam_size": 2, "n": 3}, "n"),
+        ({"beam_size": 2, "top_k": 2}, "top_k"),
+        ({"stop": [""]}, "stop"),
+        ({"logit_bias": {"99999999": 1}}, "logit_bias"),
+        ({"suffix": "x"}, "suffix"),
+        ({"timeout_s": 999}, "timeout_s"),
+        ({"prompt": [99999999]}, "prompt"),
+        ({"prompt": "\0"}, "prompt"),
+        ({"max_tokens": 10**5}, "prompt"),
+        ({"prompt": ["a"] * 200}, None),  # prompts and outputs together
+    ],
+)
+def test_openai_names_the_parameter_at_fault(
+    client: openai.OpenAI, fields: dict[str, object], param: str | None
+) -> None:
+    with pytest.raises(openai.APIStatusError) as refused:
+        client.post("/completions", body={"model": "lm", "prompt": "a", **fields}, cast_to=object)
+    assert refused.value.param == param
+
+
 def test_a_stream_that_fails_says_so_in_the_stream(client: openai.OpenAI) -> None:
     stream = client.completions.create(
         model="lm", prompt="a", max_tokens=4000, stream=True, extra_body=LONG | {"timeout_s": 0.3}

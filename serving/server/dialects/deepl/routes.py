@@ -8,11 +8,15 @@ from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from serving.errors import RequestError, ServingError, UnknownLanguageError
+from serving.errors import RequestError, ServingError, UnauthorizedError, UnknownLanguageError
+from serving.server.backend import Backend
 from serving.server.body import read_fields
+from serving.server.context import RequestContext
+from serving.server.dialect import Dialect, DialectRoute
+from serving.server.dialects.deepl.description import describe
 from serving.server.dialects.deepl.wire import (
+    DEEPL_STATUSES,
     DeepLError,
     DeepLGlossaryPairs,
     DeepLLanguage,
@@ -23,11 +27,9 @@ from serving.server.dialects.deepl.wire import (
     DeepLTranslations,
     DeepLUsage,
 )
-from serving.server.gate import check_key
-from serving.server.jobs import Job, Jobs, TextResult
-from serving.server.record import CURRENT
-from serving.server.registry import AUTO, Registry
-from serving.server.settings import Settings
+from serving.server.jobs import Jobs, TextResult, TranslationJob
+from serving.server.keys import KeyRule
+from serving.server.registry import AUTO
 from serving.server.usage import CharacterUsage
 from serving.server.wire import json_response
 from serving.text.languages import language_name
@@ -43,48 +45,44 @@ _REFUSED = ("glossary_id", "style_id", "translation_memory_id", "custom_instruct
 _LINE_ENDS = re.compile(r"[\r\n]+")
 
 
-class DeepLDialect:
-    """Handlers of the routes under /v2."""
+_NAMES = {"source": "source_lang", "target": "target_lang"}
+"""Parameters that have another name in the body."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry, self._settings = registry, settings
-        self._jobs = Jobs(registry, settings)
-        self._usage = CharacterUsage(settings.deepl_character_limit)
 
-    @property
-    def routes(self) -> list[Route]:
-        """The routes; errors of their paths have DeepL's shape."""
-        return [
-            Route("/v2/translate", self.translate, methods=["POST"]),
-            Route("/v2/languages", self.languages, methods=["GET", "POST"]),
-            Route("/v2/usage", self.usage, methods=["GET", "POST"]),
-            Route("/v2/glossary-language-pairs", self.glossary_pairs),
-        ]
+class _DeepLEndpoints:
+    """Answers the requests under /v2, and counts the characters that each key has translated."""
 
-    async def translate(self, request: Request) -> Response:
-        """Translate one text or several."""
-        body = await self._read(request, DeepLTranslateRequest)
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+        self._usage = CharacterUsage(backend.settings.deepl_character_limit)
+
+    async def translate(self, request: Request, context: RequestContext) -> Response:
+        """Translate one text or several, each of which may be in another language."""
+        body = await self._read(request, context, DeepLTranslateRequest)
         texts = [body.text] if isinstance(body.text, str) else body.text
         job = self._job(body, texts)
         characters = [len(text) for text in texts]
-        with self._usage.spending(_key_name(), sum(characters)):
+        with self._usage.spending(context.key, sum(characters)):
             try:
-                result = await self._jobs.translate(job, request.receive)
+                result = await self._jobs.translate(job, context, request.receive)
             except RequestError as error:
-                raise error.within("text") from error
+                raise error.within("text").renamed(_NAMES) from error
         translations = [
             _translation(body, text, count)
             for text, count in zip(result.translations, characters, strict=True)
         ]
         return json_response(DeepLTranslations(translations=translations), exclude_none=True)
 
-    async def languages(self, request: Request) -> Response:
-        """Languages that are read, or written, where `type` says `target` in query or body."""
-        body = await self._read(request, DeepLLanguagesRequest)
+    async def languages(self, request: Request, context: RequestContext) -> Response:
+        """List the languages that are read, or those that are written where `type` in the query or
+        the body says `target`."""
+        registry = self._backend.registry
+        body = await self._read(request, context, DeepLLanguagesRequest)
         if body.type == "target":
             found = [
                 DeepLLanguage(language=code, name=name, supports_formality=False)
-                for target in self._registry.target_languages
+                for target in registry.target_languages
                 for code, name in _REGIONS.get(
                     target, {target.upper(): language_name(target)}
                 ).items()
@@ -92,76 +90,85 @@ class DeepLDialect:
         else:
             found = [
                 DeepLLanguage(language=code.upper(), name=language_name(code))
-                for code in self._registry.source_languages
+                for code in registry.source_languages
             ]
         return json_response(found, exclude_none=True)
 
-    async def usage(self, request: Request) -> Response:
-        """Characters translated in this dialect for the key of the request, and their limit."""
-        await self._read(request, DeepLRequest)
-        count = self._usage.count(_key_name())
+    async def usage(self, request: Request, context: RequestContext) -> Response:
+        """Tell how many characters this dialect has translated for the key of the request, and how
+        many it may."""
+        await self._read(request, context, DeepLRequest)
+        count = self._usage.count(context.key)
         return json_response(DeepLUsage(character_count=count, character_limit=self._usage.limit))
 
-    async def glossary_pairs(self, _: Request) -> Response:
-        """None: glossaries are not stored here."""
+    async def glossary_pairs(self, _: Request, __: RequestContext) -> Response:
+        """Tell that there are no language pairs for glossaries, since none are stored here."""
         return json_response(DeepLGlossaryPairs(supported_languages=[]))
 
-    async def _read(self, request: Request, schema: type[RequestT]) -> RequestT:
-        """The body, or the query, once the key is known."""
-        body = await read_fields(request, schema, self._settings.max_body_bytes)
-        check_key(body.auth_key or None)
+    async def _read(
+        self, request: Request, context: RequestContext, schema: type[RequestT]
+    ) -> RequestT:
+        """The body, or the query, of a request that is let in by the key in it, if none stands in
+        its head."""
+        body = await read_fields(request, schema, self._backend.settings.max_body_bytes)
+        try:
+            self._backend.gatekeeper.admit(context, body.auth_key or None)
+        except UnauthorizedError as error:
+            error.parameter = "auth_key" if body.auth_key else None
+            raise
         return body
 
-    def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> Job:
-        """What a body asks for; raises RequestError for what is not to be had here."""
+    def _job(self, body: DeepLTranslateRequest, texts: list[str]) -> TranslationJob:
+        """The job that a body asks for; raises RequestError for a field that this server does not
+        support."""
         for name in _REFUSED:
             if getattr(body, name):
-                raise RequestError(f"'{name}' is not supported on this server; leave it out")
+                raise RequestError(
+                    f"'{name}' is not supported on this server; leave it out", parameter=name
+                )
         if body.formality in ("more", "less"):
             raise RequestError(
                 f"'formality' is not supported for given 'target_lang', got {body.formality!r}; "
-                f"leave it out or send 'prefer_{body.formality}'"
+                f"leave it out or send 'prefer_{body.formality}'",
+                parameter="formality",
             )
-        source = AUTO
+        registry, source = self._backend.registry, AUTO
         if body.source_lang:
-            source = _language("source_lang", body.source_lang, self._registry.source_languages)
+            source = _language("source_lang", body.source_lang, registry.source_languages)
         if body.split_sentences == "nonewlines" and body.tag_handling is None:
             texts = [_LINE_ENDS.sub(" ", text) for text in texts]
-        return Job(
+        return TranslationJob(
             texts=texts,
             source=source,
-            target=_language("target_lang", body.target_lang, self._registry.target_languages),
+            target=_language("target_lang", body.target_lang, registry.target_languages),
             format="text" if body.tag_handling is None else "html",
             ignored=_tags(body.ignore_tags),
             split_sentences=body.split_sentences != "0",
         )
 
 
-def deepl_error(error: ServingError) -> DeepLError:
-    """An error in DeepL's shape."""
-    return DeepLError(message=str(error), code=error.code)
-
-
-def _key_name() -> str:
-    """Short name of the key of the request; empty where no keys are asked for."""
-    record = CURRENT.get()
-    return record.client if record else ""
+def _render_error(error: ServingError) -> Response:
+    """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
+    status = DEEPL_STATUSES.get(error.status, error.status)
+    return json_response(DeepLError(message=str(error), code=error.code), status=status)
 
 
 def _language(parameter: str, given: str, known: Iterable[str]) -> str:
-    """Our code of a language; one with a region counts without it where it is not known with it."""
+    """Our code of a language that `parameter` gives; one with a region counts without it where it
+    is not known with it. Raises UnknownLanguageError, which names what there is."""
     codes = {code.lower(): code for code in known}
     for code in (given.lower(), given.lower().partition("-")[0]):
         if code in codes:
             return codes[code]
     raise UnknownLanguageError(
         f"Value for '{parameter}' not supported: must be one of {sorted(map(str.upper, codes))}, "
-        f"got {given!r}"
+        f"got {given!r}",
+        parameter=parameter,
     )
 
 
 def _tags(given: str | list[str] | None) -> frozenset[str]:
-    """Names of elements, in small letters."""
+    """The names of elements, in small letters, that a list or a text with commas gives."""
     parts = [given] if isinstance(given, str) else given or []
     return frozenset(name.strip().lower() for part in parts for name in part.split(","))
 
@@ -178,3 +185,19 @@ def _translation(
         billed_characters=characters,
         model_type_used=model_type,
     )
+
+
+def _routes(backend: Backend) -> list[DialectRoute]:
+    endpoints, either, key = _DeepLEndpoints(backend), ("GET", "POST"), KeyRule.HEAD_OR_BODY
+    return [
+        DialectRoute("/v2/translate", endpoints.translate, ("POST",), key),
+        DialectRoute("/v2/languages", endpoints.languages, either, key),
+        DialectRoute("/v2/usage", endpoints.usage, either, key),
+        DialectRoute("/v2/glossary-language-pairs", endpoints.glossary_pairs),
+    ]
+
+
+DEEPL = Dialect(
+    routes=_routes, describe=describe, error_paths=("/v2/",), render_error=_render_error
+)
+"""DeepL's API, version 2."""

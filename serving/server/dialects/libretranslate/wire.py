@@ -1,4 +1,5 @@
-"""What goes over the wire in LibreTranslate's dialect, besides what it shares with the native."""
+"""What goes over the wire in LibreTranslate's dialect; the native dialect's bodies hold some of
+it."""
 
 from __future__ import annotations
 
@@ -6,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from serving.server.dialects.native.wire import Wire
+from serving.server.wire import Wire
 
 
 class DetectRequest(Wire):
@@ -16,6 +17,14 @@ class DetectRequest(Wire):
     """Text in one language."""
     api_key: str = ""
     """Key of the caller, where the server asks for keys."""
+
+
+class DetectedLanguage(Wire):
+    """The same as LibreTranslate tells it."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """Percent."""
+    language: str
 
 
 class NamedLanguage(Wire):

@@ -7,42 +7,40 @@ import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from typing import Literal, cast
 
-from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from serving.errors import RequestError, ServingError
+from serving.server.backend import Backend
 from serving.server.body import read_fields
+from serving.server.context import RequestContext
+from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.routes import (
-    check_body_key,
+    admit_by_body,
     clean_lines,
     detected_language,
 )
+from serving.server.dialects.native.description import describe
+from serving.server.dialects.native.operations import operation_routes
 from serving.server.dialects.native.wire import (
     Detected,
-    Error,
-    Hypothesis,
+    HypothesisBody,
     Language,
-    LanguageModel,
-    Limit,
-    Limits,
+    LanguageReader,
     ModelCard,
     Models,
-    Partial,
-    Status,
-    Timing,
+    PartialBody,
+    TimingBody,
     TranslatedText,
     TranslateRequest,
     TranslateResponse,
     WordLink,
 )
-from serving.server.jobs import Job, JobResult, Jobs, TextPartial, TextResult
-from serving.server.openapi import document
-from serving.server.registry import Model, Registry
-from serving.server.settings import Settings, variable
-from serving.server.wire import JSON, STREAM_HEADERS, json_response
+from serving.server.jobs import JobResult, Jobs, TextPartial, TextResult, TranslationJob
+from serving.server.keys import KeyRule
+from serving.server.served import ServedModel
+from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
 from serving.text.languages import language_name
 from serving.text.terms import Terms
@@ -50,47 +48,38 @@ from serving.text.terms import Terms
 _Warning = Literal["repetition", "max_length", "constraints"]
 
 
-class NativeDialect:
-    """Handlers of the native routes."""
+_NAMES = {"text": "q"}
+"""Parameters that have another name in the body."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry, self._settings = registry, settings
-        self._jobs = Jobs(registry, settings)
 
-    @property
-    def routes(self) -> list[Route]:
-        """The native routes."""
-        return [
-            Route("/translate", self.translate, methods=["POST"]),
-            Route("/languages", self.languages),
-            Route("/models", self.models),
-            Route("/limits", self.limits),
-            Route("/livez", self.alive),
-            Route("/readyz", self.ready),
-            Route("/metrics", self.metrics),
-            Route("/openapi.json", self.openapi),
-        ]
+class _NativeEndpoints:
+    """Answers the requests of clients that translate."""
 
-    async def translate(self, request: Request) -> Response:
-        """Translate one text or several."""
-        limit = self._settings.max_body_bytes
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+
+    async def translate(self, request: Request, context: RequestContext) -> Response:
+        """Translate one text or several, and answer at once or as a stream of events."""
+        limit = self._backend.settings.max_body_bytes
         body = await read_fields(request, TranslateRequest, limit, clean_lines)
-        check_body_key(body.api_key)
+        admit_by_body(self._backend.gatekeeper, context, body.api_key)
         try:
             if body.stream:
-                events = _server_sent(body, await self._jobs.stream(_job(body)))
+                events = _server_sent(body, await self._jobs.stream(_job(body), context))
                 return StreamingResponse(
                     events, media_type="text/event-stream", headers=STREAM_HEADERS
                 )
-            result = await self._jobs.translate(_job(body), request.receive)
+            result = await self._jobs.translate(_job(body), context, request.receive)
         except RequestError as error:
-            raise (error if isinstance(body.q, str) else error.within("q")) from error
+            named = error if isinstance(body.q, str) else error.within("q")
+            raise named.renamed(_NAMES) from error
         # An optional field that is not there is left out, as LibreTranslate does.
         return json_response(_answer(body, result), exclude_none=True)
 
-    async def languages(self, _: Request) -> Response:
-        """Every language, with the models that read it."""
-        models = [model.manifest for model in self._registry.models]
+    async def languages(self, _: Request, __: RequestContext) -> Response:
+        """List every language, with the models that read it."""
+        models = [model.manifest for model in self._backend.registry.models]
         codes = {code for m in models for code in (*m.languages.source, *m.languages.target)}
         found = []
         for code in sorted(codes):
@@ -101,7 +90,7 @@ class NativeDialect:
                     name=language_name(code),
                     targets=sorted({target for m in readers for target in m.languages.target}),
                     models=[
-                        LanguageModel(
+                        LanguageReader(
                             name=manifest.name,
                             targets=list(manifest.languages.target),
                             attribution=manifest.attribution,
@@ -112,58 +101,28 @@ class NativeDialect:
             )
         return json_response(found)
 
-    async def models(self, _: Request) -> Response:
-        """What is known of each model."""
-        return json_response(Models(models=[_card(model) for model in self._registry.models]))
-
-    async def limits(self, _: Request) -> Response:
-        """Every limit of this server."""
-        return json_response(
-            Limits(
-                limits=[
-                    Limit(
-                        name=name,
-                        value=getattr(self._settings, name),
-                        variable=variable(name),
-                        description=field.description or "",
-                    )
-                    for name, field in Settings.model_fields.items()
-                    if field.annotation in (int, float)
-                ]
-            )
-        )
-
-    async def alive(self, _: Request) -> Response:
-        """Whether the process answers."""
-        return json_response(Status(status="alive"))
-
-    async def ready(self, _: Request) -> Response:
-        """Whether requests should be sent here."""
-        self._registry.check_ready()
-        return json_response(Status(status="ready"))
-
-    async def metrics(self, _: Request) -> Response:
-        """What the server measures of itself."""
-        return Response(self._registry.metrics.text(), media_type=CONTENT_TYPE_PLAIN_0_0_4)
-
-    async def openapi(self, _: Request) -> Response:
-        """The OpenAPI document of these routes."""
-        return Response(document(), media_type=JSON)
+    async def models(self, _: Request, __: RequestContext) -> Response:
+        """List what is known of each translation model."""
+        cards = [_card(model) for model in self._backend.registry.models]
+        return json_response(Models(models=cards))
 
 
-def _job(body: TranslateRequest) -> Job:
-    """What a body asks for; raises RequestError where its prefixes do not fit its texts."""
+def _job(body: TranslateRequest) -> TranslationJob:
+    """The job that a body asks for; raises RequestError where its prefixes do not fit its texts."""
     texts, prefixes = _texts(body), body.target_prefix
     if isinstance(prefixes, str):
         prefixes = [prefixes] * len(texts)
     elif isinstance(body.q, str):
-        raise RequestError("target_prefix must be a string where q is one, got a list")
+        raise RequestError(
+            "target_prefix must be a string where q is one, got a list", parameter="target_prefix"
+        )
     elif len(prefixes) != len(texts):
         raise RequestError(
             "target_prefix must be a string, or a list with one for each of the "
-            f"{len(texts)} texts of q, got {len(prefixes)}"
+            f"{len(texts)} texts of q, got {len(prefixes)}",
+            parameter="target_prefix",
         )
-    return Job(
+    return TranslationJob(
         texts=texts,
         source=body.source,
         target=body.target,
@@ -213,7 +172,7 @@ def _answer(body: TranslateRequest, result: JobResult) -> TranslateResponse:
 
 
 def _common(values: Sequence[str]) -> str | None:
-    """The value that all have, if there is one."""
+    """The value that all of these have, or None where they differ."""
     return values[0] if len(set(values)) == 1 else None
 
 
@@ -222,7 +181,7 @@ def _translated(result: TextResult) -> TranslatedText:
     return TranslatedText(
         text=result.text,
         hypotheses=[
-            Hypothesis(
+            HypothesisBody(
                 text=hypothesis.text,
                 score=hypothesis.score,
                 cumulative=hypothesis.cumulative,
@@ -235,7 +194,7 @@ def _translated(result: TextResult) -> TranslatedText:
             for hypothesis in result.hypotheses
         ],
         warnings=cast(list[_Warning], list(result.warnings)),
-        timing=Timing(
+        timing=TimingBody(
             queue_ms=round(timing.queue_s * 1000, 3),
             encode_ms=round(timing.encode_s * 1000, 3),
             decode_ms=round(timing.decode_s * 1000, 3),
@@ -259,12 +218,13 @@ def _links(links: Sequence[Link]) -> list[WordLink]:
 async def _server_sent(
     body: TranslateRequest, events: AsyncGenerator[TextPartial | JobResult]
 ) -> AsyncIterator[bytes]:
-    """The events as they go over the wire. When the client leaves, nothing is decoded further."""
+    """The events as bytes of a server-sent stream; an error becomes the last event. When the client
+    leaves, nothing is decoded further."""
     try:
         async with contextlib.aclosing(events):
             async for event in events:
                 if isinstance(event, TextPartial):
-                    yield _event("partial", Partial(index=event.index, text=event.text))
+                    yield _event("partial", PartialBody(index=event.index, text=event.text))
                 else:
                     yield _event("done", _answer(body, event))
     except ServingError as error:
@@ -276,7 +236,7 @@ def _event(name: str, data: BaseModel) -> bytes:
     return f"event: {name}\ndata: {text}\n\n".encode()
 
 
-def _card(model: Model) -> ModelCard:
+def _card(model: ServedModel) -> ModelCard:
     manifest = model.manifest
     return ModelCard(
         name=manifest.name,
@@ -293,3 +253,17 @@ def _card(model: Model) -> ModelCard:
         calibration=manifest.calibration,
         attribution=manifest.attribution,
     )
+
+
+def _routes(backend: Backend) -> list[DialectRoute]:
+    endpoints = _NativeEndpoints(backend)
+    return [
+        DialectRoute("/translate", endpoints.translate, ("POST",), KeyRule.HEAD_OR_BODY),
+        DialectRoute("/languages", endpoints.languages, key=KeyRule.NONE),
+        DialectRoute("/models", endpoints.models),
+        *operation_routes(backend),
+    ]
+
+
+NATIVE = Dialect(routes=_routes, describe=describe)
+"""This project's own API."""

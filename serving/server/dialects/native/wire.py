@@ -7,10 +7,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, WithJsonSchema
+from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from serving.bundle.manifest import Calibration, Quality
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
+from serving.server.dialects.libretranslate.wire import DetectedLanguage
+from serving.server.wire import Wire
 
 
 def _options_schema() -> dict[str, Any]:
@@ -24,12 +26,6 @@ def _options_schema() -> dict[str, Any]:
     schema["properties"]["length_penalty_form"]["enum"] = list(LENGTH_PENALTY_FORMS)
     schema["description"] = "Decoding options; what is left out is as the bundle sets it."
     return schema
-
-
-class Wire(BaseModel):
-    """What all bodies have in common: no value is taken for one of another type."""
-
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class GlossaryEntry(Wire):
@@ -69,21 +65,21 @@ class TranslateRequest(Wire):
     """API key, where the server wants one and the head does not carry it."""
     alignments: bool = False
     """Whether each hypothesis tells which words of the text its words come from."""
-    glossary: list[GlossaryEntry] = []
+    glossary: list[GlossaryEntry] = Field([])
     """Terms and their translations: where a sentence holds the one, its translation holds the
     other."""
-    required: list[str] = []
+    required: list[str] = Field([])
     """Terms that every translation must hold; of a text of one sentence only."""
-    forbidden: list[str] = []
+    forbidden: list[str] = Field([])
     """Terms that no translation may hold, nor words that begin with their pieces."""
     stream: bool = False
     """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
     the whole TranslateResponse, or `error`."""
-    options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = {}
+    options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = Field({})
     """Decoding options; what is left out is as the bundle sets it."""
 
 
-class Partial(Wire):
+class PartialBody(Wire):
     """The data of an event `partial`."""
 
     index: int
@@ -92,8 +88,10 @@ class Partial(Wire):
     """With what its translation begins, whatever still comes; each begins with the one before."""
 
 
-class Timing(Wire):
+class TimingBody(Wire):
     """Where the time went."""
+
+    model_config = ConfigDict(title="Timing")
 
     queue_ms: float
     """Waiting for the running batch to end."""
@@ -115,8 +113,10 @@ class WordLink(Wire):
     """Share of the word's attention."""
 
 
-class Hypothesis(Wire):
+class HypothesisBody(Wire):
     """One translation."""
+
+    model_config = ConfigDict(title="Hypothesis")
 
     text: str
     score: float
@@ -143,26 +143,18 @@ class Detected(Wire):
     """Probability among the languages that could be meant; low for short texts."""
 
 
-class DetectedLanguage(Wire):
-    """The same as LibreTranslate tells it."""
-
-    confidence: Annotated[float, Field(ge=0, le=100)]
-    """Percent."""
-    language: str
-
-
 class TranslatedText(Wire):
     """What one text became."""
 
     text: str
     """The best hypothesis; the text itself where it has no words."""
-    hypotheses: list[Hypothesis]
+    hypotheses: list[HypothesisBody]
     """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
     of each of its sentences."""
     warnings: list[Literal["repetition", "max_length", "constraints"]]
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
     `max_length`: it was ended before its end; `constraints`: a required term is missing."""
-    timing: Timing
+    timing: TimingBody
     model: str
     source: str
     """Language code, detected where the request said `auto`."""
@@ -188,8 +180,10 @@ class TranslateResponse(Wire):
     target: str
 
 
-class LanguageModel(Wire):
+class LanguageReader(Wire):
     """A model that reads a language."""
+
+    model_config = ConfigDict(title="LanguageModel")
 
     name: str
     targets: list[str]
@@ -204,7 +198,7 @@ class Language(Wire):
     name: str
     targets: list[str]
     """Languages it can be translated into."""
-    models: list[LanguageModel]
+    models: list[LanguageReader]
 
 
 class ModelCard(Wire):
@@ -254,12 +248,3 @@ class Status(Wire):
     """The state of the server."""
 
     status: Literal["alive", "ready"]
-
-
-class Error(Wire):
-    """Every answer that is not 2xx."""
-
-    error: str
-    """What is wrong, for people."""
-    code: str
-    """What kind of error it is, for programs."""

@@ -16,16 +16,16 @@ from serving.server.dialects.openai.wire import (
     CompletionChoice,
     CompletionRequest,
     LogProbs,
-    Usage,
+    UsageBody,
 )
 from serving.text.stream import readable
 
 
 class CompletionAnswer:
-    """The answer to one request, whole or in chunks."""
+    """Makes the answer to one request, whole or in chunks of a stream that share its id."""
 
     def __init__(self, body: CompletionRequest, tokenizer: TextTokenizer, outputs: int) -> None:
-        """`outputs` are those of each prompt that are returned."""
+        """`outputs` is the number of outputs that each prompt gets back."""
         self._body, self._outputs = body, outputs
         self._prompts = prompts_of(body)
         self._texts = [
@@ -35,7 +35,7 @@ class CompletionAnswer:
         self._id, self._created = f"cmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, results: Sequence[GenerationDone]) -> Completion:
-        """Everything at once."""
+        """The whole answer, with the outputs of every prompt in one list."""
         choices = []
         for number, done in enumerate(results):
             for place, output in enumerate(done.choices):
@@ -47,7 +47,7 @@ class CompletionAnswer:
         return self._completion(choices, self._usage(results))
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[Completion]:
-        """The prompt, at the beginning of each output; nothing without `echo`."""
+        """Chunks that begin each output with its prompt; there are none without `echo`."""
         if not self._body.echo:
             return []
         tokens = self._shown(number, event.tokens)
@@ -57,17 +57,17 @@ class CompletionAnswer:
         ]
 
     def chunk(self, number: int, delta: Delta) -> Completion:
-        """What is new of one output."""
+        """A chunk with what is new of one output of the prompt with that number."""
         tokens = self._moved(number, delta.tokens)
         choice = self._choice(number, delta.choice, delta.text, tokens, delta.finish_reason)
         return self._completion([choice])
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> Completion:
-        """The counts alone."""
+        """The chunk that ends a stream with the token counts, and has no choices."""
         return self._completion([], self._usage(results))
 
     def _completion(
-        self, choices: list[CompletionChoice], usage: Usage | None = None
+        self, choices: list[CompletionChoice], usage: UsageBody | None = None
     ) -> Completion:
         return Completion(
             id=self._id,
@@ -92,27 +92,27 @@ class CompletionAnswer:
             finish_reason=cast(Literal["stop", "length"] | None, finish_reason or None),
         )
 
-    def _usage(self, results: Sequence[GenerationDone]) -> Usage:
+    def _usage(self, results: Sequence[GenerationDone]) -> UsageBody:
         # The end of text before a prompt that is text is ours, not the caller's.
         hidden = sum(isinstance(prompt, str) for prompt in self._prompts)
         prompt = sum(done.num_prompt_tokens for done in results) - hidden
         generated = sum(done.num_generated_tokens for done in results)
-        return Usage(
+        return UsageBody(
             prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated
         )
 
     def _moved(self, number: int, tokens: Sequence[TokenScore]) -> list[TokenScore]:
-        """Tokens of an output, with offsets that count from the prompt's beginning."""
+        """The tokens of an output, with offsets that count from the prompt's beginning."""
         start = len(self._texts[number])
         return [dataclasses.replace(token, offset=token.offset + start) for token in tokens]
 
     def _shown(self, number: int, tokens: Sequence[TokenScore]) -> Sequence[TokenScore]:
-        """A prompt's own tokens."""
+        """The tokens of a prompt without the end of text that stands before one that is text."""
         return tokens[1:] if isinstance(self._prompts[number], str) else tokens
 
 
 def prompts_of(body: CompletionRequest) -> list[Prompt]:
-    """The prompts of a request, one at least."""
+    """The prompts of a request as a list; one that gives none has an empty one."""
     prompt = body.prompt
     if prompt is None:
         return [""]
@@ -122,7 +122,8 @@ def prompts_of(body: CompletionRequest) -> list[Prompt]:
 
 
 def log_probs(tokens: Sequence[TokenScore]) -> LogProbs:
-    """Entry for entry; a token's own figure is among the likeliest, as the very same number."""
+    """The log-probabilities of tokens, entry for entry; a token's own figure is among the
+    likeliest, as the very same number."""
     return LogProbs(
         tokens=[token.token for token in tokens],
         token_logprobs=[token.log_prob for token in tokens],

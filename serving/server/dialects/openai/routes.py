@@ -9,7 +9,6 @@ from pydantic import BaseModel
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
-from starlette.routing import Route
 
 from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.generation.choices import written_form
@@ -23,8 +22,12 @@ from serving.generation.ticket import (
 from serving.search.ids import EOS_ID, PAD_ID, UNK_ID
 from serving.search.sampling_options import parse_generation_options
 from serving.server.admission import check_generation
+from serving.server.backend import Backend
 from serving.server.body import read_json
+from serving.server.context import RequestContext
+from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
+from serving.server.dialects.openai.description import describe
 from serving.server.dialects.openai.wire import (
     WIRE_NAMES,
     CompletionRequest,
@@ -39,53 +42,39 @@ from serving.server.dialects.openai.wire import (
     Tokens,
     options_of,
 )
-from serving.server.gate import charge
 from serving.server.in_flight import completed, followed
-from serving.server.record import note_error, note_model, note_tokens
-from serving.server.registry import LanguageModel, Registry
-from serving.server.settings import Settings, variable
+from serving.server.served import ServedLanguageModel
+from serving.server.settings import variable
 from serving.server.wire import STREAM_HEADERS, json_response
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
 
-class OpenAIDialect:
-    """Handlers of the routes under /v1, and of the tokenizer's."""
+class _OpenAIEndpoints:
+    """Answers the requests under /v1, and those to the tokenizer's routes."""
 
-    def __init__(self, registry: Registry, settings: Settings) -> None:
-        self._registry, self._settings = registry, settings
+    def __init__(self, backend: Backend) -> None:
+        self._registry, self._settings = backend.registry, backend.settings
+        self._gatekeeper = backend.gatekeeper
 
-    @property
-    def routes(self) -> list[Route]:
-        """The routes; errors of their paths have OpenAI's shape."""
-        return [
-            Route("/v1/models", self.models),
-            Route("/v1/models/{model}", self.model),
-            Route("/v1/completions", self.completions, methods=["POST"]),
-            Route("/v1/chat/completions", self.chat, methods=["POST"]),
-            Route("/tokenizer_info", self.tokenizer_info),
-            Route("/tokenize", self.tokenize, methods=["POST"]),
-            Route("/detokenize", self.detokenize, methods=["POST"]),
-        ]
-
-    async def models(self, _: Request) -> Response:
-        """Every language model."""
+    async def models(self, _: Request, __: RequestContext) -> Response:
+        """List every language model."""
         return json_response(
             OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
         )
 
-    async def model(self, request: Request) -> Response:
-        """One language model."""
+    async def model(self, request: Request, _: RequestContext) -> Response:
+        """Describe the language model that the path names."""
         name = request.path_params["model"]
         return json_response(self._card(self._registry.choose_language_model(name)))
 
-    async def completions(self, request: Request) -> Response:
-        """Go on from prompts."""
+    async def completions(self, request: Request, context: RequestContext) -> Response:
+        """Generate text after each prompt, and answer at once or as a stream of chunks."""
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         requests, timeout_s = self._requests(body)
-        note_model(model.name, len(requests))
-        charge(sum(len(request.prompt) for request in requests))
+        context.note_model(model.name, len(requests))
+        self._gatekeeper.charge(context, sum(len(request.prompt) for request in requests))
         try:
             # Tokenising a full body takes long enough to hold up other requests.
             tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
@@ -95,21 +84,21 @@ class OpenAIDialect:
         answer = CompletionAnswer(body, model.generator.tokenizer, options.num_hypotheses)
         if body.stream:
             wants_usage = bool(body.stream_options and body.stream_options.include_usage)
-            stream = _stream(answer, tickets, wants_usage=wants_usage)
+            stream = _stream(answer, tickets, context, wants_usage=wants_usage)
             return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
         results = await completed(tickets, request.receive, timeout_s)
-        note_tokens(sum(result.num_generated_tokens for result in results))
+        context.tokens += sum(result.num_generated_tokens for result in results)
         return json_response(answer.whole(results))
 
-    async def chat(self, _: Request) -> Response:
-        """Refused: a plain language model has no chat template, and one is not made up."""
+    async def chat(self, _: Request, __: RequestContext) -> Response:
+        """Refuse every chat: a plain language model has no template for it, and none is made up."""
         raise RequestError(
             "the language models here have no chat template; send the whole text as `prompt` to "
             "/v1/completions"
         )
 
-    async def tokenizer_info(self, request: Request) -> Response:
-        """The special tokens."""
+    async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
+        """Tell the special tokens of a model, and how large its vocabulary is."""
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
@@ -125,8 +114,8 @@ class OpenAIDialect:
             )
         )
 
-    async def tokenize(self, request: Request) -> Response:
-        """Text to ids; the end of text may be written out."""
+    async def tokenize(self, request: Request, _: RequestContext) -> Response:
+        """Turn a text into ids; an end of text that is written out in it becomes its own id."""
         body = await read_json(request, TokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
@@ -135,15 +124,18 @@ class OpenAIDialect:
         limit = self._settings.max_context_tokens
         return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
 
-    async def detokenize(self, request: Request) -> Response:
-        """Ids to text."""
+    async def detokenize(self, request: Request, _: RequestContext) -> Response:
+        """Turn ids into the text that they stand for."""
         body = await read_json(request, DetokenizeRequest, self._settings.max_body_bytes)
         model = self._registry.choose_language_model(body.model)
-        ids = model.generator.encode(body.tokens) if body.tokens else []
+        try:
+            ids = model.generator.encode(body.tokens) if body.tokens else []
+        except RequestError as error:
+            raise error.renamed({"prompt": "tokens"}) from None
         text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
         return json_response(Detokenized(prompt=text))
 
-    def _card(self, model: LanguageModel) -> OpenAIModel:
+    def _card(self, model: ServedLanguageModel) -> OpenAIModel:
         return OpenAIModel(
             id=model.name,
             created=model.loaded_at,
@@ -178,24 +170,30 @@ class OpenAIDialect:
         return requests, timeout_s
 
 
-def openai_error(error: ServingError) -> OpenAIError:
-    """An error in OpenAI's shape."""
-    code, parameter = error.code, getattr(error, "parameter", None)
-    if isinstance(error, UnknownModelError):
-        code, parameter = "model_not_found", "model"
+def _openai_error(error: ServingError) -> OpenAIError:
+    """The body of an error in OpenAI's shape, which names the parameter at fault."""
+    code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
     kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
-    body = OpenAIErrorBody(message=str(error), type=kind, param=parameter, code=code)
+    body = OpenAIErrorBody(message=str(error), type=kind, param=error.parameter, code=code)
     return OpenAIError(error=body)
 
 
+def _render_error(error: ServingError) -> Response:
+    return json_response(_openai_error(error), status=error.status)
+
+
 async def _stream(
-    answer: CompletionAnswer, tickets: Sequence[GenerationTicket], *, wants_usage: bool
+    answer: CompletionAnswer,
+    tickets: Sequence[GenerationTicket],
+    context: RequestContext,
+    *,
+    wants_usage: bool,
 ) -> AsyncIterator[bytes]:
     """Server-sent events: chunks in the order in which they come, an error where one ends the
     request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
     results: dict[int, GenerationDone] = {}
     try:
-        async for number, event in followed(tickets):
+        async for number, event in followed(tickets, context):
             if isinstance(event, Delta):
                 yield _event(answer.chunk(number, event))
             elif isinstance(event, PromptRead):
@@ -203,19 +201,19 @@ async def _stream(
                     yield _event(chunk)
             else:
                 results[number] = event
-                note_tokens(event.num_generated_tokens)
+                context.tokens += event.num_generated_tokens
         if wants_usage:
             yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
         yield b"data: [DONE]\n\n"
     except ServingError as error:
-        note_error(error.code)
-        yield _event(openai_error(error))
+        context.error = error.code
+        yield _event(_openai_error(error))
     finally:
         for ticket in tickets:
             ticket.cancel()  # changes nothing where it has ended
 
 
-def _tokenize(model: LanguageModel, text: str) -> list[int]:
+def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
     tokenizer = model.generator.tokenizer
     first, *others = text.split(written_form(tokenizer, EOS_ID))
     ids = model.generator.encode(first)[1:]
@@ -225,18 +223,13 @@ def _tokenize(model: LanguageModel, text: str) -> list[int]:
 
 
 def _refused(parameter: str, reason: str) -> RequestError:
-    error = RequestError(f"{parameter} {reason}")
-    error.parameter = parameter
-    return error
+    return RequestError(f"{parameter} {reason}", parameter=parameter)
 
 
 def _in_wire_names(error: RequestError) -> RequestError:
-    """The same error, naming options as the body does."""
+    """The same error, its message and its parameter naming options as the body does."""
     message = _OUR_NAMES.sub(lambda match: WIRE_NAMES[match[0]], str(error))
-    named = type(error)(message)
-    first = message.partition(" ")[0].rstrip(":")
-    named.parameter = first if first in CompletionRequest.model_fields else None
-    return named
+    return type(error)(message, parameter=error.parameter).renamed(WIRE_NAMES)
 
 
 def _event(body: BaseModel) -> bytes:
@@ -244,5 +237,28 @@ def _event(body: BaseModel) -> bytes:
 
 
 def _unused(body: BaseModel) -> set[str]:
-    """A chunk's counts, but for the chunk that is there to tell them."""
+    """The fields that are left out of an event: the counts of every chunk but the one that is there
+    to tell them."""
     return {"usage"} if getattr(body, "usage", 0) is None else set()
+
+
+def _routes(backend: Backend) -> list[DialectRoute]:
+    endpoints = _OpenAIEndpoints(backend)
+    return [
+        DialectRoute("/v1/models", endpoints.models),
+        DialectRoute("/v1/models/{model}", endpoints.model),
+        DialectRoute("/v1/completions", endpoints.completions, ("POST",)),
+        DialectRoute("/v1/chat/completions", endpoints.chat, ("POST",)),
+        DialectRoute("/tokenizer_info", endpoints.tokenizer_info),
+        DialectRoute("/tokenize", endpoints.tokenize, ("POST",)),
+        DialectRoute("/detokenize", endpoints.detokenize, ("POST",)),
+    ]
+
+
+OPENAI = Dialect(
+    routes=_routes,
+    describe=describe,
+    error_paths=("/v1/", "/tokenizer_info", "/tokenize", "/detokenize"),
+    render_error=_render_error,
+)
+"""OpenAI's completions API, and vLLM's tokenizer routes."""

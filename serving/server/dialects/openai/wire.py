@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
-from serving.server.dialects.native.wire import Wire
+from serving.server.wire import Wire
 
 Ids = Annotated[list[int], Field(min_length=1)]
 
@@ -106,8 +106,10 @@ class CompletionChoice(Wire):
     """Null while a stream goes on."""
 
 
-class Usage(Wire):
+class UsageBody(Wire):
     """Token counts."""
+
+    model_config = ConfigDict(title="Usage")
 
     prompt_tokens: int
     completion_tokens: int
@@ -122,7 +124,7 @@ class Completion(Wire):
     created: int
     model: str
     choices: list[CompletionChoice]
-    usage: Usage | None = None
+    usage: UsageBody | None = None
 
 
 class OpenAIModel(Wire):

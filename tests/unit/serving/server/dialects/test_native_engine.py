@@ -11,7 +11,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError
-from serving.server.jobs import Job, JobResult, Jobs, TextPartial
+from serving.server.context import RequestContext
+from serving.server.gate import Gatekeeper
+from serving.server.jobs import JobResult, Jobs, TextPartial, TranslationJob
 from serving.server.registry import Registry
 from serving.server.settings import Settings
 from tests.unit.serving.echo import POISON, EchoTranslator, served, wait_until
@@ -153,8 +155,10 @@ def test_leaving_a_stream_gives_its_sentences_up() -> None:
     registry.start([translator])
 
     async def leave() -> int:
-        job = Job(texts=["Ein langer Satz mit vielen Worten. " * 3], source="de", target="en")
-        events = await Jobs(registry, settings).stream(job)
+        text = "Ein langer Satz mit vielen Worten. " * 3
+        job = TranslationJob(texts=[text], source="de", target="en")
+        context = RequestContext("leaving", client="somebody")
+        events = await Jobs(registry, settings, Gatekeeper(settings)).stream(job, context)
         first = await anext(events)
         assert isinstance(first, TextPartial)
         translator.stepper.gate.clear()
@@ -174,10 +178,13 @@ def test_a_stream_in_python() -> None:
     registry.start([EchoTranslator()])
 
     async def run() -> list[TextPartial | JobResult]:
-        jobs = Jobs(registry, settings)
+        jobs = Jobs(registry, settings, Gatekeeper(settings))
+        context = RequestContext("staying", client="somebody")
+        slow = TranslationJob(texts=["a"], source="de", target="en", timeout_s=10**6)
         with pytest.raises(RequestError, match="timeout_s must be at most"):
-            await jobs.stream(Job(texts=["a"], source="de", target="en", timeout_s=10**6))
-        events = await jobs.stream(Job(texts=["Ein Satz."], source="de", target="en"))
+            await jobs.stream(slow, context)
+        job = TranslationJob(texts=["Ein Satz."], source="de", target="en")
+        events = await jobs.stream(job, context)
         return [event async for event in events]
 
     *partials, last = asyncio.run(run())

@@ -1,0 +1,73 @@
+"""A list of sentences, all there from the start, decoded in batches of like length, one after the
+other or by several workers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+
+from serving.queue.limits import BatchLimits, BatchRoom, Demand, demand
+from serving.search.beam import decode
+from serving.search.sentence import Finished, Sentence
+from serving.search.stepper import CacheCosts, Stepper
+
+
+def fill_batches(
+    demands: dict[int, Demand], sizes: CacheCosts, limits: BatchLimits
+) -> list[list[int]]:
+    """Keys in batches of one beam size and like length, within the limits."""
+    batches: list[list[int]] = []
+    room, beam_size = BatchRoom(sizes, limits), 0
+    for key in sorted(demands, key=demands.__getitem__):
+        demand = demands[key]
+        if demand.beam_size != beam_size or not room.admit(demand):
+            room, beam_size = BatchRoom(sizes, limits), demand.beam_size
+            room.hold(demand)
+            batches.append([])
+        batches[-1].append(key)
+    return batches
+
+
+def share_out(demands: dict[int, Demand], workers: int) -> list[dict[int, Demand]]:
+    """A share for each worker: sentences of like length, each share with about as many source ids
+    as any other, since short sentences are done sooner."""
+    shares: list[dict[int, Demand]] = [{} for _ in range(workers)]
+    total, before = sum(demand.source_length for demand in demands.values()), 0
+    for key in sorted(demands, key=demands.__getitem__):
+        length = demands[key].source_length
+        shares[(2 * before + length) * workers // (2 * total)][key] = demands[key]
+        before += length
+    return shares
+
+
+def decode_in_batches(
+    stepper: Stepper,
+    sentences: dict[int, Sentence],
+    workers: int = 1,
+    limits: BatchLimits | None = None,
+) -> Iterator[tuple[int, Finished]]:
+    """Decode sentences; yields the key of each with its result, a batch at a time.
+
+    With several workers as many batches run at once, each on a thread of its own; few sentences
+    are shared out to all workers. The results are the same: no sentence depends on its batch.
+    """
+    limits = limits or BatchLimits()
+    limits = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
+    demands = {key: demand(sentence, stepper) for key, sentence in sentences.items()}
+    few = len(sentences) <= workers * limits.max_rows
+    shares = share_out(demands, workers) if few else [demands]
+    batches = [batch for share in shares for batch in fill_batches(share, stepper, limits)]
+
+    def run(batch: list[int]) -> list[tuple[int, Finished]]:
+        found = decode(stepper, [sentences[key] for key in batch])
+        return [(batch[finished.index], finished) for finished in found]
+
+    if workers == 1 or len(batches) == 1:
+        for batch in batches:
+            yield from run(batch)
+        return
+    with ThreadPoolExecutor(workers) as pool:
+        # The longest first: they end last.
+        for results in pool.map(run, reversed(batches)):
+            yield from results
