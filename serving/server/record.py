@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
 
-from serving.translation.work import Timing
+from serving.queue.ticket import RequestTiming
 
 
 @dataclass
@@ -35,7 +35,7 @@ def note_model(model: str, texts: int) -> None:
         record.model, record.texts = model, texts
 
 
-def note_timings(timings: Sequence[Timing], tokens: int) -> None:
+def note_timings(timings: Sequence[RequestTiming], tokens: int) -> None:
     """Times of the texts, of which the longest count, and the tokens generated."""
     if (record := CURRENT.get()) and timings:
         record.queue_s = max(timing.queue_s for timing in timings)

@@ -31,13 +31,14 @@ from serving.search.sampling_options import GenerationOptions
 from serving.server.metrics import Metrics, ModelState, State
 from serving.server.settings import Settings, variable
 from serving.translation.loading import load_isolated_translator, load_translator
-from serving.translation.scheduler import Scheduler
-from serving.translation.texts import TextProcessor
+from serving.translation.scheduler import TranslationModel, TranslationScheduler
 
 AUTO = "auto"
 """The source language where the caller leaves it to us."""
 
 _WARM_UP_TEXT = "1 2 3"
+
+AnyScheduler = TranslationScheduler | GenerationScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -48,7 +49,7 @@ class Model:
 
     manifest: Manifest
     defaults: SearchOptions
-    scheduler: Scheduler
+    scheduler: TranslationScheduler
 
     @property
     def name(self) -> str:
@@ -104,7 +105,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 def load_bundles(
     settings: Settings, served: Collection[Manifest] = ()
-) -> list[TextProcessor | Generator]:
+) -> list[TranslationModel | Generator]:
     """Load and check every bundle but those whose manifests are `served` already.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
@@ -116,7 +117,7 @@ def load_bundles(
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor | Generator:
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> TranslationModel | Generator:
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
@@ -139,7 +140,7 @@ class Registry:
         self._language_models: dict[str, LanguageModel] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
-        self._retired: weakref.WeakSet[Scheduler | GenerationScheduler] = weakref.WeakSet()
+        self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
         self.metrics = Metrics(self._state)
 
     @property
@@ -161,7 +162,7 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
-    def start(self, bundles: Iterable[TextProcessor | Generator]) -> None:
+    def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -229,18 +230,18 @@ class Registry:
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: TextProcessor | Generator) -> Model | LanguageModel:
+    def _start(self, bundle: TranslationModel | Generator) -> Model | LanguageModel:
         manifest = bundle.manifest
         logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
 
-    def _start_translator(self, translator: TextProcessor) -> Model:
+    def _start_translator(self, translator: TranslationModel) -> Model:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)
         translator.warm_up()
-        scheduler = Scheduler(
+        scheduler = TranslationScheduler(
             translator,
             max_queue=self._settings.max_queue,
             limits=self._settings.batch_limits,
@@ -257,6 +258,7 @@ class Registry:
             max_queue=self._settings.max_queue,
             max_context_tokens=self._settings.max_context_tokens,
             limits=self._settings.batch_limits,
+            workers=generator.workers,
             observer=self.metrics.observer(generator.manifest.name),
         )
         return LanguageModel(generator.manifest, generator, scheduler, int(time.time()))
@@ -332,7 +334,7 @@ class Registry:
             scheduler.retire()
             scheduler.abandon()
 
-    def _schedulers(self) -> list[Scheduler | GenerationScheduler]:
+    def _schedulers(self) -> list[AnyScheduler]:
         return [
             *(model.scheduler for model in self._models.values()),
             *(model.scheduler for model in self._language_models.values()),
