@@ -98,9 +98,12 @@ class Ticket(Generic[Result]):
 
     def expire(self) -> bool:
         """Whether the request has ended, or is overdue and fails now."""
-        if not self.done and time.monotonic() > self.deadline:
-            self.fail(DeadlineExceededError("not finished before the deadline"))
-        return self.done
+        if self.done:
+            return True
+        if time.monotonic() <= self.deadline:
+            return False
+        self.fail(DeadlineExceededError("not finished before the deadline"))
+        return True
 
 
 class OpenTickets:

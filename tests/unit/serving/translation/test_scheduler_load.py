@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -11,12 +10,10 @@ from typing import Any
 
 import pytest
 
-from serving.errors import CancelledError, DeadlineExceededError
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.sentence import Group, Sentence
 from serving.translation.running import RunningBatches, SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Request, TranslationTicket
 from tests.unit.serving.echo import EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeState
 from tests.unit.serving.translation.test_scheduler import PATIENT, RandomTranslator, request
@@ -149,50 +146,3 @@ def test_several_threads_find_what_one_finds() -> None:
         found.append([ticket.result(PATIENT).translation for ticket in tickets])
         scheduler.close(PATIENT)
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_no_ticket_is_lost_among_ten_thousand(workers: int) -> None:
-    """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
-    scheduler = TranslationScheduler(EchoTranslator(), max_queue=100_000, workers=workers)
-    outcomes: list[tuple[Request, TranslationTicket]] = []
-    cancelled: list[TranslationTicket] = []
-
-    def client(seed: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(1050):
-            requests = [
-                request(
-                    "".join(rng.choices("abcdefgh", k=rng.choice([0, 1, 2, 2, 3, 6]))),
-                    beam_size=rng.choice([1, 1, 1, 2]),
-                    # Far off: what would wait too long is refused, on a busy machine soon.
-                    timeout_s=rng.choice([None, None, None, 0.0, 3600.0]),
-                )
-                for _ in range(rng.randint(1, 4))
-            ]
-            tickets = scheduler.submit_all(requests)
-            if rng.random() < 0.1:
-                cancelled.append(rng.choice(tickets))
-                cancelled[-1].cancel()
-            outcomes.extend(zip(requests, tickets, strict=True))
-
-    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
-    for thread in clients:
-        thread.start()
-    for thread in clients:
-        thread.join(PATIENT)
-    scheduler.close(PATIENT)
-    assert len(outcomes) > 10_000
-    given_up = {id(ticket) for ticket in cancelled}
-    for sent, ticket in outcomes:
-        assert ticket.done
-        try:
-            completed = ticket.result(0)
-        except CancelledError:
-            assert id(ticket) in given_up
-            continue
-        except DeadlineExceededError:
-            assert sent.timeout_s == 0.0
-            continue
-        if "repetition" not in completed.translation.warnings:
-            assert completed.translation.text == sent.text
