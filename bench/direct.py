@@ -17,7 +17,8 @@ from bench.load import Load
 from bench.systems import BenchJob, Search
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 
 
 def direct_load(
@@ -49,7 +50,7 @@ def direct_load(
 
 
 async def _full(
-    scheduler: Scheduler, requests: Sequence[Request], clients: int, seconds: float
+    scheduler: TranslationScheduler, requests: Sequence[Request], clients: int, seconds: float
 ) -> Load:
     latencies: list[float] = []
     number, begin = 0, time.monotonic()
@@ -73,7 +74,7 @@ def main() -> None:
     translator = IsolatedTranslator(
         Path(asked["bundle"]), threads=job.threads, workers=job.workers, limits=limits
     )
-    scheduler = Scheduler(translator, limits=limits, workers=job.workers)
+    scheduler = TranslationScheduler(translator, limits=limits, workers=job.workers)
     requests = [Request(text=text, options=search.options()) for text in asked["texts"]]
     clients, seconds = asked["clients"], asked["seconds"]
     asyncio.run(_full(scheduler, requests, clients, seconds / 5))  # warm-up

@@ -31,7 +31,8 @@ from serving.server.served import ServedModel
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.results import Translation
-from serving.translation.scheduler import Request, Scheduler, TranslationTicket
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request, TranslationTicket
 
 _MAX_BATCH = 32
 _BACKLOG = 2048
@@ -39,7 +40,7 @@ _READY = "ready\n"
 
 
 class PeerScheduler:
-    """In the place of `serving.translation.scheduler.Scheduler`, for what decodes whole batches."""
+    """In the place of a `TranslationScheduler`, for what decodes whole batches."""
 
     def __init__(self, system: LoadedSystem, search: Search, job: BenchJob) -> None:
         self._system, self._search, self._texts = system, search, job.tokenizer_file is not None
@@ -146,7 +147,7 @@ def main() -> None:
         translator = IsolatedTranslator(
             bundle, threads=job.threads, workers=job.workers, limits=limits
         )
-        scheduler: Any = Scheduler(translator, limits=limits, workers=job.workers)
+        scheduler: Any = TranslationScheduler(translator, limits=limits, workers=job.workers)
     else:
         scheduler = PeerScheduler(load(replace(job, shared_calls=False)), search, job)
     registry = Registry(settings)

@@ -58,7 +58,7 @@ class TextEngine:
         self.translator = Translator(
             job.folder, threads=job.threads * job.workers, workers=job.workers
         )
-        self.stepper = self.translator.stepper_for(shortlisted=job.shortlist)
+        self.stepper = self.translator.steppers.stepper_for(shortlisted=job.shortlist)
         self._shortlist = job.shortlist
 
     def prepare(self, sources: Sources) -> list[Any]:

@@ -188,7 +188,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
         loop_guard=False,
     )
     sentences = [
-        system.translator.prepare(source, options)
+        system.translator.texts.prepare(source, options)
         if isinstance(source, str)
         else Sentence(source, options)
         for source in chosen

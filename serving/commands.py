@@ -29,7 +29,7 @@ def translate(options: argparse.Namespace) -> int:
     try:
         results = translator.translate(lines, search, target_prefix=prefix, progress=progress.add)
     except RequestError:
-        _find_line(lines, lambda line: translator.prepare(line, search, prefix))
+        _find_line(lines, lambda line: translator.texts.prepare(line, search, prefix))
         raise
     progress.finish()
     for result in results:

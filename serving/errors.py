@@ -22,7 +22,7 @@ ServingError
 ├── DeadlineExceededError       not finished in time
 ├── CancelledError              cancelled by the caller
 ├── DecodingError               the model gave a non-finite score
-└── DecoderLostError            the process that decoded it has ended
+└── DecoderLostError            what decoded it has failed, or its process has ended
 """
 
 from __future__ import annotations
@@ -194,6 +194,6 @@ class DecodingError(ServingError):
 
 
 class DecoderLostError(ServingError):
-    """The process that decoded this sentence has ended before it was done."""
+    """What decoded this request has failed, or its process has ended, before it was done."""
 
     code = "decoder_lost"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator
 from dataclasses import dataclass, field
 
-from serving.generation.choices import ChoiceBuilder, Generation, Prompt, TokenScore
+from serving.generation.choices import Generation, Prompt, TokenScore
 from serving.queue.ticket import Ticket
 from serving.search.sampling_options import GenerationOptions
 
@@ -59,13 +59,8 @@ Event = PromptRead | Delta | GenerationDone
 class GenerationTicket(Ticket[GenerationDone]):
     """A submitted request, whose events can be followed."""
 
-    def __init__(self, request: GenerationRequest, prompt: list[int]) -> None:
-        super().__init__(request.timeout_s)
-        self.request, self.prompt = request, prompt
-        self.prompt_tokens: tuple[TokenScore, ...] = ()
-        self.builders: dict[int, ChoiceBuilder] = {}
-        """By key of the output's row."""
-        self.num_generated = 0
+    def __init__(self, timeout_s: float | None = None) -> None:
+        super().__init__(timeout_s)
         self._told: list[PromptRead | Delta] = []
 
     async def events(self) -> AsyncIterator[Event]:

@@ -1,1 +1,2 @@
-"""Requests that wait and tickets that answer them, whatever the task; no model, no HTTP."""
+"""Requests that wait, tickets that answer them, and the threads that see to engines, whatever the
+task; no model, no HTTP."""

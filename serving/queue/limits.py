@@ -23,14 +23,15 @@ class BatchLimits:
 
 @dataclass(frozen=True, order=True)
 class Demand:
-    """What one row asks for."""
+    """What one piece of work asks for."""
 
     beam_size: int
     source_length: int
     """Ids, eos included."""
     slots: int
-    """A bound on its cache slots."""
+    """A bound on the cache slots of a row."""
     shortlisted: bool = False
+    rows: int = 1
 
     @property
     def group(self) -> Group:
@@ -65,13 +66,13 @@ class BatchRoom:
         return sum(rows for rows, _ in self._held.values()) >= self._limits.max_rows
 
     def hold(self, demand: Demand) -> None:
-        """Count a row, whether it fits or not."""
+        """Count it, whether it fits or not."""
         self._held[demand.group] = self._with(demand)
 
     def admit(self, demand: Demand) -> bool:
-        """Whether a row fits beside those held, in which case it is counted.
+        """Whether it fits beside what is held, in which case it is counted.
 
-        The first always does: a sentence too large for any batch is refused before it gets here.
+        The first always does: what is too large for any batch is refused before it gets here.
         """
         held = self._held | {demand.group: self._with(demand)}
         if self._held and not self._fits(held):
@@ -83,7 +84,7 @@ class BatchRoom:
         rows, largest = self._held.get(demand.group, (0, demand))
         length = max(largest.source_length, demand.source_length)
         slots = max(largest.slots, demand.slots)
-        return rows + 1, replace(demand, source_length=length, slots=slots)
+        return rows + demand.rows, replace(demand, source_length=length, slots=slots)
 
     def _fits(self, held: dict[Group, tuple[int, Demand]]) -> bool:
         limits, sizes = self._limits, self._sizes

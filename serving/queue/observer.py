@@ -10,8 +10,8 @@ class Observer:
     one takes no notice; `serving.server.metrics` has one that counts."""
 
     def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
-        """Rows have joined a batch: how long each had waited, and the lengths in tokens of all
-        sources that are now in it."""
+        """Others have joined a batch: how long each had waited, and the lengths in tokens of the
+        sources or prompts of all rows that are now in it."""
 
     def first_token(self, seconds: float) -> None:
         """The first token of a language model's output, counted from its submission."""
@@ -20,7 +20,7 @@ class Observer:
         """An output is complete; of a translation the best hypothesis counts."""
 
     def lost(self) -> None:
-        """A decoding process has ended that should not have."""
+        """An engine has failed, or its process has ended, and is started again."""
 
     def coalesced(self) -> None:
         """A text was in flight already and waits for the same result."""

@@ -8,31 +8,44 @@ import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterable
 from concurrent.futures import Future, InvalidStateError
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 from weakref import WeakSet
 
 from serving.errors import CancelledError, DeadlineExceededError, NotReadyError
 
-Outcome = TypeVar("Outcome")
+Result = TypeVar("Result")
 
 
-class Ticket(Generic[Outcome]):
+@dataclass(frozen=True)
+class RequestTiming:
+    """Where the time of a request went, in seconds."""
+
+    queue_s: float
+    encode_s: float
+    """In the encoder, together with those that joined at the same time."""
+    decode_s: float
+    batch_size: int
+    """Rows being decoded when it joined them, its own included."""
+
+
+class Ticket(Generic[Result]):
     """One request on its way through a scheduler; it ends once, in whatever way comes first."""
 
     def __init__(self, timeout_s: float | None = None) -> None:
         """`timeout_s` are the seconds from now to the deadline; None is no deadline."""
         self.submitted = time.monotonic()
         self.deadline = self.submitted + (float("inf") if timeout_s is None else timeout_s)
-        self._future: Future[Outcome] = Future()
+        self._future: Future[Result] = Future()
         self._lock = threading.Lock()
         self._listeners: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._future.add_done_callback(lambda _: self._wake())
 
-    def result(self, timeout: float | None = None) -> Outcome:
+    def result(self, timeout: float | None = None) -> Result:
         """Wait for the outcome; raises the ServingError that ended the request."""
         return self._future.result(timeout)
 
-    async def wait(self) -> Outcome:
+    async def wait(self) -> Result:
         """`result` for coroutines."""
         inner = asyncio.wrap_future(self._future)
         # Where nobody waits any more, an error is nobody's.
@@ -73,7 +86,7 @@ class Ticket(Generic[Outcome]):
         """Whether the request has ended, in whatever way."""
         return self._future.done()
 
-    def complete(self, outcome: Outcome) -> None:
+    def complete(self, outcome: Result) -> None:
         """Deliver the outcome, unless the request has ended already."""
         with contextlib.suppress(InvalidStateError):
             self._future.set_result(outcome)
@@ -85,9 +98,12 @@ class Ticket(Generic[Outcome]):
 
     def expire(self) -> bool:
         """Whether the request has ended, or is overdue and fails now."""
-        if not self.done and time.monotonic() > self.deadline:
-            self.fail(DeadlineExceededError("not finished before the deadline"))
-        return self.done
+        if self.done:
+            return True
+        if time.monotonic() <= self.deadline:
+            return False
+        self.fail(DeadlineExceededError("not finished before the deadline"))
+        return True
 
 
 class OpenTickets:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from starlette.types import Scope
 
-from serving.translation.work import Timing
+from serving.queue.ticket import RequestTiming
 
 _SCOPE_KEY = "macaron.context"
 
@@ -44,7 +44,7 @@ class RequestContext:
         """Note the model that was chosen and how many texts or prompts it gets."""
         self.model, self.texts = model, texts
 
-    def note_timings(self, timings: Sequence[Timing], tokens: int) -> None:
+    def note_timings(self, timings: Sequence[RequestTiming], tokens: int) -> None:
         """Note the times of all texts, of which the longest count, and the tokens generated."""
         if timings:
             self.queue_s = max(timing.queue_s for timing in timings)

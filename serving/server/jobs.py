@@ -14,6 +14,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
 from serving.errors import InvalidOptionError, RequestError
+from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.admission import (
     check_cost,
@@ -35,7 +36,7 @@ from serving.text.growing import GrowingTexts
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.joining import join_hypotheses, join_timing, join_warnings
 from serving.translation.results import TextHypothesis
-from serving.translation.work import Completed, Request, Timing, TranslationTicket
+from serving.translation.ticket import Completed, Request, TranslationTicket
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -87,7 +88,7 @@ class TextResult:
     hypotheses: Sequence[TextHypothesis]
     """Best first; empty for a text without words."""
     warnings: Sequence[str]
-    timing: Timing
+    timing: RequestTiming
     model: ServedModel
     source: str
     """Language code, detected where it was left open."""

@@ -100,7 +100,7 @@ class _ModelMetrics:
         self.decoded = counter("macaron_decoded", "Texts or prompts decoded to the end")
         self.tokens = counter("macaron_generated_tokens", "Tokens of their best outputs")
         self.lost = counter(
-            "macaron_decoders_lost", "Decoding processes that ended and were replaced"
+            "macaron_decoders_lost", "Engines that failed or ended and were started again"
         )
         self.coalesced = counter("macaron_coalesced", "Texts that were in flight already")
         self.cache_hits = counter("macaron_cache_hits", "Texts answered from the cache")

@@ -31,13 +31,14 @@ from serving.server.metrics import Metrics, ModelState, State
 from serving.server.served import ServedLanguageModel, ServedModel
 from serving.server.settings import Settings, variable
 from serving.translation.loading import load_isolated_translator, load_translator
-from serving.translation.scheduler import Scheduler
-from serving.translation.texts import TextProcessor
+from serving.translation.scheduler import TranslationModel, TranslationScheduler
 
 AUTO = "auto"
 """The source language where the caller leaves it to us."""
 
 _WARM_UP_TEXT = "1 2 3"
+
+AnyScheduler = TranslationScheduler | GenerationScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -69,7 +70,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 def load_bundles(
     settings: Settings, served: Collection[Manifest] = ()
-) -> list[TextProcessor | Generator]:
+) -> list[TranslationModel | Generator]:
     """Load and check every bundle but those whose manifests are `served` already.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
@@ -81,7 +82,7 @@ def load_bundles(
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> TextProcessor | Generator:
+def _load(folder: Path, manifest: Manifest, settings: Settings) -> TranslationModel | Generator:
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
@@ -104,7 +105,7 @@ class Registry:
         self._language_models: dict[str, ServedLanguageModel] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
-        self._retired: weakref.WeakSet[Scheduler | GenerationScheduler] = weakref.WeakSet()
+        self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
         self.metrics = Metrics(self._state)
 
     @property
@@ -126,7 +127,7 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
-    def start(self, bundles: Iterable[TextProcessor | Generator]) -> None:
+    def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -194,18 +195,18 @@ class Registry:
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: TextProcessor | Generator) -> ServedModel | ServedLanguageModel:
+    def _start(self, bundle: TranslationModel | Generator) -> ServedModel | ServedLanguageModel:
         manifest = bundle.manifest
         logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
 
-    def _start_translator(self, translator: TextProcessor) -> ServedModel:
+    def _start_translator(self, translator: TranslationModel) -> ServedModel:
         defaults = translator.default_options
         self._check_defaults(translator.manifest.name, defaults)
         translator.warm_up()
-        scheduler = Scheduler(
+        scheduler = TranslationScheduler(
             translator,
             max_queue=self._settings.max_queue,
             limits=self._settings.batch_limits,
@@ -222,6 +223,7 @@ class Registry:
             max_queue=self._settings.max_queue,
             max_context_tokens=self._settings.max_context_tokens,
             limits=self._settings.batch_limits,
+            workers=generator.workers,
             observer=self.metrics.observer(generator.manifest.name),
         )
         return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
@@ -299,7 +301,7 @@ class Registry:
             scheduler.retire()
             scheduler.abandon()
 
-    def _schedulers(self) -> list[Scheduler | GenerationScheduler]:
+    def _schedulers(self) -> list[AnyScheduler]:
         return [
             *(model.scheduler for model in self._models.values()),
             *(model.scheduler for model in self._language_models.values()),

@@ -8,7 +8,7 @@ from serving.bundle.manifest import Manifest
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
 from serving.search.options import SearchOptions
-from serving.translation.scheduler import Scheduler
+from serving.translation.scheduler import TranslationScheduler
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class ServedModel:
 
     manifest: Manifest
     defaults: SearchOptions
-    scheduler: Scheduler
+    scheduler: TranslationScheduler
 
     @property
     def name(self) -> str:

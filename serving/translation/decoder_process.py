@@ -17,9 +17,9 @@ import traceback
 from multiprocessing.connection import Connection
 
 from serving.errors import ServingError
-from serving.translation.isolated import Job, Order
+from serving.translation.isolated import LoadOrder, Order
 from serving.translation.loading import load_translator
-from serving.translation.running import Outcome, Progress, RunningBatches
+from serving.translation.running import RunningBatches
 from serving.translation.translator import Translator
 
 
@@ -30,9 +30,9 @@ def main() -> None:
         signal.signal(number, signal.SIG_IGN)
     connection = Connection(int(sys.argv[1]))
     with contextlib.suppress(EOFError, OSError):  # the parent has gone
-        job = connection.recv()
+        order = connection.recv()
         try:
-            engine = _load(job)
+            engine = _load(order)
         except Exception as error:
             connection.send(portable(error))
             return
@@ -40,13 +40,13 @@ def main() -> None:
         serve(engine, connection)
 
 
-def _load(job: Job) -> RunningBatches:
-    if job.tune:
-        translator = load_translator(job.folder, "latency", job.threads)
+def _load(order: LoadOrder) -> RunningBatches:
+    if order.tune:
+        translator = load_translator(order.folder, "latency", order.threads)
     else:
-        translator = Translator(job.folder, threads=job.threads)
+        translator = Translator(order.folder, threads=order.threads)
     translator.warm_up()
-    return RunningBatches(translator)
+    return RunningBatches(translator.texts, translator.steppers)
 
 
 def serve(engine: RunningBatches, connection: Connection) -> None:
@@ -62,7 +62,9 @@ def serve(engine: RunningBatches, connection: Connection) -> None:
                 engine.join(order.sentences)
         engine.advance()
         if engine.progress.matters:
-            connection.send(_sendable(engine.collect()))
+            progress = engine.collect()
+            progress.failed = [(number, portable(error)) for number, error in progress.failed]
+            connection.send(progress)
 
 
 def _read(connection: Connection) -> queue.SimpleQueue[Order | None]:
@@ -80,14 +82,6 @@ def _read(connection: Connection) -> queue.SimpleQueue[Order | None]:
 
     threading.Thread(target=read, daemon=True).start()
     return orders
-
-
-def _sendable(progress: Progress) -> Progress:
-    outcomes: list[tuple[int, Outcome]] = progress.outcomes
-    for place, (number, outcome) in enumerate(outcomes):
-        if isinstance(outcome, Exception):
-            outcomes[place] = number, portable(outcome)
-    return progress
 
 
 def portable(error: Exception) -> Exception:

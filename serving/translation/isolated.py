@@ -17,12 +17,15 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, DecoderLostError
+from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.resident import resident_bytes
+from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from serving.translation.running import Progress
-from serving.translation.texts import TextProcessor
+from serving.translation.running import SentenceProgress
+from serving.translation.texts import load_texts
 
 _ROOT = Path(__file__).resolve().parents[__name__.count(".")]
 """The folder from which this package is imported: the repository, or site-packages."""
@@ -33,8 +36,8 @@ _END_S = 10.0
 
 
 @dataclass(frozen=True)
-class Job:
-    """What a decoding process is to load."""
+class LoadOrder:
+    """The first message to a decoding process: what it is to load."""
 
     folder: Path
     threads: int
@@ -44,7 +47,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Order:
-    """What a decoding process is told: to give up some sentences, and to take others."""
+    """What a decoding process is told after that: to give up some sentences, and to take others."""
 
     cancelled: tuple[int, ...] = ()
     sentences: Mapping[int, Sentence] | None = None
@@ -53,9 +56,9 @@ class Order:
 class IsolatedEngine:
     """The `Engine` in a process of its own: `serving.translation.decoder_process`."""
 
-    def __init__(self, job: Job) -> None:
+    def __init__(self, order: LoadOrder) -> None:
         """Start the process; `wait` until it is ready."""
-        self._job = job
+        self._load_order = order
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
         self._waking = False
@@ -67,28 +70,35 @@ class IsolatedEngine:
         return self._process.poll() is not None
 
     @property
+    def pid(self) -> int:
+        """Of the process."""
+        return self._process.pid
+
+    @property
     def resident_bytes(self) -> int:
         """Memory of the process; 0 where the system does not tell."""
-        return resident_bytes(self._process.pid)
+        return resident_bytes(self.pid)
 
     def wait(self) -> None:
         """Wait until the model is loaded; raises BundleError where it cannot be."""
         try:
             error: Exception | None = self._connection.recv()
         except (EOFError, OSError) as lost:
-            raise BundleError(f"{self._job.folder}: the decoding process ended at once") from lost
+            raise BundleError(
+                f"{self._load_order.folder}: the decoding process ended at once"
+            ) from lost
         if error is not None:
             raise error
 
-    def join(self, sentences: Mapping[int, Sentence]) -> None:
+    def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Have sentences of one group decoded."""
-        self._send(Order(sentences=sentences))
+        self._send(Order(sentences=tasks))
 
     def cancel(self, numbers: Iterable[int]) -> None:
         """Give sentences up."""
         self._send(Order(cancelled=tuple(numbers)))
 
-    def step(self) -> Progress:
+    def step(self) -> SentenceProgress:
         """Wait a moment for what happens next; raises DecoderLostError where the process has
         ended."""
         try:
@@ -142,14 +152,14 @@ class IsolatedEngine:
         self._poll = select.poll()
         for descriptor in (self._connection.fileno(), self._woken):
             self._poll.register(descriptor, select.POLLIN)
-        self._connection.send(self._job)
+        self._connection.send(self._load_order)
 
     def _send(self, order: Order) -> None:
         with contextlib.suppress(OSError):  # the process has ended, as `step` will find
             self._connection.send(order)
 
 
-class IsolatedTranslator(TextProcessor):
+class IsolatedTranslator:
     """A translation bundle that is loaded by decoding processes, one for each worker."""
 
     def __init__(
@@ -166,18 +176,28 @@ class IsolatedTranslator(TextProcessor):
         Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
         text. All together keep to the memory of `limits`.
         """
-        super().__init__(folder, workers=workers, limits=limits)
-        job = Job(folder.resolve(), threads, tune)
+        self.texts, self.workers = load_texts(folder, workers, limits), workers
+        order = LoadOrder(folder.resolve(), threads, tune)
         self._engines: list[IsolatedEngine] = []
         try:
             for _ in range(workers):
-                self._engines.append(IsolatedEngine(job))
+                self._engines.append(IsolatedEngine(order))
             for engine in self._engines:
                 engine.wait()
         except BaseException:
             for engine in self._engines:
                 engine.close()
             raise
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the bundle tells of itself."""
+        return self.texts.manifest
+
+    @property
+    def default_options(self) -> SearchOptions:
+        """The bundle's own search options."""
+        return self.texts.default_options
 
     def engine(self) -> IsolatedEngine:
         """One of the processes, for the caller to close."""

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from serving.queue.ticket import RequestTiming
 from serving.text.document import Document
 from serving.text.placement import Translated
 from serving.translation.results import TextHypothesis
-from serving.translation.work import Completed, Timing
+from serving.translation.ticket import Completed
 
 
 def join_hypotheses(
@@ -42,7 +43,7 @@ def join_warnings(results: Sequence[Completed]) -> list[str]:
     return list(dict.fromkeys(w for result in results for w in result.translation.warnings))
 
 
-def join_timing(results: Sequence[Completed]) -> Timing:
+def join_timing(results: Sequence[Completed]) -> RequestTiming:
     """From the first start to the last end; the longest encoding; the largest batch."""
     timings = [result.timing for result in results]
     queue_s = min((timing.queue_s for timing in timings), default=0.0)
@@ -50,7 +51,7 @@ def join_timing(results: Sequence[Completed]) -> Timing:
     ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)
     end_s = max(ends, default=0.0)
     batch_size = max((timing.batch_size for timing in timings), default=0)
-    return Timing(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
+    return RequestTiming(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
 
 
 def _joined(

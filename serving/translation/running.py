@@ -8,87 +8,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Protocol
 
+from serving.queue.engine import Joined, Progress
 from serving.search.beam import BeamSearch
 from serving.search.sentence import Finished, Group, Sentence
 from serving.search.stepper import Stepper
-from serving.translation.results import Translation
+from serving.translation.outcomes import SentenceOutcome
+from serving.translation.texts import TextProcessor
 
 JOIN_EVERY = 2
 """Steps of a batch between joins: each runs the encoder on few sentences."""
 
-Outcome = Translation | Sentence | list[Sentence] | Exception
-"""What has become of a sentence: its translation, what is to be decoded in its place, the sentences
-whose translations make up its own, or what it failed with."""
 
-
-@dataclass(frozen=True)
-class Joined:
-    """Sentences have joined a batch."""
-
-    numbers: tuple[int, ...]
-    began: float
-    """By the monotonic clock, which all processes of a machine share."""
-    encode_s: float
-    lengths: tuple[int, ...]
-    """Source ids of all sentences that are now in the batch."""
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What has happened of late; sentences go by the numbers with which they joined."""
-
-    joined: list[Joined] = field(default_factory=list)
-    agreed: list[tuple[int, list[int]]] = field(default_factory=list)
-    """Of streamed sentences: ids, prefix included, with which the best hypothesis begins."""
-    outcomes: list[tuple[int, Outcome]] = field(default_factory=list)
-    """Of those that have left."""
-    rested: list[Group] = field(default_factory=list)
-    """Groups whose batch has gone on for a while since the last join."""
-
-    @property
-    def matters(self) -> bool:
-        """Whether anyone waits for it: all but what is noted of sentences that join."""
-        return bool(self.agreed or self.outcomes or self.rested)
-
-
-class Engine(Protocol):
-    """Decodes sentences, perhaps in a process of its own, of `resident_bytes`.
-
-    `join` takes some of one group. `step` waits a moment for something to tell, or until another
-    thread calls `wake`. `lost` is whether all that was running has gone, in which case `step`
-    raises DecoderLostError, until `restart`.
-    """
-
-    @property
-    def lost(self) -> bool: ...
-
-    @property
-    def resident_bytes(self) -> int: ...
-
-    def join(self, sentences: Mapping[int, Sentence]) -> None: ...
-
-    def cancel(self, numbers: Iterable[int]) -> None: ...
-
-    def step(self) -> Progress: ...
-
-    def wake(self) -> None: ...
-
-    def restart(self) -> None: ...
-
-    def close(self) -> None: ...
-
-
-class Model(Protocol):
-    """What decoding asks of a `serving.translation.translator.Translator`."""
+class Steppers(Protocol):
+    """A translation model's step graphs: see `Sentence.shortlisted`."""
 
     def stepper_for(self, *, shortlisted: bool) -> Stepper: ...
 
-    def complete(
-        self, sentence: Sentence, finished: Finished
-    ) -> Translation | Sentence | list[Sentence]: ...
+
+SentenceProgress = Progress[list[int], SentenceOutcome]
+"""Its news are ids, prefix included, with which the best hypothesis of a sentence begins."""
 
 
 class RunningBatches:
@@ -96,10 +37,10 @@ class RunningBatches:
 
     lost, resident_bytes = False, 0
 
-    def __init__(self, model: Model) -> None:
-        self._model = model
+    def __init__(self, texts: TextProcessor, steppers: Steppers) -> None:
+        self._texts, self._steppers = texts, steppers
         self._batches: dict[Group, _Batch] = {}
-        self.progress = Progress()
+        self.progress: SentenceProgress = Progress()
         """What has not been told."""
 
     @property
@@ -107,22 +48,22 @@ class RunningBatches:
         """Whether there is anything to decode or to tell."""
         return bool(self._batches) or self.progress.matters
 
-    def join(self, sentences: Mapping[int, Sentence]) -> None:
+    def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Let sentences of one group join its batch, or begin one."""
-        group = next(iter(sentences.values())).group
+        group = next(iter(tasks.values())).group
         began = time.monotonic()
         try:
             if group in self._batches:
-                self._batches[group].join(sentences)
+                self._batches[group].join(tasks)
             else:
-                stepper = self._model.stepper_for(shortlisted=group.shortlisted)
-                self._batches[group] = _Batch(stepper, sentences)
+                stepper = self._steppers.stepper_for(shortlisted=group.shortlisted)
+                self._batches[group] = _Batch(stepper, tasks)
         except Exception as error:  # the others must outlive any failure
-            self.progress.outcomes.extend((number, error) for number in sentences)
+            self.progress.failed.extend((number, error) for number in tasks)
             self.progress.rested.append(group)
             return
         batch = self._batches[group]
-        joined = Joined(tuple(sentences), began, batch.encode_s, batch.lengths)
+        joined = Joined(tuple(tasks), began, batch.encode_s, batch.lengths)
         self.progress.joined.append(joined)
 
     def cancel(self, numbers: Iterable[int]) -> None:
@@ -138,12 +79,12 @@ class RunningBatches:
         for group in list(self._batches):
             self._step(group)
 
-    def collect(self) -> Progress:
+    def collect(self) -> SentenceProgress:
         """What has not been told, which it then is."""
         progress, self.progress = self.progress, Progress()
         return progress
 
-    def step(self) -> Progress:
+    def step(self) -> SentenceProgress:
         """One token of every sentence, and what comes of it."""
         self.advance()
         return self.collect()
@@ -164,22 +105,20 @@ class RunningBatches:
         try:
             finished = batch.step()
         except Exception as error:  # the others must outlive any failure of a batch
-            progress.outcomes.extend((number, error) for number in batch.sentences)
+            progress.failed.extend((number, error) for number in batch.sentences)
             del self._batches[group]
             return
-        progress.agreed.extend(batch.news())
+        progress.news.extend(batch.news())
         for sentence, done in finished:
-            progress.outcomes.append((done.index, self._outcome(sentence, done)))
+            try:
+                outcome = self._texts.complete(sentence, done)
+                progress.outcomes.append((done.index, outcome))
+            except Exception as error:  # of this sentence alone: the others of its batch go on
+                progress.failed.append((done.index, error))
         if not batch.sentences:
             del self._batches[group]
         elif batch.steps_since_join == JOIN_EVERY:
             progress.rested.append(group)
-
-    def _outcome(self, sentence: Sentence, finished: Finished) -> Outcome:
-        try:
-            return self._model.complete(sentence, finished)
-        except Exception as error:  # of this sentence alone: the others of its batch go on
-            return error
 
 
 class _Batch:

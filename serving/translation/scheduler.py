@@ -1,37 +1,57 @@
-"""Requests of one model: queued, and decoded by one or several engines.
-
-Knows nothing of HTTP. What the thread of each engine does stands in `serving.translation.decoder`.
-Equal sentences in flight are decoded once.
-"""
+"""Texts of one translation model: made into sentences, of which equal ones in flight are decoded
+once, and those decoded before not at all."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from dataclasses import replace
+from typing import Protocol
 from weakref import WeakValueDictionary
 
+from serving.bundle.manifest import Manifest
 from serving.errors import RequestError
-from serving.queue.limits import BatchLimits, demand
+from serving.queue.engine import Engine
+from serving.queue.limits import BatchLimits
 from serving.queue.observer import Observer
-from serving.queue.request_queue import RequestQueue
-from serving.queue.ticket import OpenTickets
+from serving.queue.scheduler import Scheduler
+from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.answers import AnswerCache
-from serving.translation.decoder import Decoder
+from serving.translation.outcomes import SentenceOutcome
 from serving.translation.results import Translation
 from serving.translation.texts import TextProcessor
-from serving.translation.work import Completed, Partial, Request, Timing, TranslationTicket, Work
+from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.work import SentenceWork
 
-__all__ = ["Completed", "Partial", "Request", "Scheduler", "Timing", "TranslationTicket"]
+
+class TranslationModel(Protocol):
+    """A translation bundle with engines that decode its sentences: `engine` gives one for each of
+    the `workers`, for the caller to close. `warm_up` has something translated, since the first
+    time takes longer."""
+
+    @property
+    def texts(self) -> TextProcessor: ...
+
+    @property
+    def workers(self) -> int: ...
+
+    @property
+    def manifest(self) -> Manifest: ...
+
+    @property
+    def default_options(self) -> SearchOptions: ...
+
+    def engine(self) -> Engine[Sentence, list[int], SentenceOutcome]: ...
+
+    def warm_up(self) -> None: ...
 
 
-class Scheduler:
-    """Decodes requests of one model."""
+class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
+    """Translates requests with one model."""
 
     def __init__(
         self,
-        translator: TextProcessor,
+        model: TranslationModel,
         *,
         max_queue: int = 512,
         limits: BatchLimits | None = None,
@@ -41,23 +61,18 @@ class Scheduler:
     ) -> None:
         """Start `workers` engines; they share the memory of `limits`, the other limits are each
         one's own."""
-        observer = observer or Observer()
-        limits = limits or BatchLimits()
-        each = replace(limits, max_cache_bytes=limits.max_cache_bytes // workers)
-        self._translator, self._observer = translator, observer
+        self._texts, self._observer = model.texts, observer or Observer()
         self._answers = AnswerCache(answer_cache_bytes)
-        self._tickets = OpenTickets()
-        self._queue: RequestQueue[Work] = RequestQueue(max_queue, "sentences")
         self._submitting = threading.Lock()
-        self._in_flight: WeakValueDictionary[object, Work] = WeakValueDictionary()
-        self._decoders = [
-            Decoder(
-                translator.engine(), translator.sizes, self._queue, each, self._answers, observer
-            )
-            for _ in range(workers)
-        ]
-        for decoder in self._decoders:
-            decoder.start([other for other in self._decoders if other is not decoder])
+        self._in_flight: WeakValueDictionary[object, SentenceWork] = WeakValueDictionary()
+        super().__init__(
+            [model.engine() for _ in range(workers)],
+            self._texts.sizes,
+            limits or BatchLimits(),
+            max_queue=max_queue,
+            unit="sentences",
+            observer=self._observer,
+        )
 
     def submit(self, request: Request) -> TranslationTicket:
         """Queue one request; raises RequestError or OverloadedError."""
@@ -71,7 +86,7 @@ class Scheduler:
         prepared: list[tuple[Sentence | None, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
-                sentence = self._translator.prepare(
+                sentence = self._texts.prepare(
                     request.text,
                     request.options,
                     request.target_prefix,
@@ -98,46 +113,17 @@ class Scheduler:
 
     def fits(self, text: str) -> bool:
         """Whether the model reads a sentence as long as this."""
-        return self._translator.fits(text)
-
-    @property
-    def queue_depth(self) -> int:
-        """Sentences that wait."""
-        return len(self._queue)
-
-    @property
-    def num_held(self) -> int:
-        """Sentences being decoded."""
-        return sum(decoder.num_rows for decoder in self._decoders)
-
-    @property
-    def resident_bytes(self) -> int:
-        """Memory of the processes that decode, where there are any beside this one."""
-        return sum(decoder.resident_bytes for decoder in self._decoders)
+        return self._texts.fits(text)
 
     @property
     def answer_cache_bytes(self) -> int:
         """Bytes held by the cache of answers."""
         return self._answers.num_bytes
 
-    def abandon(self) -> None:
-        """Fail whatever has not ended, with NotReadyError."""
-        self._tickets.abandon()
-
-    def retire(self) -> None:
-        """Accept nothing more; what was accepted is finished, then the threads end."""
-        self._queue.close()
-
-    def close(self, timeout: float | None = None) -> None:
-        """`retire`, and wait for the end."""
-        self.retire()
-        for decoder in self._decoders:
-            decoder.join(timeout)
-
     def _enqueue(self, prepared: Sequence[tuple[Sentence, TranslationTicket]]) -> None:
         """Queue what is not in flight already."""
-        new: dict[object, Work] = {}
-        self._tickets.add(ticket for _, ticket in prepared)
+        new: dict[object, SentenceWork] = {}
+        self._open.add(ticket for _, ticket in prepared)
         for sentence, ticket in prepared:
             if self._answered(sentence.key, ticket):
                 continue
@@ -145,19 +131,16 @@ class Scheduler:
             if same is not None and same.share(ticket):
                 self._observer.coalesced()
             else:
-                size = demand(sentence, self._translator.sizes)
-                stream = self._translator.text_stream() if sentence.streamed else None
-                new[sentence.key] = Work(sentence, ticket, size, stream)
-        self._queue.put(list(new.values()))
+                new[sentence.key] = SentenceWork(
+                    sentence,
+                    ticket,
+                    self._texts.sizes,
+                    stream=self._texts.text_stream() if sentence.streamed else None,
+                    answers=self._answers,
+                    observer=self._observer,
+                )
+        self._put(list(new.values()))
         self._in_flight.update(new)
-        self._wake()
-
-    def _wake(self) -> None:
-        """Have one that decodes take what has come; those that idle watch the queue themselves."""
-        if not any(decoder.idle for decoder in self._decoders):
-            decoders = [decoder for decoder in self._decoders if decoder.open]
-            if decoders:
-                min(decoders, key=lambda decoder: decoder.num_rows).wake()
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
         """Whether the cache has the answer, which the ticket then gets."""

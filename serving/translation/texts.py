@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from serving.bundle.cache_sizes import CacheSizes
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import Manifest, check_shortlist, read_manifest
+from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import BundleError, InvalidOptionError, TooLongError
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
@@ -23,53 +23,32 @@ from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader, Terms
+from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
 from serving.translation.results import TextHypothesis, Translation
-from serving.translation.running import Engine
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
 _LOOP_LENGTH, _LOOP_TIMES, _GUARD_NGRAM = 8, 4, 3
 
 
-class TextProcessor(ABC):
-    """A translation bundle's tokenizers, limits and defaults; subclasses say where it decodes."""
+class TextProcessor:
+    """A translation bundle's tokenizers, limits and defaults, which are all that texts take."""
 
     def __init__(
-        self, folder: Path, *, workers: int = 1, limits: BatchLimits | None = None
+        self,
+        manifest: Manifest,
+        source: TextTokenizer,
+        target: TextTokenizer,
+        sizes: CacheCosts,
+        max_cache_bytes: int,
     ) -> None:
-        """Check the bundle and read what texts take; raises BundleError where it cannot be used.
-
-        `workers` batches, decoded at once, share the memory of `limits`.
-        """
-        if workers < 1:
-            raise InvalidOptionError(f"workers must be >= 1, got {workers}", parameter="workers")
-        self._folder, self._workers, self._limits = folder, workers, limits or BatchLimits()
-        self.manifest: Manifest = read_manifest(folder)
-        if self.manifest.task != "translate":
-            raise BundleError(f"{folder}: task must be 'translate', got {self.manifest.task!r}")
-        files, size = self.manifest.tokenizer, self.manifest.sizes.vocab_size
-        self._source = self._target = load_tokenizer(folder / files.source_file, files.kind, size)
-        if files.target_file != files.source_file:
-            self._target = load_tokenizer(folder / files.target_file, files.kind, size)
-
-    @functools.cached_property
-    def sizes(self) -> CacheCosts:
-        """What sentences take of the caches."""
-        return CacheSizes(self.manifest)
-
-    @functools.cached_property
-    def _source_pieces(self) -> Callable[[str], list[int]]:
-        """Pieces of a text; asked for twice, whether it fits and when it is submitted."""
-        return functools.lru_cache(_REMEMBERED)(self._source.encode)
-
-    @functools.cached_property
-    def _terms(self) -> TermReader:
-        return TermReader(self._target)
-
-    @property
-    def workers(self) -> int:
-        """Batches that may be decoded at once."""
-        return self._workers
+        """`sizes` tell what sentences take of the caches, of which one may have at most
+        `max_cache_bytes`."""
+        self.manifest, self.target = manifest, target
+        self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
+        self._source, self._terms = source, TermReader(target)
+        # Asked for twice, whether a text fits and when it is submitted.
+        self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
 
     @property
     def _max_source(self) -> int:
@@ -98,8 +77,8 @@ class TextProcessor(ABC):
         does not have and for a term that the model cannot write.
         """
         check_shortlist(options, self.manifest)
-        prefix = self._encode_target(target_prefix, "target_prefix")
-        source = self._encode_source(text)
+        prefix = self.encode_target(target_prefix, "target_prefix")
+        source = self.encode_source(text)
         if len(source) == 1:
             return None
         constraints = NO_CONSTRAINTS if terms == NO_TERMS else self._terms.constraints(text, terms)
@@ -111,20 +90,12 @@ class TextProcessor(ABC):
             constraints=constraints,
             streamed=stream and not options.return_alternatives,
         )
-        self._check_memory(demand(sentence, self.sizes))
+        self.check_memory(demand(sentence, self.sizes))
         if not options.return_alternatives:
             return sentence
         first = first_tokens(sentence)
-        self._check_memory(demand(first, self.sizes))
+        self.check_memory(demand(first, self.sizes))
         return first
-
-    @abstractmethod
-    def engine(self) -> Engine:
-        """Decodes its sentences; one for each worker, for the caller to close."""
-
-    @abstractmethod
-    def warm_up(self) -> None:
-        """Have something translated: the first time takes longer."""
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
@@ -132,13 +103,10 @@ class TextProcessor(ABC):
 
     def text_stream(self) -> TextStream:
         """Makes text of a translation's pieces as they come."""
-        return TextStream(self._target, ())
+        return TextStream(self.target, ())
 
-    def complete(
-        self, sentence: Sentence, finished: Finished
-    ) -> Translation | Sentence | list[Sentence]:
-        """The translation, or the sentence to decode again where the loop guard found a loop, or
-        the sentences whose translations, `gathered`, are this one's.
+    def complete(self, sentence: Sentence, finished: Finished) -> SentenceOutcome:
+        """What becomes of a sentence that the search is done with.
 
         Raises DecodingError where the model failed on this sentence.
         """
@@ -147,12 +115,12 @@ class TextProcessor(ABC):
         if sentence.first_of is not None:
             parts = continuations(sentence, finished)
             if parts:
-                return parts
+                return Split(tuple(parts))
         options = sentence.options
         guarded = options.loop_guard and options.no_repeat_ngram_size == 0
         if guarded and ends_in_loop(finished.hypotheses[0].tokens):
             guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
-            return dataclasses.replace(sentence, options=guard, guarded=True)
+            return Again(dataclasses.replace(sentence, options=guard, guarded=True))
         hypotheses = tuple(
             self._to_text(hypothesis, sentence) for hypothesis in finished.hypotheses
         )
@@ -161,10 +129,10 @@ class TextProcessor(ABC):
             warnings.append("max_length")
         if any(hypothesis.missing for hypothesis in finished.hypotheses):
             warnings.append("constraints")
-        return Translation(hypotheses[0].text, hypotheses, tuple(warnings))
+        return Done(Translation(hypotheses[0].text, hypotheses, tuple(warnings)))
 
-    def _encode_source(self, text: str) -> list[int]:
-        """Piece ids and eos."""
+    def encode_source(self, text: str) -> list[int]:
+        """Piece ids and eos; raises InvalidTextError or TooLongError."""
         check_text(text)
         source = [*self._source_pieces(text), EOS_ID]
         limit = self._max_source
@@ -176,9 +144,9 @@ class TextProcessor(ABC):
             )
         return source
 
-    def _check_memory(self, demand: Demand) -> None:
+    def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""
-        limit = self._limits.max_cache_bytes // self._workers
+        limit = self._max_cache_bytes
         needed = self.sizes.cache_bytes(1, demand.source_length, demand.slots)
         if needed > limit:
             raise TooLongError(
@@ -189,12 +157,12 @@ class TextProcessor(ABC):
                 parameter="text",
             )
 
-    def _encode_target(self, text: str, name: str) -> list[int]:
-        """Piece ids."""
+    def encode_target(self, text: str, name: str) -> list[int]:
+        """Piece ids; raises as `encode_source` does, calling the text by its `name`."""
         if not text:
             return []
         check_text(text, name)
-        target, limit = self._target.encode(text), self._max_source
+        target, limit = self.target.encode(text), self._max_source
         if len(target) > limit:
             raise TooLongError(
                 f"{name} must have at most {limit} pieces, got {len(target)}", parameter=name
@@ -203,12 +171,12 @@ class TextProcessor(ABC):
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
         tokens = list(hypothesis.tokens)
-        text = self._target.decode(tokens)
+        text = self.target.decode(tokens)
         return TextHypothesis(
             text=text,
             score=hypothesis.score,
             cumulative=hypothesis.cumulative,
-            tokens=tuple(self._target.pieces(tokens)),
+            tokens=tuple(self.target.pieces(tokens)),
             token_scores=hypothesis.token_scores,
             finished=hypothesis.finished,
             probability=self._probability(hypothesis, sentence),
@@ -234,8 +202,26 @@ class TextProcessor(ABC):
             word_spans(source),
             self._source.spans(source),
             word_spans(target),
-            self._target.decoded_spans(list(hypothesis.tokens)),
+            self.target.decoded_spans(list(hypothesis.tokens)),
         )
+
+
+def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextProcessor:
+    """Check a bundle and read what texts take; raises BundleError where it cannot be used.
+
+    `workers` batches, decoded at once, share the memory of `limits`.
+    """
+    if workers < 1:
+        raise InvalidOptionError(f"workers must be >= 1, got {workers}", parameter="workers")
+    manifest = read_manifest(folder)
+    if manifest.task != "translate":
+        raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
+    files, size = manifest.tokenizer, manifest.sizes.vocab_size
+    source = target = load_tokenizer(folder / files.source_file, files.kind, size)
+    if files.target_file != files.source_file:
+        target = load_tokenizer(folder / files.target_file, files.kind, size)
+    max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
+    return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
 
 
 def ends_in_loop(tokens: Sequence[int]) -> bool:

@@ -8,7 +8,9 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError
+from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.offline import decode_in_batches, fill_batches
 from serving.runtime.encoder import Encoder
@@ -21,61 +23,67 @@ from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
+from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
 from serving.translation.results import Score, Translation, gathered
-from serving.translation.running import Engine, RunningBatches
-from serving.translation.texts import TextProcessor
+from serving.translation.running import RunningBatches, Steppers
+from serving.translation.texts import TextProcessor, load_texts
 
 _WARM_UP_TEXT = "1 2 3"
 
 
-class Translator(TextProcessor):
-    """A translation bundle, loaded.
+class BundleSteppers:
+    """The step graphs of a translation bundle, each loaded at first use."""
 
-    >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
-    'Good morning.'
-    """
-
-    def __init__(
-        self,
-        bundle: str | Path,
-        *,
-        threads: int | None = None,
-        workers: int = 1,
-        limits: BatchLimits | None = None,
-    ) -> None:
-        """Load and check a bundle; raises BundleError where it cannot be used.
-
-        `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
-        at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`.
-        """
-        if threads is not None and threads < 1:
-            raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
-        super().__init__(Path(bundle), workers=workers, limits=limits)
-        self._threads = max(1, (threads or default_threads()) // workers)
-        self.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        self._loaded_from = folder, manifest, threads
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(self._folder, self.manifest, self._threads)
+        return Encoder(*self._loaded_from)
 
     @functools.cached_property
-    def stepper(self) -> Stepper:
-        """The model, loaded at first use."""
-        return OnnxStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
+    def whole(self) -> Stepper:
+        """The graph for the whole vocabulary."""
+        return OnnxStepper(*self._loaded_from, encoder=self._encoder)
 
     @functools.cached_property
-    def shortlist_stepper(self) -> Stepper:
-        """The model with shortlists, loaded at first use."""
-        return ShortlistStepper(self._folder, self.manifest, self._threads, encoder=self._encoder)
+    def shortlist(self) -> Stepper:
+        """The graph for sentences with shortlists."""
+        return ShortlistStepper(*self._loaded_from, encoder=self._encoder)
 
     def stepper_for(self, *, shortlisted: bool) -> Stepper:
-        """The model for sentences of one kind; see `Sentence.shortlisted`."""
-        return self.shortlist_stepper if shortlisted else self.stepper
+        """The graph for sentences of one kind."""
+        return self.shortlist if shortlisted else self.whole
 
-    def engine(self) -> Engine:
+
+class ModelTranslator:
+    """Translates with a model in this process, whatever it was loaded from."""
+
+    def __init__(
+        self,
+        texts: TextProcessor,
+        steppers: Steppers,
+        *,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        """`workers` batches, decoded at once, share the memory of `limits`."""
+        self.texts, self.steppers = texts, steppers
+        self.workers, self._limits = workers, limits or BatchLimits()
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the bundle tells of itself."""
+        return self.texts.manifest
+
+    @property
+    def default_options(self) -> SearchOptions:
+        """The bundle's own search options."""
+        return self.texts.default_options
+
+    def engine(self) -> Engine[Sentence, list[int], SentenceOutcome]:
         """Decodes sentences on the thread that calls it."""
-        return RunningBatches(self)
+        return RunningBatches(self.texts, self.steppers)
 
     def warm_up(self) -> None:
         """Translate something: the first time takes longer."""
@@ -103,7 +111,7 @@ class Translator(TextProcessor):
         results: list[Translation | None] = [None] * len(texts)
         waiting: dict[int, Sentence] = {}
         for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
-            sentence = self.prepare(text, options, prefix, alignments=alignments, terms=terms)
+            sentence = self.texts.prepare(text, options, prefix, alignments=alignments, terms=terms)
             if sentence is None:
                 results[index] = Translation("")
                 if progress:
@@ -121,22 +129,22 @@ class Translator(TextProcessor):
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[int, Sentence] = {}
             for index, finished in self._decode(waiting):
-                outcome = self.complete(waiting[index], finished)
-                if isinstance(outcome, Sentence):
-                    again[index] = outcome
-                elif isinstance(outcome, list):
-                    parts = dict(self._translate(dict(enumerate(outcome))))
-                    yield index, gathered([parts[number] for number in range(len(parts))])
-                else:
-                    yield index, outcome
+                match self.texts.complete(waiting[index], finished):
+                    case Done(translation):
+                        yield index, translation
+                    case Again(sentence):
+                        again[index] = sentence
+                    case Split(sentences):
+                        parts = dict(self._translate(dict(enumerate(sentences))))
+                        yield index, gathered([parts[n] for n in range(len(parts))])
             waiting = again
 
     def _decode(self, sentences: dict[int, Sentence]) -> Iterator[tuple[int, Finished]]:
         for shortlisted in (False, True):
             part = {key: s for key, s in sentences.items() if s.shortlisted == shortlisted}
             if part:
-                stepper = self.stepper_for(shortlisted=shortlisted)
-                yield from decode_in_batches(stepper, part, self._workers, self._limits)
+                stepper = self.steppers.stepper_for(shortlisted=shortlisted)
+                yield from decode_in_batches(stepper, part, self.workers, self._limits)
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Log-probabilities of given translations (source, target); results in input order.
@@ -146,19 +154,20 @@ class Translator(TextProcessor):
         """
         encoded: dict[int, tuple[list[int], list[int]]] = {}
         for index, (source, target) in enumerate(pairs):
-            encoded[index] = (self._encode_source(source), self._encode_target(target, "target"))
+            source_ids = self.texts.encode_source(source)
+            encoded[index] = source_ids, self.texts.encode_target(target, "target")
         results: dict[int, Score] = {}
         demands = {}
         for index, (source_ids, target_ids) in encoded.items():
             length = len(target_ids) + 1
             demands[index] = Demand(1, max(len(source_ids), length), round_up(length))
-            self._check_memory(demands[index])
-        for batch in fill_batches(demands, self.sizes, self._limits):
+            self.texts.check_memory(demands[index])
+        for batch in fill_batches(demands, self.texts.sizes, self._limits):
             results |= self._score_batch({index: encoded[index] for index in batch})
         return [results[index] for index in range(len(pairs))]
 
     def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
-        stepper = self.stepper_for(shortlisted=False)
+        stepper = self.steppers.stepper_for(shortlisted=False)
         state = stepper.encode([source for source, _ in pairs.values()])
         longest = max(len(target) for _, target in pairs.values()) + 1
         token_ids = np.zeros((len(pairs), longest), dtype=np.int64)
@@ -173,8 +182,39 @@ class Translator(TextProcessor):
             raise DecodingError("the model gave a non-finite score")
         return {
             index: Score(
-                tokens=tuple(self._target.pieces(target)),
+                tokens=tuple(self.texts.target.pieces(target)),
                 token_scores=tuple(scores[row, : len(target) + 1].tolist()),
             )
             for row, (index, (_, target)) in enumerate(pairs.items())
         }
+
+
+class Translator(ModelTranslator):
+    """A translation bundle, loaded.
+
+    >>> Translator("models/macaron-de-en").translate("Guten Morgen!")[0].text  # doctest: +SKIP
+    'Good morning.'
+    """
+
+    def __init__(
+        self,
+        bundle: str | Path,
+        *,
+        threads: int | None = None,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+    ) -> None:
+        """Load and check a bundle; raises BundleError where it cannot be used.
+
+        `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
+        at once: one worker is best for single sentences, one for each thread for many. All workers
+        together keep to the memory of `limits`.
+        """
+        if threads is not None and threads < 1:
+            raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
+        folder = Path(bundle)
+        texts = load_texts(folder, workers, limits)
+        each = max(1, (threads or default_threads()) // workers)
+        steppers = BundleSteppers(folder, texts.manifest, each)
+        super().__init__(texts, steppers, workers=workers, limits=limits)
+        steppers.stepper_for(shortlisted=self.default_options.shortlist)  # loads it

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from serving.translation.results import Translation
-from serving.translation.scheduler import Request
+from serving.translation.ticket import Request
 from serving.translation.translator import Translator
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

@@ -70,16 +70,17 @@ def test_attention_is_the_same_in_any_company_and_changes_nothing(name: str) -> 
     texts = [*(pair[0] for pair in pairs_by_hand()[:3]), long]
     prefixes = ["", "The", "I have no", ""]
     wanted = [
-        translator.prepare(text, options, prefix, alignments=True)
+        translator.texts.prepare(text, options, prefix, alignments=True)
         for text, prefix in zip(texts, prefixes, strict=True)
     ]
+    stepper = translator.steppers.stepper_for(shortlisted=False)
     sentences = [sentence for sentence in wanted if sentence is not None]
     assert max(len(sentence.source) for sentence in sentences) > 128
-    together = decode(translator.stepper, sentences)
+    together = decode(stepper, sentences)
     for sentence, found in zip(sentences, together, strict=True):
         plain = Sentence(sentence.source, options, sentence.target_prefix)
-        assert decode(translator.stepper, [plain])[0].hypotheses == found.hypotheses
-        (alone,) = decode(translator.stepper, [sentence])
+        assert decode(stepper, [plain])[0].hypotheses == found.hypotheses
+        (alone,) = decode(stepper, [sentence])
         for first, second in zip(alone.hypotheses, found.hypotheses, strict=True):
             assert first.attention_TS is not None
             assert second.attention_TS is not None

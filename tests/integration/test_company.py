@@ -10,7 +10,8 @@ import pytest
 
 from serving.search.options import SearchOptions
 from serving.text.terms import Terms
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from serving.translation.translator import Translator
 from tests.conftest import TinyModel
 from tests.integration.demo import MODELS, TEXTS, alone
@@ -31,7 +32,7 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
         Request(text=TEXTS[4], options=options, target_prefix="The", alignments=True),
     ]
     apart = [alone(translator, request) for request in (*plain, *others)]
-    scheduler = Scheduler(translator)
+    scheduler = TranslationScheduler(translator)
     tickets = scheduler.submit_all([*others, *plain])
     found = [ticket.result(120).translation for ticket in tickets]
     scheduler.close(60)
@@ -71,7 +72,7 @@ def test_random_load_changes_no_bit(tiny_model: TinyModel, name: str, workers: i
         for _ in range(60)
     ]
     apart = [alone(translator, request) for request in requests]
-    scheduler = Scheduler(translator, workers=workers)
+    scheduler = TranslationScheduler(translator, workers=workers)
     tickets = []
     for request in requests:
         tickets.append(scheduler.submit(request))

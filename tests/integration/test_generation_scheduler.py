@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import dataclasses
 import random
 import threading
@@ -17,6 +18,7 @@ from serving.errors import (
     CancelledError,
     ContextLengthError,
     DeadlineExceededError,
+    DecoderLostError,
     InvalidOptionError,
     NotReadyError,
     OverloadedError,
@@ -25,7 +27,14 @@ from serving.errors import (
 from serving.generation.choices import Generation
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
-from serving.generation.ticket import Delta, GenerationDone, GenerationRequest, PromptRead
+from serving.generation.ticket import (
+    Delta,
+    GenerationDone,
+    GenerationRequest,
+    GenerationTicket,
+    PromptRead,
+)
+from serving.generation.work import PromptTask, prompt_demand
 from serving.queue.limits import BatchLimits
 from serving.search.sampling_options import GenerationOptions
 from serving.server.metrics import Metrics, State
@@ -99,42 +108,54 @@ def test_cancelled_and_overdue_requests_free_their_rows(scheduler: GenerationSch
     beam = dataclasses.replace(LONG, beam_size=2)
     searching = scheduler.submit(GenerationRequest(prompt="a", options=beam))
     overdue = scheduler.submit(GenerationRequest(prompt="a", options=LONG, timeout_s=0.2))
-    until(lambda: scheduler.num_rows == 2)
+    until(lambda: scheduler.num_held == 3)
     with pytest.raises(DeadlineExceededError):
         overdue.result(20)
-    until(lambda: scheduler.num_rows == 1)
+    until(lambda: scheduler.num_held == 2)
     for ticket in (slow, searching):
         ticket.cancel()
         with pytest.raises(CancelledError):
             ticket.result(1)
-    until(lambda: scheduler.num_rows == 0)
+    until(lambda: scheduler.num_held == 0)
     assert scheduler.submit(GenerationRequest(prompt="a")).result(20).choices
 
 
+class Followed:
+    """Counts what is told of a ticket, on a thread of its own."""
+
+    def __init__(self, ticket: GenerationTicket) -> None:
+        self.ticket, self.num_deltas = ticket, 0
+        threading.Thread(target=lambda: asyncio.run(self._follow()), daemon=True).start()
+
+    async def _follow(self) -> None:
+        with contextlib.suppress(CancelledError):
+            async for event in self.ticket.events():
+                self.num_deltas += isinstance(event, Delta)
+
+
 def test_long_prompts_hold_nobody_up(generator: Generator, scheduler: GenerationScheduler) -> None:
-    running = scheduler.submit(GenerationRequest(prompt="a", options=LONG))
-    until(lambda: running.num_generated > 0)
+    running = Followed(scheduler.submit(GenerationRequest(prompt="a", options=LONG)))
+    until(lambda: running.num_deltas > 0)
     options = GenerationOptions(max_length=1, num_logprobs=5)
     prompts = [[5 + i % 300 for i in range(n, n + 3900)] for n in range(12)]
     tickets = scheduler.submit_all(
         [GenerationRequest(prompt=p, options=options, score_prompt=True) for p in prompts]
     )
-    before = running.num_generated
+    before = running.num_deltas
     tickets[0].result(60)
-    assert running.num_generated - before > 20  # a step between two chunks
+    assert running.num_deltas - before > 20  # a step between two chunks
     for ticket in tickets[1:]:
         ticket.cancel()
     start = time.monotonic()
     assert scheduler.submit(GenerationRequest(prompt="a")).result(20).choices
     assert time.monotonic() - start < 10
-    running.cancel()
+    running.ticket.cancel()
 
 
-def test_light_attention_needs_little_memory_for_long_prompts(
-    generator: Generator, scheduler: GenerationScheduler
-) -> None:
+def test_light_attention_needs_little_memory_for_long_prompts(generator: Generator) -> None:
+    request = GenerationRequest(prompt="", options=GenerationOptions(max_length=100))
     short, long = (
-        scheduler._cache_bytes([([5] * length, GenerationOptions(max_length=100))])
+        prompt_demand(PromptTask(request, [5] * length), generator.stepper, generator.stepper.reach)
         for length in (100, 3000)
     )
     assert short == long
@@ -155,14 +176,14 @@ def test_limits(generator: Generator) -> None:
         tickets = []
         for rows in range(1, 5):
             tickets.append(scheduler.submit(GenerationRequest(prompt="a", options=LONG)))
-            until(lambda rows=rows: scheduler.num_rows == rows)
+            until(lambda rows=rows: scheduler.num_held == rows)
         waiting = [scheduler.submit(GenerationRequest(prompt="a")) for _ in range(2)]
         with pytest.raises(OverloadedError, match="holds at most 2 prompts"):
             scheduler.submit(GenerationRequest(prompt="a"))
         wide = GenerationOptions(beam_size=32, max_length=3000)
         with pytest.raises(TooLongError, match="MiB of cache, max_cache_bytes allows 0 MiB"):
             scheduler.submit(GenerationRequest(prompt="a", options=wide))
-        assert scheduler.num_rows == 4
+        assert scheduler.num_held == 4
         tickets[0].cancel()
         assert [ticket.result(20).choices for ticket in waiting]
         for ticket in tickets:
@@ -190,13 +211,14 @@ def test_a_failing_prompt_or_batch_does_not_end_the_scheduler(
 
     with monkeypatch.context() as patch:
         patch.setattr(generator.stepper, "next", fail)
-        with pytest.raises(RuntimeError, match="broken"):
+        with pytest.raises(DecoderLostError, match="try again"):
             scheduler.submit(fine).result(20)
     assert scheduler.submit(fine).result(20) == wanted
 
 
-def test_nothing_is_lost_under_random_arrivals(generator: Generator) -> None:
-    scheduler = GenerationScheduler(generator, limits=BatchLimits(max_rows=8))
+@pytest.mark.parametrize("workers", [1, 2])
+def test_nothing_is_lost_under_random_arrivals(generator: Generator, workers: int) -> None:
+    scheduler = GenerationScheduler(generator, limits=BatchLimits(max_rows=8), workers=workers)
     wanted: dict[tuple[str, int], tuple[Generation, ...]] = {}
     for prompt in PROMPTS:
         for seed in range(3):
@@ -227,7 +249,7 @@ def test_nothing_is_lost_under_random_arrivals(generator: Generator) -> None:
     assert len(found) + len(cancelled) == 200
     assert all(cancelled)
     assert all(choices == wanted[key] for key, choices in found)
-    assert scheduler.num_rows == 0
+    assert scheduler.num_held == 0
     assert not np.isnan([choice.cumulative for _, choices in found for choice in choices]).any()
 
 

@@ -29,9 +29,9 @@ from serving.search.options import SearchOptions
 from serving.server.metrics import Metrics, State
 from serving.text.terms import Terms
 from serving.translation.decoder_process import portable, serve
-from serving.translation.isolated import IsolatedTranslator, Order
-from serving.translation.running import RunningBatches
-from serving.translation.scheduler import Completed, Partial, Request, Scheduler
+from serving.translation.isolated import IsolatedEngine, IsolatedTranslator, Order
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Completed, PartialTranslation, Request
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
@@ -46,16 +46,32 @@ def translator() -> Translator:
     return Translator(BUNDLE, threads=1)
 
 
+class TwoProcesses(IsolatedTranslator):
+    """Remembers the engines that it has handed out."""
+
+    def __init__(self) -> None:
+        super().__init__(BUNDLE, workers=2)
+        self.handed_out: list[IsolatedEngine] = []
+
+    def engine(self) -> IsolatedEngine:
+        self.handed_out.append(super().engine())
+        return self.handed_out[-1]
+
+    @property
+    def pids(self) -> list[int]:
+        return [engine.pid for engine in self.handed_out]
+
+
 @pytest.fixture
-def scheduler() -> Iterator[Scheduler]:
-    scheduler = Scheduler(IsolatedTranslator(BUNDLE, workers=2), workers=2)
+def processes() -> TwoProcesses:
+    return TwoProcesses()
+
+
+@pytest.fixture
+def scheduler(processes: TwoProcesses) -> Iterator[TranslationScheduler]:
+    scheduler = TranslationScheduler(processes, workers=2)
     yield scheduler
     scheduler.close(PATIENT)
-
-
-def pids(scheduler: Scheduler) -> list[int]:
-    """Of the decoding processes."""
-    return [decoder._engine._process.pid for decoder in scheduler._decoders]  # type: ignore[attr-defined]
 
 
 def alive(pid: int) -> bool:
@@ -67,7 +83,7 @@ def alive(pid: int) -> bool:
 
 
 def test_results_are_those_of_the_translator_to_the_bit(
-    translator: Translator, scheduler: Scheduler
+    translator: Translator, scheduler: TranslationScheduler
 ) -> None:
     options = dataclasses.replace(translator.default_options, num_hypotheses=2)
     choices = dataclasses.replace(options, return_alternatives=True)
@@ -88,12 +104,12 @@ def test_results_are_those_of_the_translator_to_the_bit(
         assert 1 <= completed.timing.batch_size <= len(requests)
 
 
-def test_a_stream_tells_ever_more_of_the_result(scheduler: Scheduler) -> None:
+def test_a_stream_tells_ever_more_of_the_result(scheduler: TranslationScheduler) -> None:
     async def follow() -> tuple[list[str], Completed]:
         ticket = scheduler.submit(Request(text=TEXTS[4], stream=True))
         told = []
         async for event in ticket.events():
-            if isinstance(event, Partial):
+            if isinstance(event, PartialTranslation):
                 told.append(event.text)
             else:
                 return told, event
@@ -109,24 +125,26 @@ def test_a_sentence_that_fails_keeps_its_error_and_spares_its_neighbours() -> No
     own, other = socket.socketpair()
     parent, echo = Connection(own.detach()), EchoTranslator()
     process = threading.Thread(
-        target=serve, args=(RunningBatches(echo), Connection(other.detach())), daemon=True
+        target=serve, args=(echo.engine(), Connection(other.detach())), daemon=True
     )
     process.start()
     texts = [POISON, "abc", "defghi"]
-    sentences = {n: echo.prepare(text, echo.default_options) for n, text in enumerate(texts)}
+    sentences = {n: echo.texts.prepare(text, echo.default_options) for n, text in enumerate(texts)}
     parent.send(Order(sentences=sentences))  # type: ignore[arg-type]
-    outcomes = {}
-    while len(outcomes) < len(texts):
-        outcomes |= dict(parent.recv().outcomes)
-    assert isinstance(outcomes[0], DecodingError)
-    assert any("complete" in note for note in outcomes[0].__notes__)
-    assert [outcomes[1].text, outcomes[2].text] == texts[1:]
+    outcomes, failed = {}, {}
+    while len(outcomes) + len(failed) < len(texts):
+        progress = parent.recv()
+        outcomes |= dict(progress.outcomes)
+        failed |= dict(progress.failed)
+    assert isinstance(failed[0], DecodingError)
+    assert any("complete" in note for note in failed[0].__notes__)
+    assert [outcomes[number].translation.text for number in (1, 2)] == texts[1:]
     parent.close()
     process.join(PATIENT)
     assert not process.is_alive()
 
 
-def test_a_cancelled_sentence_makes_room(scheduler: Scheduler) -> None:
+def test_a_cancelled_sentence_makes_room(scheduler: TranslationScheduler) -> None:
     tickets = [scheduler.submit(Request(text=f"{LONG} {n}")) for n in range(20)]
     wait_until(lambda: scheduler.num_held > 0)
     for ticket in tickets:
@@ -137,8 +155,10 @@ def test_a_cancelled_sentence_makes_room(scheduler: Scheduler) -> None:
     assert scheduler.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
 
 
-def test_a_cancelled_sentence_leaves_though_nothing_else_happens(scheduler: Scheduler) -> None:
-    (pid,) = pids(scheduler)[:1]
+def test_a_cancelled_sentence_leaves_though_nothing_else_happens(
+    scheduler: TranslationScheduler, processes: TwoProcesses
+) -> None:
+    (pid,) = processes.pids[:1]
     options = SearchOptions(beam_size=5, min_length=1999, max_length=2000)
     ticket = scheduler.submit(Request(text=TEXTS[4], options=options))
     wait_until(lambda: scheduler.num_held == 1)
@@ -150,11 +170,11 @@ def test_a_cancelled_sentence_leaves_though_nothing_else_happens(scheduler: Sche
 
 def test_only_what_a_process_decodes_is_lost_with_it() -> None:
     metrics = Metrics(lambda: State(ready=True, models=[]))
-    translator = IsolatedTranslator(BUNDLE, workers=2)
-    scheduler = Scheduler(translator, workers=2, observer=metrics.observer("m"))
-    before = pids(scheduler)
+    processes = TwoProcesses()
+    scheduler = TranslationScheduler(processes, workers=2, observer=metrics.observer("m"))
+    before = processes.pids
     tickets = [scheduler.submit(Request(text=f"{LONG} {n}")) for n in range(200)]
-    wait_until(lambda: all(decoder.num_rows for decoder in scheduler._decoders))
+    wait_until(lambda: scheduler.num_held > 32)  # more than one of them can hold
     os.kill(before[0], signal.SIGKILL)
     lost = 0
     for ticket in tickets:
@@ -163,25 +183,28 @@ def test_only_what_a_process_decodes_is_lost_with_it() -> None:
         except DecoderLostError:
             lost += 1
     assert 0 < lost <= 32
-    wait_until(lambda: pids(scheduler)[0] != before[0] and scheduler.num_held == 0)
-    assert pids(scheduler)[1] == before[1]
+    wait_until(lambda: processes.pids[0] != before[0] and scheduler.num_held == 0)
+    assert processes.pids[1] == before[1]
     assert b'macaron_decoders_lost_total{model="m"} 1.0' in metrics.text()
     scheduler.close(PATIENT)
 
 
-def test_nothing_is_lost_with_an_idle_process(scheduler: Scheduler) -> None:
-    before = pids(scheduler)
+def test_nothing_is_lost_with_an_idle_process(
+    scheduler: TranslationScheduler, processes: TwoProcesses
+) -> None:
+    before = processes.pids
     for pid in before:
         os.kill(pid, signal.SIGKILL)
-    wait_until(lambda: all(decoder._engine.lost for decoder in scheduler._decoders))
+    wait_until(lambda: all(engine.lost for engine in processes.handed_out))
     tickets = [scheduler.submit(Request(text=text)) for text in TEXTS]
     for ticket in tickets:
         assert ticket.result(PATIENT).translation.text
 
 
 def test_processes_end_with_the_scheduler_after_their_work() -> None:
-    scheduler = Scheduler(IsolatedTranslator(BUNDLE, workers=2), workers=2)
-    ended = pids(scheduler)
+    processes = TwoProcesses()
+    scheduler = TranslationScheduler(processes, workers=2)
+    ended = processes.pids
     assert scheduler.resident_bytes > 2 * 20e6
     tickets = [scheduler.submit(Request(text=text)) for text in TEXTS]
     scheduler.close(PATIENT)
@@ -194,7 +217,7 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
         "import time; from pathlib import Path\n"
         "from serving.translation.isolated import IsolatedTranslator\n"
         f"translator = IsolatedTranslator(Path({str(BUNDLE)!r}), workers=2)\n"
-        "print(*(e._process.pid for e in translator._engines), flush=True); time.sleep(600)"
+        "print(*(translator.engine().pid for _ in range(2)), flush=True); time.sleep(600)"
     )
     with subprocess.Popen(
         [sys.executable, "-c", program], stdout=subprocess.PIPE, cwd=BUNDLE.parents[1], text=True
@@ -206,13 +229,15 @@ def test_processes_end_with_a_parent_that_is_killed() -> None:
     wait_until(lambda: not any(map(alive, children)))
 
 
-def test_signals_to_end_are_left_to_the_server(scheduler: Scheduler) -> None:
-    for pid in pids(scheduler):
+def test_signals_to_end_are_left_to_the_server(
+    scheduler: TranslationScheduler, processes: TwoProcesses
+) -> None:
+    for pid in processes.pids:
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
             os.kill(pid, number)
-    before = pids(scheduler)
+    before = processes.pids
     assert scheduler.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
-    assert pids(scheduler) == before
+    assert processes.pids == before
 
 
 def test_a_bundle_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
@@ -227,7 +252,7 @@ def test_a_bundle_that_cannot_be_loaded_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_worker_finds_its_number_of_threads() -> None:
-    scheduler = Scheduler(IsolatedTranslator(BUNDLE, threads=2, tune=True))
+    scheduler = TranslationScheduler(IsolatedTranslator(BUNDLE, threads=2, tune=True))
     assert scheduler.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
     scheduler.close(PATIENT)
 
@@ -252,10 +277,10 @@ def test_errors_survive_the_way() -> None:
 
 
 def test_a_process_that_does_not_start_is_tried_again(
-    scheduler: Scheduler, monkeypatch: pytest.MonkeyPatch
+    scheduler: TranslationScheduler, processes: TwoProcesses, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.translation.decoder._RETRY_S", 0.1)
-    engine = scheduler._decoders[0]._engine
+    monkeypatch.setattr("serving.queue.decoder._RETRY_S", 0.1)
+    engine = processes.handed_out[0]
     start, failures = engine._start, [OSError("no memory"), RuntimeError("MemoryError")]  # type: ignore[attr-defined]
 
     def restart() -> None:
@@ -264,10 +289,10 @@ def test_a_process_that_does_not_start_is_tried_again(
         start()
 
     monkeypatch.setattr(engine, "_start", restart)
-    os.kill(pids(scheduler)[0], signal.SIGKILL)
+    os.kill(processes.pids[0], signal.SIGKILL)
     wait_until(lambda: engine.lost)
     begin = time.monotonic()
     while failures or engine.lost:
         assert scheduler.submit(Request(text=f"{len(failures)} Tom")).result(PATIENT)
         assert time.monotonic() - begin < PATIENT
-    assert pids(scheduler)[0] > 0
+    assert processes.pids[0] > 0

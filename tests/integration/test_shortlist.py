@@ -27,7 +27,8 @@ from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from serving.search.stepper import StepInputs
-from serving.translation.scheduler import Completed, Request, Scheduler
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Completed, Request
 from serving.translation.translator import Translator
 from tests.conftest import TinyModel
 from tests.integration.test_export import (
@@ -244,7 +245,7 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
     plain = SearchOptions(loop_guard=False)
     listed = dataclasses.replace(plain, shortlist=True)
     wanted = [found.text for found in translator.translate(texts, plain)]
-    assert "shortlist_stepper" not in vars(translator)  # it is loaded when it is asked for
+    assert "shortlist" not in vars(translator.steppers)  # it is loaded when it is asked for
     assert [found.text for found in translator.translate(texts, listed)] == wanted
     # A prefix and a constraint need the whole vocabulary; beside them the others keep their lists.
     first_word = texts[0].split()[0]
@@ -258,8 +259,8 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
 
 
 def test_a_scheduler_decodes_both_kinds_at_once(bundle: Path, texts: list[str]) -> None:
-    translator = Translator(bundle, threads=1)
-    scheduler = Scheduler(translator)
+    translator = Translator(bundle)
+    scheduler = TranslationScheduler(translator)
     try:
         options = [SearchOptions(beam_size=2, shortlist=n % 2 == 0) for n in range(8)]
         tickets = scheduler.submit_all(

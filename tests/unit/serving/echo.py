@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,11 +15,12 @@ from starlette.testclient import TestClient
 from serving.bundle.manifest import Graph, Languages, Manifest, ModelSizes, TokenizerFiles
 from serving.queue.limits import BatchLimits
 from serving.search.ids import EOS_ID
-from serving.search.stepper import CacheCosts, StepInputs, StepOutputs
+from serving.search.stepper import StepInputs, StepOutputs
 from serving.server.app import create_app
 from serving.server.registry import Registry
 from serving.server.settings import Settings
-from serving.translation.translator import Translator
+from serving.translation.texts import TextProcessor
+from serving.translation.translator import ModelTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
 
 POISON = "\u2620"
@@ -100,8 +102,52 @@ class EchoStepper(FakeStepper):
         return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)
 
 
-class EchoTranslator(Translator):
-    """The echo behind a manifest."""
+def echo_manifest(name: str = "echo-de-en", **changes: Any) -> Manifest:
+    """Of a model that translates German to English, but for what is changed."""
+    graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
+    sizes = ModelSizes(
+        model_dim=8,
+        num_heads=2,
+        num_encoder_layers=1,
+        num_decoder_layers=1,
+        vocab_size=260,
+        max_source=256,
+        num_parameters=1000,
+    )
+    told: dict[str, Any] = {
+        "format_version": 1,
+        "name": name,
+        "task": "translate",
+        "family": "macaron",
+        "decoder_kind": "cross",
+        "block": "macaron",
+        "precision": "fp32",
+        "target": "cpu",
+        "sizes": sizes,
+        "languages": Languages(source=("de",), target=("en",)),
+        "tokenizer": TokenizerFiles(kind="sentencepiece", source_file="s", target_file="s"),
+        "encoder": graph,
+        "step": graph,
+        "search": {"beam_size": 4},
+        "attribution": "made up",
+    }
+    return Manifest(**told | changes)
+
+
+class OneStepper:
+    """A model that has the same graph for every sentence."""
+
+    def __init__(self, stepper: FakeStepper) -> None:
+        self._stepper = stepper
+
+    def stepper_for(self, *, shortlisted: bool) -> FakeStepper:
+        """The only one."""
+        del shortlisted
+        return self._stepper
+
+
+class EchoTranslator(ModelTranslator):
+    """The echo, or another fake model, behind a manifest."""
 
     def __init__(
         self,
@@ -112,42 +158,15 @@ class EchoTranslator(Translator):
         priority: int = 0,
         search: dict[str, object] | None = None,
         limits: BatchLimits | None = None,
+        stepper: Any = None,
     ) -> None:
-        self._workers, self._limits = 1, limits or BatchLimits()
-        graph = Graph(file="step.onnx", opset=24, inputs=(), outputs=())
-        self.manifest = Manifest(
-            format_version=1,
-            name=name,
-            task="translate",
-            family="macaron",
-            decoder_kind="cross",
-            block="macaron",
-            precision="fp32",
-            target="cpu",
-            priority=priority,
-            sizes=ModelSizes(
-                model_dim=8,
-                num_heads=2,
-                num_encoder_layers=1,
-                num_decoder_layers=1,
-                vocab_size=260,
-                max_source=256,
-                num_parameters=1000,
-            ),
-            languages=Languages(source=(source,), target=(target,)),
-            tokenizer=TokenizerFiles(kind="sentencepiece", source_file="s", target_file="s"),
-            encoder=graph,
-            step=graph,
-            search=search or {"beam_size": 4},
-            attribution="made up",
-        )
-        self._source = self._target = ByteTokenizer()  # type: ignore[assignment]
-        self.stepper: EchoStepper = EchoStepper()
-
-    @property
-    def sizes(self) -> CacheCosts:  # type: ignore[override]
-        """The stepper's own."""
-        return self.stepper
+        self.stepper = stepper or EchoStepper()
+        languages = Languages(source=(source,), target=(target,))
+        search = search or {"beam_size": 4}
+        manifest = echo_manifest(name, priority=priority, languages=languages, search=search)
+        tokenizer, max_bytes = ByteTokenizer(), (limits or BatchLimits()).max_cache_bytes
+        texts = TextProcessor(manifest, tokenizer, tokenizer, self.stepper, max_bytes)
+        super().__init__(texts, OneStepper(self.stepper), limits=limits)
 
 
 @contextmanager
@@ -157,13 +176,14 @@ def served(
     """The app over some echoes."""
     settings = settings or Settings()
     registry = Registry(settings)
-    registry.start(translators or [EchoTranslator()])
+    translators = translators or (EchoTranslator(),)
+    registry.start(translators)
     try:
         with TestClient(create_app(registry, settings)) as client:
             yield client, registry
     finally:
-        for model in registry.models:
-            model.scheduler._translator.stepper.gate.set()  # type: ignore[attr-defined]
+        for translator in translators:
+            translator.stepper.gate.set()
         registry.close()
 
 

@@ -16,8 +16,9 @@ from serving.search.beam import decode
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.results import Translation
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.outcomes import SentenceOutcome
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import FakeScores, plain_search
@@ -95,7 +96,7 @@ def test_texts_through_the_translator_and_through_the_scheduler() -> None:
     assert [h.text[:3] for h in result.hypotheses[:2]] == ["xyc", "xyd"]
     assert result.text == "xycdef"
     assert len({h.tokens[2] for h in result.hypotheses}) == 3
-    scheduler = Scheduler(translator, workers=2)
+    scheduler = TranslationScheduler(translator, workers=2)
     requests = [
         Request(text=text, options=ALTERNATIVES, target_prefix="xy", alignments=alignments)
         for text, alignments in (("abcdef", False), ("abcdef", False), ("", False), ("ghijk", True))
@@ -107,19 +108,18 @@ def test_texts_through_the_translator_and_through_the_scheduler() -> None:
     scheduler.close(30)
 
 
-class FaultyTranslator(EchoTranslator):
-    """Fails on what is gone on with, by an error that no rule foresees."""
+def test_whatever_ends_a_part_ends_the_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is gone on with fails by an error that no rule foresees."""
+    translator = EchoTranslator()
+    complete = translator.texts.complete
 
-    def complete(
-        self, sentence: Sentence, finished: Finished
-    ) -> Translation | Sentence | list[Sentence]:
+    def faulty(sentence: Sentence, finished: Finished) -> SentenceOutcome:
         if sentence.first_of is None:
             raise RuntimeError("a fault in the code")
-        return super().complete(sentence, finished)
+        return complete(sentence, finished)
 
-
-def test_whatever_ends_a_part_ends_the_whole() -> None:
-    scheduler = Scheduler(FaultyTranslator())
+    monkeypatch.setattr(translator.texts, "complete", faulty)
+    scheduler = TranslationScheduler(translator)
     with pytest.raises(RuntimeError, match="a fault in the code"):
         scheduler.submit(Request(text="abcdef", options=ALTERNATIVES)).result(30)
     scheduler.close(30)
@@ -127,7 +127,7 @@ def test_whatever_ends_a_part_ends_the_whole() -> None:
 
 def test_one_failure_and_one_departure_end_all_parts() -> None:
     translator = EchoTranslator()
-    scheduler = Scheduler(translator)
+    scheduler = TranslationScheduler(translator)
     with pytest.raises(DecodingError):
         scheduler.submit(Request(text=POISON, options=ALTERNATIVES)).result(30)
     translator.stepper.gate.clear()

@@ -13,14 +13,19 @@ from starlette.testclient import TestClient
 
 from serving.server.registry import Registry
 from serving.server.settings import Settings
-from tests.unit.serving.echo import POISON, served, wait_until
+from tests.unit.serving.echo import POISON, EchoTranslator, served, wait_until
 
 GOOD = {"q": "Hallo", "source": "de", "target": "en"}
 
 
 @pytest.fixture
-def server() -> Iterator[tuple[TestClient, Registry]]:
-    with served(settings=Settings(max_queue=4, max_texts=4)) as found:
+def translator() -> EchoTranslator:
+    return EchoTranslator()
+
+
+@pytest.fixture
+def server(translator: EchoTranslator) -> Iterator[tuple[TestClient, Registry]]:
+    with served(translator, settings=Settings(max_queue=4, max_texts=4)) as found:
         yield found
 
 
@@ -68,25 +73,25 @@ def test_process_figures(server: tuple[TestClient, Registry]) -> None:
     assert value(client, "process_threads") >= 2
 
 
-def test_what_waits_and_what_is_decoded_shows(server: tuple[TestClient, Registry]) -> None:
-    client, registry = server
-    (model,) = registry.models
-    stepper = model.scheduler._translator.stepper  # type: ignore[attr-defined]
-    stepper.gate.clear()
+def test_what_waits_and_what_is_decoded_shows(
+    server: tuple[TestClient, Registry], translator: EchoTranslator
+) -> None:
+    client, _ = server
+    translator.stepper.gate.clear()
     answers = [
         threading.Thread(target=client.post, args=("/translate",), kwargs={"json": GOOD | {"q": q}})
         for q in ("eins", "eins", "zwei")
     ]
     answers[0].start()
-    wait_until(lambda: value(client, "macaron_rows", model=model.name) == 1)
+    wait_until(lambda: value(client, "macaron_rows", model="echo-de-en") == 1)
     for answer in answers[1:]:
         answer.start()
-    wait_until(lambda: value(client, "macaron_queue_depth", model=model.name) == 1)
-    wait_until(lambda: value(client, "macaron_coalesced_total", model=model.name) == 1)
-    stepper.gate.set()
+    wait_until(lambda: value(client, "macaron_queue_depth", model="echo-de-en") == 1)
+    wait_until(lambda: value(client, "macaron_coalesced_total", model="echo-de-en") == 1)
+    translator.stepper.gate.set()
     for answer in answers:
         answer.join()
-    assert value(client, "macaron_rows", model=model.name) == 0
+    assert value(client, "macaron_rows", model="echo-de-en") == 0
 
 
 @pytest.mark.parametrize(

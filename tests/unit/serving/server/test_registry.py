@@ -19,7 +19,7 @@ from serving.errors import (
 )
 from serving.server.registry import Registry, load_bundles
 from serving.server.settings import Settings
-from serving.translation.scheduler import Request
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
 

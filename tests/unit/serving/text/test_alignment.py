@@ -14,7 +14,8 @@ from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from serving.text.alignment import MIN_PROBABILITY, word_links, word_spans
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
@@ -153,7 +154,7 @@ def test_attention_is_that_of_each_query_and_changes_nothing(
 
 def test_requests_with_and_without_links_are_not_taken_for_one_another() -> None:
     translator = EchoTranslator()
-    scheduler = Scheduler(translator)
+    scheduler = TranslationScheduler(translator)
     translator.stepper.gate.clear()
     requests = [
         Request(text="ab cd", options=SearchOptions(beam_size=2), alignments=alignments)

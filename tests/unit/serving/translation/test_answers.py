@@ -8,7 +8,8 @@ from serving.search.options import SearchOptions
 from serving.server.settings import Settings
 from serving.translation.answers import AnswerCache
 from serving.translation.results import TextHypothesis, Translation
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, served
 
 PATIENT = 60.0
@@ -61,7 +62,7 @@ def test_on_and_off_give_the_same() -> None:
     found = []
     for size in (0, 2**20):
         translator = EchoTranslator()
-        scheduler = Scheduler(translator, answer_cache_bytes=size)
+        scheduler = TranslationScheduler(translator, answer_cache_bytes=size)
         found.append([scheduler.submit(r).result(PATIENT).translation for r in requests])
         steps = translator.stepper.steps
         again = [scheduler.submit(r).result(PATIENT).translation for r in requests]

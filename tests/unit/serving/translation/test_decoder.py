@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import queue
 from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
 
 import pytest
 
 from serving.errors import CancelledError, DecoderLostError
+from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sentence import Group, Sentence
+from serving.translation.outcomes import Done
 from serving.translation.results import TextHypothesis, Translation
-from serving.translation.running import Progress
-from serving.translation.scheduler import Request, Scheduler
+from serving.translation.running import SentenceProgress
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
 PATIENT = 30.0
@@ -29,22 +33,26 @@ class ToldEngine:
         self.joined: list[int] = []
         self.cancelled: list[int] = []
         self.restarts, self.closed, self.lost = 0, False, False
-        self._told: queue.SimpleQueue[Progress | DecoderLostError] = queue.SimpleQueue()
+        self.told = self.noted = self._taken = 0
+        """Times that it was told something, and those of which its decoder has made a note."""
+        self._told: queue.SimpleQueue[Any] = queue.SimpleQueue()
 
-    def join(self, sentences: Mapping[int, Sentence]) -> None:
-        self.joined += sentences
+    def join(self, tasks: Mapping[int, Sentence]) -> None:
+        self.joined += tasks
 
     def cancel(self, numbers: Iterable[int]) -> None:
         self.cancelled += numbers
 
-    def step(self) -> Progress:
+    def step(self) -> SentenceProgress:
+        self.noted = self._taken
         told = self._told.get()
+        self._taken += 1
         if isinstance(told, DecoderLostError):
             raise told
         return told
 
     def wake(self) -> None:
-        self._told.put(Progress())
+        self.tell(Progress())
 
     def restart(self) -> None:
         self.restarts += 1
@@ -53,12 +61,13 @@ class ToldEngine:
     def close(self) -> None:
         self.closed = True
 
-    def tell(self, told: Progress | DecoderLostError) -> None:
+    def tell(self, told: SentenceProgress | DecoderLostError) -> None:
+        self.told += 1
         self._told.put(told)
 
     def finish(self) -> None:
         """All that has joined is done."""
-        done = Translation("done", (hypothesis(),))
+        done = Done(Translation("done", (hypothesis(),)))
         self.tell(Progress(outcomes=[(number, done) for number in self.joined]))
 
 
@@ -90,8 +99,8 @@ def engines() -> list[ToldEngine]:
 
 
 @pytest.fixture
-def scheduler(engines: list[ToldEngine]) -> Iterator[Scheduler]:
-    scheduler = Scheduler(ToldTranslator(*engines), workers=2)
+def scheduler(engines: list[ToldEngine]) -> Iterator[TranslationScheduler]:
+    scheduler = TranslationScheduler(ToldTranslator(*engines), workers=2)
     yield scheduler
     for engine in engines:
         engine.finish()
@@ -103,7 +112,9 @@ def requests(*texts: str) -> list[Request]:
     return [Request(text=text) for text in texts]
 
 
-def begun(scheduler: Scheduler, engines: list[ToldEngine]) -> tuple[ToldEngine, ToldEngine]:
+def begun(
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
+) -> tuple[ToldEngine, ToldEngine]:
     """The engine with two sentences and that with one."""
     scheduler.submit_all(requests("a", "b", "c"))
     wait_until(lambda: sorted(len(engine.joined) for engine in engines) == [1, 2])
@@ -112,19 +123,19 @@ def begun(scheduler: Scheduler, engines: list[ToldEngine]) -> tuple[ToldEngine, 
 
 
 def test_what_comes_joins_the_engine_with_the_fewest_rows(
-    scheduler: Scheduler, engines: list[ToldEngine]
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
 ) -> None:
     two, one = begun(scheduler, engines)
     for engine in engines:
         engine.tell(Progress(rested=[GROUP]))
-    wait_until(lambda: all(decoder.open for decoder in scheduler._decoders))
+    wait_until(lambda: all(engine.noted == engine.told for engine in engines))
     scheduler.submit_all(requests("d"))
     wait_until(lambda: len(one.joined) == 2)
     assert len(two.joined) == 2
 
 
 def test_nothing_joins_a_group_that_others_have_just_joined(
-    scheduler: Scheduler, engines: list[ToldEngine]
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
 ) -> None:
     two, one = begun(scheduler, engines)
     scheduler.submit_all(requests("d"))
@@ -139,11 +150,11 @@ def test_all_that_was_taken_fails_where_some_cannot_join() -> None:
     """Sentences of two groups, of which the first is refused."""
 
     class Refusing(ToldEngine):
-        def join(self, sentences: Mapping[int, Sentence]) -> None:
+        def join(self, tasks: Mapping[int, Sentence]) -> None:
             raise DecoderLostError("gone")
 
     engine = Refusing()
-    scheduler = Scheduler(ToldTranslator(engine))
+    scheduler = TranslationScheduler(ToldTranslator(engine))
     several = [
         Request(text="a", options=SearchOptions(beam_size=1)),
         Request(text="b", options=SearchOptions(beam_size=2)),
@@ -157,7 +168,7 @@ def test_all_that_was_taken_fails_where_some_cannot_join() -> None:
 
 def test_an_engine_without_sentences_does_not_rest() -> None:
     engine = ToldEngine()
-    scheduler = Scheduler(ToldTranslator(engine))
+    scheduler = TranslationScheduler(ToldTranslator(engine))
     (ticket,) = scheduler.submit_all(requests("a"))
     wait_until(lambda: len(engine.joined) == 1)
     ticket.cancel()
@@ -173,7 +184,7 @@ def test_an_engine_without_sentences_does_not_rest() -> None:
 
 
 def test_an_engine_that_is_lost_fails_its_sentences_and_is_restarted(
-    scheduler: Scheduler, engines: list[ToldEngine]
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
 ) -> None:
     tickets = scheduler.submit_all(requests("a", "b"))
     wait_until(lambda: all(engine.joined for engine in engines))
@@ -191,28 +202,29 @@ def test_an_engine_that_is_lost_fails_its_sentences_and_is_restarted(
 
 
 def test_a_group_that_has_ended_does_not_rest(
-    scheduler: Scheduler, engines: list[ToldEngine]
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
 ) -> None:
-    engine, decoder = engines[0], scheduler._decoders[0]
     other = SearchOptions(beam_size=1)
     scheduler.submit_all([Request(text=text, options=other) for text in "ab"])
     wait_until(lambda: all(each.joined for each in engines))
-    engine.tell(Progress(rested=[other_group := Group(1, shortlisted=False)]))
-    engines[1].tell(Progress(rested=[other_group]))
-    wait_until(lambda: all(each.open for each in scheduler._decoders))
+    for engine in engines:
+        engine.tell(Progress(rested=[Group(1, shortlisted=False)]))
+    wait_until(lambda: all(engine.noted == engine.told for engine in engines))
     scheduler.submit_all(requests("c", "d"))
     wait_until(lambda: scheduler.queue_depth == 0)
-    assert not decoder.open or not scheduler._decoders[1].open
-    for each in engines:  # what has just joined is done before it could rest
-        done = Translation("done", (hypothesis(),))
-        each.tell(Progress(outcomes=[(number, done) for number in each.joined[1:]]))
-    wait_until(lambda: all(each.open for each in scheduler._decoders))
-    assert scheduler.num_held == 2
+    for engine in engines:  # what has just joined is done before it could rest
+        done = Done(Translation("done", (hypothesis(),)))
+        engine.tell(Progress(outcomes=[(number, done) for number in engine.joined[1:]]))
+    wait_until(lambda: scheduler.num_held == 2)
+    wait_until(lambda: all(engine.noted == engine.told for engine in engines))
+    scheduler.submit_all(requests("e"))
+    wait_until(lambda: scheduler.queue_depth == 0)
+    assert scheduler.num_held == 3
 
 
 def test_what_waits_at_the_end_is_done_by_the_engine_that_is_restarted() -> None:
     engine = ToldEngine()
-    scheduler = Scheduler(ToldTranslator(engine), limits=BatchLimits(max_rows=1))
+    scheduler = TranslationScheduler(ToldTranslator(engine), limits=BatchLimits(max_rows=1))
     first, second = scheduler.submit_all(requests("a", "b"))
     wait_until(lambda: len(engine.joined) == 1)
     scheduler.retire()
@@ -228,12 +240,13 @@ def test_what_waits_at_the_end_is_done_by_the_engine_that_is_restarted() -> None
 
 def test_a_failure_nobody_foresaw_ends_what_is_decoded_and_nothing_else() -> None:
     engine = ToldEngine()
-    scheduler = Scheduler(ToldTranslator(engine))
+    scheduler = TranslationScheduler(ToldTranslator(engine))
     (ticket,) = scheduler.submit_all(requests("a"))
     wait_until(lambda: len(engine.joined) == 1)
-    engine.tell(Progress(outcomes=[(engine.joined[0], Translation("no hypothesis"))]))
-    with pytest.raises(IndexError):
+    engine.tell(Progress(outcomes=[(engine.joined[0], Done(Translation("no hypothesis")))]))
+    with pytest.raises(DecoderLostError, match="try again") as caught:
         ticket.result(PATIENT)
+    assert isinstance(caught.value.__cause__, IndexError)
     (other,) = scheduler.submit_all(requests("b"))
     wait_until(lambda: len(engine.joined) == 2)
     engine.finish()
@@ -244,7 +257,7 @@ def test_a_failure_nobody_foresaw_ends_what_is_decoded_and_nothing_else() -> Non
 @pytest.mark.parametrize("soon", [True, False])
 def test_an_idle_engine_that_is_lost_is_restarted_before_it_gets_anything(soon: bool) -> None:
     engine = ToldEngine()
-    scheduler = Scheduler(ToldTranslator(engine))
+    scheduler = TranslationScheduler(ToldTranslator(engine))
     engine.lost = True
     if not soon:  # nothing comes
         wait_until(lambda: engine.restarts == 1)

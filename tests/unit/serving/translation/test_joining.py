@@ -6,16 +6,17 @@ from dataclasses import replace
 
 import pytest
 
+from serving.queue.ticket import RequestTiming
 from serving.text.document import Document
 from serving.translation.joining import join_hypotheses, join_timing, join_warnings
 from serving.translation.results import TextHypothesis, Translation
-from serving.translation.work import Completed, Timing
+from serving.translation.ticket import Completed
 
 
 def completed(
     texts: dict[str, float],
     *warnings: str,
-    timing: Timing | None = None,
+    timing: RequestTiming | None = None,
     finished: bool = True,
 ) -> Completed:
     """Hypotheses with their cumulative scores, a token for each word."""
@@ -26,7 +27,7 @@ def completed(
         scores = (each,) * (len(tokens) + 1)
         hypotheses.append(TextHypothesis(text, each, cumulative, tokens, scores, finished))
     best = hypotheses[0].text if hypotheses else ""
-    timing = timing or Timing(0.0, 0.0, 0.0, 0)
+    timing = timing or RequestTiming(0.0, 0.0, 0.0, 0)
     return Completed(Translation(best, tuple(hypotheses), warnings), timing)
 
 
@@ -93,11 +94,11 @@ def test_every_warning_once() -> None:
 
 def test_time_runs_from_the_first_start_to_the_last_end() -> None:
     results = [
-        completed({"a": -1.0}, timing=Timing(0.2, 0.1, 0.4, 3)),
-        completed({"b": -1.0}, timing=Timing(0.1, 0.15, 0.05, 7)),
+        completed({"a": -1.0}, timing=RequestTiming(0.2, 0.1, 0.4, 3)),
+        completed({"b": -1.0}, timing=RequestTiming(0.1, 0.15, 0.05, 7)),
     ]
     timing = join_timing(results)
     assert (timing.queue_s, timing.batch_size) == (0.1, 7)
     assert timing.encode_s == 0.15
     assert timing.decode_s == pytest.approx(0.45)
-    assert join_timing([]) == Timing(0.0, 0.0, 0.0, 0)
+    assert join_timing([]) == RequestTiming(0.0, 0.0, 0.0, 0)

@@ -14,7 +14,8 @@ from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.scheduler import Completed, Partial, Request, Scheduler, TranslationTicket
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
@@ -68,16 +69,15 @@ class WavyTranslator(EchoTranslator):
     """Outputs of random bytes, some of them characters."""
 
     def __init__(self, seed: int) -> None:
-        super().__init__()
         model = FakeModel(vocab_size=260, seed=seed, scale=3.0, eos_bias=6.0)
-        self.stepper = FakeStepper(model)  # type: ignore[assignment]
+        super().__init__(stepper=FakeStepper(model))
 
 
 async def follow(ticket: TranslationTicket) -> tuple[list[str], str]:
-    """Partial texts, and the whole."""
+    """PartialTranslation texts, and the whole."""
     partials = []
     async for event in ticket.events():
-        if isinstance(event, Partial):
+        if isinstance(event, PartialTranslation):
             partials.append(event.text)
         else:
             assert isinstance(event, Completed)
@@ -100,7 +100,7 @@ def test_partials_begin_with_each_other_and_the_whole_with_them() -> None:
     told = 0
     for seed in range(6):
         translator = WavyTranslator(seed)
-        scheduler = Scheduler(translator, limits=BatchLimits(max_rows=4))
+        scheduler = TranslationScheduler(translator, limits=BatchLimits(max_rows=4))
         requests = [
             Request(
                 text="abcde"[: 1 + number % 5],
@@ -126,7 +126,7 @@ def test_partials_begin_with_each_other_and_the_whole_with_them() -> None:
 def test_a_loop_is_left_without_taking_back_what_was_told() -> None:
     translator = EchoTranslator()
     translator.stepper.gate.clear()
-    scheduler = Scheduler(translator)
+    scheduler = TranslationScheduler(translator)
     request = Request(text="ab" * 8, options=SearchOptions(beam_size=2), stream=True)
 
     async def run() -> list[tuple[list[str], str]]:

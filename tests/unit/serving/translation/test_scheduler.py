@@ -6,7 +6,7 @@ import asyncio
 import random
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -22,9 +22,11 @@ from serving.queue.limits import BatchLimits
 from serving.queue.request_queue import RequestQueue
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
+from serving.translation.outcomes import SentenceOutcome
 from serving.translation.results import Translation
 from serving.translation.running import JOIN_EVERY
-from serving.translation.scheduler import Request, Scheduler, TranslationTicket
+from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request, TranslationTicket
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper
 
@@ -68,16 +70,14 @@ class TickTranslator(EchoTranslator):
     """The echo at the pace of ticks."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.stepper: TickStepper = TickStepper()
+        super().__init__(stepper=TickStepper())
 
 
 class RandomTranslator(EchoTranslator):
     """Outputs that depend on every slot of the cache that is seen."""
 
     def __init__(self) -> None:
-        super().__init__()
-        self.stepper = FakeStepper(FakeModel(vocab_size=260, eos_bias=3.0))  # type: ignore[assignment]
+        super().__init__(stepper=FakeStepper(FakeModel(vocab_size=260, eos_bias=3.0)))
 
 
 @pytest.fixture
@@ -88,8 +88,8 @@ def translator() -> Iterator[TickTranslator]:
 
 
 @pytest.fixture
-def scheduler(translator: TickTranslator) -> Iterator[Scheduler]:
-    scheduler = Scheduler(translator, max_queue=4)
+def scheduler(translator: TickTranslator) -> Iterator[TranslationScheduler]:
+    scheduler = TranslationScheduler(translator, max_queue=4)
     yield scheduler
     translator.stepper.run_freely()
     scheduler.close(PATIENT)
@@ -106,7 +106,9 @@ def text_of(ticket: TranslationTicket) -> str:
     return ticket.result(PATIENT).translation.text
 
 
-def begin(scheduler: Scheduler, *texts: str, beam_size: int = 2) -> list[TranslationTicket]:
+def begin(
+    scheduler: TranslationScheduler, *texts: str, beam_size: int = 2
+) -> list[TranslationTicket]:
     """Submit together and wait until they are taken into a batch."""
     tickets = scheduler.submit_all([request(text, beam_size) for text in texts])
     wait_until(lambda: scheduler.queue_depth == 0)
@@ -114,7 +116,7 @@ def begin(scheduler: Scheduler, *texts: str, beam_size: int = 2) -> list[Transla
 
 
 def test_requests_join_the_running_batch_of_their_beam_size(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     (first,) = begin(scheduler, "first one")
     mixed = [("b2", 2), ("c3", 3), ("d2", 2), ("e3", 3)]
@@ -127,7 +129,7 @@ def test_requests_join_the_running_batch_of_their_beam_size(
 
 
 def test_a_batch_is_joined_every_few_steps_only(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     (long,) = begin(scheduler, "abcdefghijklmnop")
     scheduler.submit(request("b"))
@@ -160,7 +162,7 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
         translator.translate([r.text], r.options, target_prefix=[r.target_prefix])[0]
         for r in requests
     ]
-    scheduler = Scheduler(translator, limits=BatchLimits(max_rows=7))
+    scheduler = TranslationScheduler(translator, limits=BatchLimits(max_rows=7))
     tickets = []
     for sent in requests:
         tickets.append(scheduler.submit(sent))
@@ -170,7 +172,9 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
     scheduler.close(PATIENT)
 
 
-def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_options_of_one_batch_may_differ(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     begin(scheduler, "abcdefg", beam_size=4)
     options = [
         SearchOptions(beam_size=4, max_length=2, loop_guard=False),
@@ -189,8 +193,8 @@ def test_options_of_one_batch_may_differ(scheduler: Scheduler, translator: TickT
 def test_a_large_sentence_is_overtaken_for_a_while_only(
     translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.translation.decoder.MAX_OVERTAKEN_S", 0.05)
-    scheduler = Scheduler(translator, limits=BatchLimits(max_tokens=24))
+    monkeypatch.setattr("serving.queue.decoder.MAX_OVERTAKEN_S", 0.05)
+    scheduler = TranslationScheduler(translator, limits=BatchLimits(max_tokens=24))
     begin(scheduler, "abcdefghij")
     large = scheduler.submit(request("klmnopqrstuvwxyz"))
     small = scheduler.submit(request("b"))
@@ -206,7 +210,9 @@ def test_a_large_sentence_is_overtaken_for_a_while_only(
     scheduler.close(PATIENT)
 
 
-def test_equal_requests_are_decoded_once(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_equal_requests_are_decoded_once(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     (running,) = begin(scheduler, "abcdef")
     again = scheduler.submit(request("abcdef"))  # beside one that runs
     waiting = scheduler.submit_all([request("xyz"), request("xyz")])
@@ -221,7 +227,7 @@ def test_equal_requests_are_decoded_once(scheduler: Scheduler, translator: TickT
 
 
 def test_one_of_several_equal_requests_may_be_cancelled(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     (first,) = begin(scheduler, "abcdef")
     second = scheduler.submit(request("abcdef"))
@@ -238,14 +244,14 @@ def test_one_of_several_equal_requests_may_be_cancelled(
 
 
 def test_a_text_over_the_budget_runs_alone(translator: TickTranslator) -> None:
-    scheduler = Scheduler(translator, limits=BatchLimits(max_tokens=4))
+    scheduler = TranslationScheduler(translator, limits=BatchLimits(max_tokens=4))
     translator.stepper.run_freely()
     assert text_of(scheduler.submit(request("longer than that"))) == "longer than that"
     scheduler.close(PATIENT)
 
 
 def test_a_finished_sentence_is_delivered_before_its_batch_ends(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     short, long = begin(scheduler, "a", "abcdefghij")
     translator.stepper.tick(4)
@@ -255,20 +261,24 @@ def test_a_finished_sentence_is_delivered_before_its_batch_ends(
     assert text_of(long) == "abcdefghij"
 
 
-def test_a_blank_text_needs_no_decoding(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_a_blank_text_needs_no_decoding(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     completed = scheduler.submit(request(" \n ")).result(0)
     assert completed.translation == Translation("")
     assert translator.stepper.states == []
 
 
-def test_bad_text_is_refused_at_once_and_with_it_the_whole_list(scheduler: Scheduler) -> None:
+def test_bad_text_is_refused_at_once_and_with_it_the_whole_list(
+    scheduler: TranslationScheduler,
+) -> None:
     with pytest.raises(InvalidTextError):
         scheduler.submit_all([request("good"), request("b\0d")])
     assert scheduler.queue_depth == 0
 
 
 def test_cancelling_a_running_request_frees_its_row(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     long, other = begin(scheduler, "abcdefghijklmnop", "abc")
     translator.stepper.tick(2)
@@ -281,7 +291,9 @@ def test_cancelling_a_running_request_frees_its_row(
     assert translator.stepper.steps < 16
 
 
-def test_cancelling_all_ends_the_batch(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_cancelling_all_ends_the_batch(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     tickets = begin(scheduler, "abcdefghijklmnop", "abcdefghijklmnop")
     for ticket in tickets:
         ticket.cancel()
@@ -292,7 +304,7 @@ def test_cancelling_all_ends_the_batch(scheduler: Scheduler, translator: TickTra
 
 
 def test_a_deadline_ends_running_and_waiting_requests(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     (running,) = begin(scheduler, "abcdefghijklmnop")
     overdue = scheduler.submit(request("late", timeout_s=0.0))
@@ -311,7 +323,7 @@ def test_a_deadline_ends_running_and_waiting_requests(
 
 
 def test_a_full_queue_refuses_and_cancelled_requests_make_room(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     begin(scheduler, "abc")
     tickets = [scheduler.submit(request(text)) for text in "wxyz"]
@@ -325,13 +337,21 @@ def test_a_full_queue_refuses_and_cancelled_requests_make_room(
     assert [text_of(t) for t in (tickets[0], *tickets[2:], fifth)] == ["w", "y", "z", "fifth"]
 
 
-def test_close_finishes_what_was_accepted(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_close_finishes_what_was_accepted(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     tickets = [*begin(scheduler, "abc"), scheduler.submit(request("waiting", beam_size=3))]
     closing = threading.Thread(target=scheduler.close)
     closing.start()
-    wait_until(lambda: scheduler._queue._closing)
-    with pytest.raises(OverloadedError, match="shutting down"):
-        scheduler.submit(request("too late"))
+
+    def refused() -> bool:
+        try:
+            scheduler.submit(request("too late", timeout_s=0.0))
+        except OverloadedError as error:
+            return "shutting down" in str(error)
+        return False
+
+    wait_until(refused)
     translator.stepper.run_freely()
     closing.join(PATIENT)
     assert not closing.is_alive()
@@ -340,7 +360,7 @@ def test_close_finishes_what_was_accepted(scheduler: Scheduler, translator: Tick
 
 
 def test_a_failing_batch_fails_alone(
-    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+    scheduler: TranslationScheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail(*arguments: Any, **options: Any) -> None:
         raise RuntimeError("out of memory")
@@ -362,16 +382,16 @@ def test_a_failing_batch_fails_alone(
 
 
 def test_a_sentence_whose_model_or_text_fails_fails_alone(
-    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+    scheduler: TranslationScheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    complete: Callable[..., Translation | Sentence] = translator.complete
+    complete = translator.texts.complete
 
-    def fragile(sentence: Sentence, finished: Finished) -> Translation | Sentence:
+    def fragile(sentence: Sentence, finished: Finished) -> SentenceOutcome:
         if len(sentence.source) == 5:
             raise ValueError("no such piece")
         return complete(sentence, finished)
 
-    monkeypatch.setattr(translator, "complete", fragile)
+    monkeypatch.setattr(translator.texts, "complete", fragile)
     good, poisoned, fragile_one, longer = begin(scheduler, "ab", POISON, "abcd", "abcdef")
     translator.stepper.run_freely()
     with pytest.raises(ValueError, match="no such piece"):
@@ -381,7 +401,9 @@ def test_a_sentence_whose_model_or_text_fails_fails_alone(
     assert [text_of(good), text_of(longer)] == ["ab", "abcdef"]
 
 
-def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslator) -> None:
+def test_a_loop_is_decoded_again(
+    scheduler: TranslationScheduler, translator: TickTranslator
+) -> None:
     looping, other = begin(scheduler, "a" * 12, "abcdef")
     translator.stepper.run_freely()
     assert looping.result(PATIENT).translation.warnings[0] == "repetition"
@@ -389,7 +411,7 @@ def test_a_loop_is_decoded_again(scheduler: Scheduler, translator: TickTranslato
 
 
 def test_a_looping_sentence_outlives_the_batch_that_it_left(
-    scheduler: Scheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
+    scheduler: TranslationScheduler, translator: TickTranslator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("serving.translation.running.JOIN_EVERY", 1000)
     looping, long = begin(scheduler, "a" * 8, "abcdefghijklmnopqrstuvwxyz")
@@ -407,7 +429,7 @@ def test_a_looping_sentence_outlives_the_batch_that_it_left(
 
 
 def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
-    scheduler: Scheduler, translator: TickTranslator
+    scheduler: TranslationScheduler, translator: TickTranslator
 ) -> None:
     async def listen(ticket: TranslationTicket) -> list[str]:
         return [event.translation.text async for event in ticket.events()]

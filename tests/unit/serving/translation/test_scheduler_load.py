@@ -3,31 +3,96 @@
 from __future__ import annotations
 
 import random
-import threading
 import time
-from collections.abc import Callable
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from serving.errors import CancelledError, DeadlineExceededError
-from serving.queue.limits import BatchLimits, Demand
-from serving.search.sentence import Group
-from serving.translation.scheduler import Request, Scheduler, TranslationTicket
+from serving.queue.limits import BatchLimits, Demand, demand
+from serving.search.sentence import Group, Sentence
+from serving.translation.running import RunningBatches, SentenceProgress
+from serving.translation.scheduler import TranslationScheduler
 from tests.unit.serving.echo import EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeState
 from tests.unit.serving.translation.test_scheduler import PATIENT, RandomTranslator, request
 
+LIMITS = BatchLimits(max_rows=5, max_tokens=60, max_cache_bytes=5_000)
+"""Of one engine."""
+
+
+class WatchedEngine:
+    """An engine that notes whenever what it holds is over the limits."""
+
+    lost, resident_bytes = False, 0
+
+    def __init__(self, engine: RunningBatches, stepper: EchoStepper) -> None:
+        self._engine, self._stepper = engine, stepper
+        self._demands: dict[int, Demand] = {}
+        self.excesses: list[tuple[int, int, int]] = []
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._engine, name)
+
+    def join(self, tasks: Mapping[int, Sentence]) -> None:
+        """Let sentences join."""
+        self._demands |= {n: demand(task, self._stepper) for n, task in tasks.items()}
+        self._engine.join(tasks)
+
+    def step(self) -> SentenceProgress:
+        """One step."""
+        groups: dict[Group, list[Demand]] = {}
+        for each in self._demands.values():
+            groups.setdefault(each.group, []).append(each)
+        held = [
+            (len(demands), max(d.source_length for d in demands), max(d.slots for d in demands))
+            for demands in groups.values()
+        ]
+        rows = sum(count for count, _, _ in held)
+        tokens = sum(count * length for count, length, _ in held)
+        memory = sum(self._stepper.cache_bytes(*each) for each in held)
+        if rows > 1 and (
+            rows > LIMITS.max_rows or tokens > LIMITS.max_tokens or memory > LIMITS.max_cache_bytes
+        ):
+            self.excesses.append((rows, tokens, memory))
+        progress = self._engine.step()
+        for number, _ in progress.outcomes:
+            del self._demands[number]
+        return progress
+
 
 class WatchedStepper(EchoStepper):
-    """Calls `watch` before each step."""
+    """Notes arrays that are over the limits, of whose rows a quarter may idle."""
 
-    watch: Callable[[FakeState], None]
+    def __init__(self) -> None:
+        super().__init__()
+        self.excesses: list[tuple[int, int, int]] = []
 
     def step(self, state: FakeState, *arguments: Any, **options: Any) -> Any:
         """One step."""
-        self.watch(state)
+        count, width = len(state.sources), max(map(len, state.sources))
+        memory = self.cache_bytes(count, width, state.cache_BC2.shape[1])
+        if count > 1 and (
+            count > LIMITS.max_rows
+            or 3 * count * width > 4 * LIMITS.max_tokens
+            or 3 * memory > 4 * LIMITS.max_cache_bytes
+        ):
+            self.excesses.append((count, width, memory))
         return super().step(state, *arguments, **options)
+
+
+class WatchedTranslator(EchoTranslator):
+    """Its engines are watched."""
+
+    def __init__(self) -> None:
+        super().__init__(stepper=WatchedStepper())
+        self.engines: list[WatchedEngine] = []
+
+    def engine(self) -> WatchedEngine:  # type: ignore[override]
+        """A further one."""
+        self.engines.append(WatchedEngine(super().engine(), self.stepper))
+        return self.engines[-1]
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -35,34 +100,9 @@ class WatchedStepper(EchoStepper):
 def test_no_step_is_over_the_budget(seed: int, workers: int) -> None:
     """Sentences of every size and beam arrive at random; what runs at once stays in the limits."""
     rng = random.Random(seed)
-    translator = EchoTranslator()
-    stepper = translator.stepper = WatchedStepper()
-    limits = BatchLimits(max_rows=5, max_tokens=60, max_cache_bytes=5_000 * workers)
-    scheduler = Scheduler(translator, limits=limits, workers=workers)
-    excesses: list[tuple[int, ...]] = []
-
-    def check(state: FakeState) -> None:
-        me = threading.current_thread()
-        (own,) = (d for d in scheduler._decoders if d._thread is me)
-        groups: dict[Group, list[Demand]] = {}
-        for work in own._works.values():
-            groups.setdefault(work.demand.group, []).append(work.demand)
-        held = [
-            (len(demands), max(d.source_length for d in demands), max(d.slots for d in demands))
-            for demands in groups.values()
-        ]
-        rows = sum(count for count, _, _ in held)
-        tokens = sum(count * length for count, length, _ in held)
-        memory = sum(stepper.cache_bytes(*each) for each in held)
-        if rows > 1 and (rows > 5 or tokens > 60 or memory > 5_000):
-            excesses.append((rows, tokens, memory))
-        # The arrays themselves, of whose rows a quarter may idle.
-        count, width = len(state.sources), max(map(len, state.sources))
-        memory = stepper.cache_bytes(count, width, state.cache_BC2.shape[1])
-        if count > 1 and (count > 5 or 3 * count * width > 4 * 60 or 3 * memory > 4 * 5_000):
-            excesses.append((count, width, memory))
-
-    stepper.watch = check
+    translator = WatchedTranslator()
+    limits = replace(LIMITS, max_cache_bytes=LIMITS.max_cache_bytes * workers)
+    scheduler = TranslationScheduler(translator, limits=limits, workers=workers)
     tickets = []
     for _ in range(120):
         text = "".join(rng.choices("abcdefgh", k=rng.choice([1, 2, 5, 20, 40])))
@@ -72,13 +112,15 @@ def test_no_step_is_over_the_budget(seed: int, workers: int) -> None:
     for ticket in tickets:
         ticket.result(PATIENT)
     scheduler.close(PATIENT)
-    assert excesses == []
+    assert len(translator.engines) == workers
+    assert [engine.excesses for engine in translator.engines] == [[]] * workers
+    assert translator.stepper.excesses == []
 
 
 def test_what_waits_is_shared_by_threads_that_idle() -> None:
     translator = EchoTranslator()
     translator.stepper.gate.clear()
-    scheduler = Scheduler(translator, workers=3)
+    scheduler = TranslationScheduler(translator, workers=3)
     texts = [f"{letter} text" for letter in "abcdefg"]
     tickets = scheduler.submit_all([request(text) for text in texts])
     wait_until(lambda: scheduler.queue_depth == 0)
@@ -99,55 +141,8 @@ def test_several_threads_find_what_one_finds() -> None:
     ]
     found = []
     for workers in (1, 4):
-        scheduler = Scheduler(RandomTranslator(), workers=workers)
+        scheduler = TranslationScheduler(RandomTranslator(), workers=workers)
         tickets = [scheduler.submit(each) for each in requests]
         found.append([ticket.result(PATIENT).translation for ticket in tickets])
         scheduler.close(PATIENT)
     assert found[0] == found[1]
-
-
-@pytest.mark.parametrize("workers", [1, 3])
-def test_no_ticket_is_lost_among_ten_thousand(workers: int) -> None:
-    """Several threads submit, cancel and set deadlines at random; every ticket ends rightly."""
-    scheduler = Scheduler(EchoTranslator(), max_queue=100_000, workers=workers)
-    outcomes: list[tuple[Request, TranslationTicket]] = []
-    cancelled: list[TranslationTicket] = []
-
-    def client(seed: int) -> None:
-        rng = random.Random(seed)
-        for _ in range(1050):
-            requests = [
-                request(
-                    "".join(rng.choices("abcdefgh", k=rng.choice([0, 1, 2, 2, 3, 6]))),
-                    beam_size=rng.choice([1, 1, 1, 2]),
-                    # Far off: what would wait too long is refused, on a busy machine soon.
-                    timeout_s=rng.choice([None, None, None, 0.0, 3600.0]),
-                )
-                for _ in range(rng.randint(1, 4))
-            ]
-            tickets = scheduler.submit_all(requests)
-            if rng.random() < 0.1:
-                cancelled.append(rng.choice(tickets))
-                cancelled[-1].cancel()
-            outcomes.extend(zip(requests, tickets, strict=True))
-
-    clients = [threading.Thread(target=client, args=(seed,)) for seed in range(4)]
-    for thread in clients:
-        thread.start()
-    for thread in clients:
-        thread.join(PATIENT)
-    scheduler.close(PATIENT)
-    assert len(outcomes) > 10_000
-    given_up = {id(ticket) for ticket in cancelled}
-    for sent, ticket in outcomes:
-        assert ticket.done
-        try:
-            completed = ticket.result(0)
-        except CancelledError:
-            assert id(ticket) in given_up
-            continue
-        except DeadlineExceededError:
-            assert sent.timeout_s == 0.0
-            continue
-        if "repetition" not in completed.translation.warnings:
-            assert completed.translation.text == sent.text

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.server.settings import Settings
+from serving.translation.texts import TextProcessor
 from tests.unit.serving.echo import POISON, EchoTranslator, served
 
 FORM = "application/x-www-form-urlencoded"
@@ -146,13 +147,13 @@ def test_tags_stay_and_so_does_what_is_ignored(
     client: TestClient, kind: str, ignored: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[str] = []
-    prepare = EchoTranslator.prepare
+    prepare = TextProcessor.prepare
 
-    def note(self: EchoTranslator, text: str, *arguments: Any, **options: Any) -> Any:
+    def note(self: TextProcessor, text: str, *arguments: Any, **options: Any) -> Any:
         seen.append(text)
         return prepare(self, text, *arguments, **options)
 
-    monkeypatch.setattr(EchoTranslator, "prepare", note)
+    monkeypatch.setattr(TextProcessor, "prepare", note)
     text = "<par>Eine Seite <keep>Einstellungen</keep> &amp; <b>mehr</b></par>"
     (found,) = translate(client, [text], tag_handling=kind, ignore_tags=ignored)
     assert found["text"] == text

@@ -1,7 +1,7 @@
 """A thread that sees to one engine: gives it what waits, and delivers what comes of it.
 
-All that an engine decodes shares one budget of rows, padded source tokens and cache memory. A
-finished sentence leaves at once, a cancelled or overdue one within a twentieth of a second.
+All that an engine decodes shares one budget of rows, padded source tokens and cache memory. What is
+done leaves at once, what is cancelled or overdue within a twentieth of a second.
 """
 
 from __future__ import annotations
@@ -10,20 +10,19 @@ import itertools
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
+from typing import Any, Generic
 
-from serving.errors import DecoderLostError
+from serving.errors import DecoderLostError, ServingError
+from serving.queue.engine import Engine, Joined, News, Outcome, Progress
 from serving.queue.limits import BatchLimits, BatchRoom
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
-from serving.search.sentence import Group, Sentence
+from serving.queue.work import Task, Work
 from serving.search.stepper import CacheCosts
-from serving.translation.answers import AnswerCache
-from serving.translation.running import Engine, Joined, Outcome, Progress
-from serving.translation.work import Work
 
 MAX_OVERTAKEN_S = 0.5
-"""Seconds for which smaller sentences may be taken before one that does not fit."""
+"""Seconds for which smaller works may be taken before one that does not fit."""
 
 _LOOK_S, _RETRY_S = 1.0, 1.0
 """Between looks whether an idle engine is there, and between tries to start one again."""
@@ -31,32 +30,31 @@ _LOOK_S, _RETRY_S = 1.0, 1.0
 logger = logging.getLogger(__name__)
 
 
-class Decoder:
+class Decoder(Generic[Task, News, Outcome]):
     """Decodes what waits in a queue, perhaps beside others like it, on a thread of its own."""
 
     def __init__(
         self,
-        engine: Engine,
+        engine: Engine[Task, News, Outcome],
         sizes: CacheCosts,
-        queue: RequestQueue[Work],
+        queue: RequestQueue[Work[Task, News, Outcome]],
         limits: BatchLimits,
-        answers: AnswerCache,
         observer: Observer,
     ) -> None:
         """`limits` are this engine's own."""
         self._engine, self._sizes, self._queue, self._limits = engine, sizes, queue, limits
-        self._answers, self._observer = answers, observer
-        self._works: dict[int, Work] = {}
+        self._observer = observer
+        self._works: dict[int, Work[Task, News, Outcome]] = {}
         """What the engine decodes, by number."""
         self._numbers = itertools.count()
-        self._resting: set[Group] = set()
+        self._resting: set[Hashable] = set()
         """Groups that others have just joined."""
-        self._others: Sequence[Decoder] = ()
+        self._others: Sequence[Decoder[Any, Any, Any]] = ()
         self.idle = True
         """Whether it could begin at once; that ends while the queue is locked."""
         self._thread = threading.Thread(target=self._run, name="decoder", daemon=True)
 
-    def start(self, others: Sequence[Decoder]) -> None:
+    def start(self, others: Sequence[Decoder[Any, Any, Any]]) -> None:
         """Begin, beside others that take from the same queue."""
         self._others = others
         self._thread.start()
@@ -67,8 +65,9 @@ class Decoder:
 
     @property
     def num_rows(self) -> int:
-        """Sentences being decoded."""
-        return len(self._works)
+        """Rows being decoded; what is read or searched for counts with the rows that it asks
+        for."""
+        return sum(work.demand.rows for work in list(self._works.values()))
 
     @property
     def open(self) -> bool:
@@ -100,7 +99,7 @@ class Decoder:
         self._engine.close()
 
     def _join(self) -> None:
-        """Take what fits beside the running sentences, oldest first."""
+        """Take what fits beside what runs, oldest first."""
         if not len(self._queue):
             return
         room = BatchRoom(self._sizes, self._limits)
@@ -108,7 +107,7 @@ class Decoder:
             room.hold(work.demand)
         now = time.monotonic()
 
-        def choose(work: Work) -> bool | None:
+        def choose(work: Work[Task, News, Outcome]) -> bool | None:
             if work.demand.group in self._resting:
                 room.hold(work.demand)  # it is its turn soon
                 return False
@@ -118,36 +117,43 @@ class Decoder:
             overtaken = now - work.submitted > MAX_OVERTAKEN_S
             return None if overtaken or room.full else False
 
-        joining: dict[Group, dict[int, Work]] = {}
+        joining: dict[Hashable, dict[int, Task]] = {}
         for work in self._queue.take(choose, self._takers):
             number = next(self._numbers)
-            joining.setdefault(work.demand.group, {})[number] = work
+            joining.setdefault(work.demand.group, {})[number] = work.task
             self._works[number] = work  # all of them, before any can fail to join
-        for group, works in joining.items():
+        for group, tasks in joining.items():
             self._resting.add(group)
-            self._engine.join({number: work.sentence for number, work in works.items()})
+            self._engine.join(tasks)
 
     def _takers(self) -> int:
         """Threads that could begin with what waits now: this one and all that idle."""
         return 1 + sum(other.idle for other in self._others)
 
-    def _note(self, progress: Progress) -> None:
+    def _note(self, progress: Progress[News, Outcome]) -> None:
+        """Pass on what an engine has told; drop what nobody waits for any more."""
+        works = self._works
         self._resting.difference_update(progress.rested)
         for joined in progress.joined:
             self._note_joined(joined)
-        for number, agreed in progress.agreed:
-            if number in self._works:
-                self._works[number].tell(agreed)
+        for number, news in progress.news:
+            if number in works:
+                works[number].tell(news)
         for number, outcome in progress.outcomes:
-            if number in self._works:
-                self._deliver(self._works[number], outcome)
-                del self._works[number]
-        gone = [number for number, work in self._works.items() if work.expire()]
+            if number in works:
+                for instead in reversed(works[number].finish(outcome)):
+                    self._queue.put_back(instead)
+                del works[number]
+        for number, error in progress.failed:
+            if number in works:
+                works.pop(number).fail(error)
+        gone = [number for number, work in works.items() if work.expire()]
         if gone:
             for number in gone:
-                del self._works[number]
+                del works[number]
             self._engine.cancel(gone)
-        self._resting &= {work.demand.group for work in self._works.values()}
+        if self._resting:
+            self._resting &= {work.demand.group for work in works.values()}
 
     def _note_joined(self, joined: Joined) -> None:
         works = [self._works[number] for number in joined.numbers if number in self._works]
@@ -156,27 +162,17 @@ class Decoder:
             work.start(joined.began, joined.encode_s, len(joined.lengths))
         self._observer.joined(waits_s, joined.lengths)
 
-    def _deliver(self, work: Work, outcome: Outcome) -> None:
-        if isinstance(outcome, Exception):
-            work.fail(outcome)
-        elif isinstance(outcome, Sentence):  # the loop guard wants it decoded again
-            work.again(outcome, self._sizes)
-            self._queue.put_back(work)
-        elif isinstance(outcome, list):  # alternatives to go on with
-            for part in reversed(work.split(outcome, self._sizes)):
-                self._queue.put_back(part)
-        else:
-            self._answers.put(work.key, outcome)
-            self._observer.decoded(len(outcome.hypotheses[0].token_scores))
-            work.complete(outcome)
-
     def _fail_all(self, error: Exception) -> None:
+        """What was running fails with an error after which clients may try again."""
+        if not isinstance(error, DecoderLostError):
+            logger.error("a decoder failed", exc_info=error)
+        if not isinstance(error, ServingError):
+            cause, error = error, DecoderLostError("decoding has failed; try again")
+            error.__cause__ = cause
         for work in self._works.values():
             work.fail(error)
         self._works.clear()
         self._resting.clear()
-        if not isinstance(error, DecoderLostError):
-            logger.error("a decoder failed", exc_info=error)
 
     def _restart(self) -> None:
         self.idle = False

@@ -1,0 +1,133 @@
+"""What a language model's bundle makes of prompts, and of what the search finds; it runs no
+model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.bundle.load_tokenizer import load_tokenizer
+from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.tokenizer import TextTokenizer
+from serving.errors import BundleError, DecodingError, InvalidOptionError, RequestError
+from serving.generation.choices import (
+    ChoiceBuilder,
+    Generation,
+    Prompt,
+    TokenScore,
+    text_offsets,
+    written_form,
+)
+from serving.search.ids import EOS_ID
+from serving.search.prompts import PromptScores
+from serving.search.sampled_batch import Generated, SampledOutput
+from serving.search.sampling import Uniforms
+from serving.search.sampling_options import GenerationOptions, parse_generation_options
+from serving.search.sentence import Finished, Hypothesis
+from serving.text.characters import check_text
+
+
+class PromptProcessor:
+    """A language model's tokenizer and defaults, which are all that prompts take."""
+
+    def __init__(self, manifest: Manifest, tokenizer: TextTokenizer) -> None:
+        self.manifest, self.tokenizer = manifest, tokenizer
+
+    @property
+    def default_options(self) -> GenerationOptions:
+        """The bundle's own options."""
+        return parse_generation_options(self.manifest.search)
+
+    def encode(self, prompt: Prompt) -> list[int]:
+        """Token ids of a prompt, never empty: a text follows the eos that ends the one before.
+
+        Raises RequestError for text or ids that the model cannot read.
+        """
+        if isinstance(prompt, str):
+            check_text(prompt, "prompt")
+            return [EOS_ID, *self.tokenizer.encode(prompt)]
+        size = self.manifest.sizes.vocab_size
+        for place, token in enumerate(prompt):
+            if not 0 <= token < size:
+                raise RequestError(
+                    f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}",
+                    parameter="prompt",
+                )
+        return list(prompt) or [EOS_ID]
+
+    def check_options(self, options: GenerationOptions) -> None:
+        """Raise InvalidOptionError for options that this model cannot follow."""
+        size = self.manifest.sizes.vocab_size
+        for token, _ in options.logit_bias:
+            if not 0 <= token < size:
+                raise InvalidOptionError(
+                    f"logit_bias: token ids must be in [0, {size - 1}] for this model, got {token}",
+                    parameter="logit_bias",
+                )
+        if options.num_logprobs > size:
+            raise InvalidOptionError(
+                f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}",
+                parameter="num_logprobs",
+            )
+
+    def outputs(
+        self, keys: Sequence[int], prompt: list[int], options: GenerationOptions
+    ) -> list[SampledOutput]:
+        """The rows of a sampled prompt, one for each choice, with these keys."""
+        seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
+        return [
+            SampledOutput(key, prompt, options, Uniforms(seed, choice))
+            for choice, key in enumerate(keys)
+        ]
+
+    def complete_search(self, prompt: list[int], finished: Finished) -> list[Generation]:
+        """What a beam search has found; raises the DecodingError that ended it."""
+        if finished.error is not None:
+            raise finished.error
+        return [self._from_hypothesis(prompt, found) for found in finished.hypotheses]
+
+    def prompt_scores(
+        self, prompt: Prompt, ids: list[int], scores: PromptScores, num_logprobs: int
+    ) -> list[TokenScore]:
+        """The ids of a prompt with what one row of a batch has found for all but the first.
+
+        Raises DecodingError where that is not finite.
+        """
+        if isinstance(prompt, str):
+            offsets = [0, *(begin for begin, _ in self.tokenizer.spans(prompt))]
+        else:
+            offsets = text_offsets(self.tokenizer, ids)
+        found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]
+        labels = scores.labels_BP[0, : len(ids) - 1]
+        if not np.isfinite(labels).all():
+            raise DecodingError("the model gave a non-finite score for this prompt")
+        top_tokens = scores.top_tokens_BPT[0, :, :num_logprobs].tolist()
+        top_scores = scores.top_scores_BPT[0, :, :num_logprobs].tolist()
+        for place, (token, label) in enumerate(zip(ids[1:], labels.tolist(), strict=True)):
+            top = tuple(
+                (written_form(self.tokenizer, other), score)
+                for other, score in zip(top_tokens[place], top_scores[place], strict=True)
+            )
+            form = written_form(self.tokenizer, token)
+            found.append(TokenScore(token, form, offsets[place + 1], label, top))
+        return found
+
+    def _from_hypothesis(self, prompt: list[int], found: Hypothesis) -> Generation:
+        tokens = [*found.tokens[len(prompt) - 1 :], *([EOS_ID] if found.finished else [])]
+        scores = found.token_scores[len(found.token_scores) - len(tokens) :]
+        builder = ChoiceBuilder(self.tokenizer, prompt, GenerationOptions(max_length=len(tokens)))
+        for token, score in zip(tokens, scores, strict=True):
+            builder.push(Generated(0, token, score))
+        return builder.finished()
+
+
+def load_prompts(folder: Path) -> PromptProcessor:
+    """Check a bundle and read what prompts take; raises BundleError where it cannot be used."""
+    manifest = read_manifest(folder)
+    if manifest.task != "generate":
+        raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
+    files, size = manifest.tokenizer, manifest.sizes.vocab_size
+    return PromptProcessor(manifest, load_tokenizer(folder / files.source_file, files.kind, size))

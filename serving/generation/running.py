@@ -1,0 +1,254 @@
+"""Prompts that a language model goes on from: one running batch, which others join and leave
+between steps.
+
+Sampled and greedy outputs of all prompts are decoded in one batch. Beam searches have batches of
+their own, which take turns with it; so do prompts, which are read a chunk between two steps.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import deque
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import dataclass, field
+
+from serving.generation.choices import ChoiceBuilder, Generation, TokenScore, best_choices
+from serving.generation.prompts import PromptProcessor
+from serving.generation.ticket import Delta, GenerationDone, PromptRead
+from serving.generation.work import PromptTask
+from serving.queue.engine import Joined, Progress
+from serving.runtime.language_stepper import LanguageStepper
+from serving.runtime.language_stepper import Reading as ReadingSteps
+from serving.search.beam import BeamSearch
+from serving.search.prompts import Prompted, PromptScores, chunks
+from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
+from serving.search.sampling_options import GenerationOptions
+from serving.search.sentence import Sentence
+
+_READ_TOGETHER = 8
+
+PromptProgress = Progress[PromptRead | Delta, GenerationDone]
+
+
+@dataclass(eq=False)
+class _Prompt:
+    """A prompt being read, searched from or continued."""
+
+    number: int
+    task: PromptTask
+    choices: dict[int, ChoiceBuilder] = field(default_factory=dict)
+    """Its sampled outputs, in order, by the keys of their rows."""
+    tokens: tuple[TokenScore, ...] = ()
+    """The prompt's own with their log-probabilities, where these were asked for."""
+
+
+class RunningPrompts:
+    """The `Engine` of a language model, which decodes on the thread that calls it."""
+
+    lost, resident_bytes = False, 0
+
+    def __init__(self, prompts: PromptProcessor, stepper: LanguageStepper) -> None:
+        self._texts, self._stepper = prompts, stepper
+        self._keys = itertools.count()
+        self.restart()
+
+    def restart(self) -> None:
+        """Drop all and begin anew."""
+        self._progress: PromptProgress = Progress()
+        self._prompts: dict[int, _Prompt] = {}
+        self._batch = GenerationBatch(self._stepper)
+        self._rows: dict[int, tuple[_Prompt, int]] = {}
+        """The prompt of each row of the batch and which of its choices it is, by the row's key."""
+        self._readings: deque[_Reading] = deque()
+        self._searches: dict[int, BeamSearch] = {}
+
+    def join(self, tasks: Mapping[int, PromptTask]) -> None:
+        """Begin to read prompts, those of one number of chunks together, and to search from those
+        that need not be read before."""
+        began = time.monotonic()
+        joining = [_Prompt(number, task) for number, task in tasks.items()]
+        self._prompts.update((prompt.number, prompt) for prompt in joining)
+        lengths = [len(p.task.ids) for p in self._prompts.values() for _ in range(p.task.rows)]
+        self._progress.joined.append(Joined(tuple(tasks), began, 0.0, tuple(lengths)))
+        self._progress.rested.append(joining[0].task.group)  # more may come before the next step
+        groups: dict[tuple[int, bool], list[_Prompt]] = {}
+        for prompt in joining:
+            request = prompt.task.request
+            samples = request.options.max_length > 0 and request.options.beam_size == 1
+            if samples or request.score_prompt:
+                key = (chunks(prompt.task.ids[:-1]), request.score_prompt)
+                groups.setdefault(key, []).append(prompt)
+            else:
+                try:
+                    self._begin(prompt, None)
+                except Exception as error:  # of this prompt alone
+                    self._fail(prompt, error)
+        for (_, score), group in groups.items():
+            for start in range(0, len(group), _READ_TOGETHER):
+                part = group[start : start + _READ_TOGETHER]
+                self._readings.append(_Reading(part, self._stepper, score=score))
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Drop prompts, those that have left already aside."""
+        for number in numbers:
+            if number in self._prompts:
+                self._drop(self._prompts[number])
+
+    def step(self) -> PromptProgress:
+        """One chunk of a prompt, one token of every output, one step of every beam search."""
+        if self._readings:
+            self._read()
+        for event in self._batch.step():
+            if event.key in self._rows:  # else another output of its prompt has failed
+                prompt, choice = self._rows[event.key]
+                try:
+                    self._push(prompt, choice, event)
+                except Exception as error:  # of this prompt alone
+                    self._fail(prompt, error)
+        for number in list(self._searches):
+            self._search(self._prompts[number])
+        progress, self._progress = self._progress, Progress()
+        return progress
+
+    def wake(self) -> None:
+        """No step waits."""
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._batch.close()
+
+    def _read(self) -> None:
+        """One chunk of the prompts that have waited longest; at their end they join."""
+        reading = self._readings[0]
+        reading.prompts = [p for p in reading.prompts if p.number in self._prompts]
+        try:
+            done = not reading.prompts or reading.advance()
+        except Exception as error:  # the others must outlive any failure of these
+            self._readings.popleft()
+            for prompt in reading.prompts:
+                self._fail(prompt, error)
+            return
+        if done:
+            self._readings.popleft()
+            if reading.prompts:
+                self._finish_reading(reading)
+
+    def _finish_reading(self, reading: _Reading) -> None:
+        """Let the outputs of prompts that have been read join the batch."""
+        assert reading.result is not None
+        prompted, scores = reading.result
+        sharers: list[list[SampledOutput]] = [[] for _ in reading.rows]
+        for prompt in reading.prompts:
+            row = reading.rows[tuple(prompt.task.ids)]
+            try:
+                sharers[row] += self._begin(prompt, None if scores is None else scores.of(row))
+            except Exception as error:  # of this prompt alone
+                self._fail(prompt, error)
+        if any(sharers):
+            self._batch.join(sharers, prompted)
+        else:
+            self._stepper.free(prompted.state)
+
+    def _begin(self, prompt: _Prompt, scores: PromptScores | None) -> list[SampledOutput]:
+        """Tell that a prompt has been read, and go on from it; returns its sampled outputs, which
+        are to join the batch."""
+        request, ids = prompt.task
+        options = request.options
+        if scores is not None:
+            prompt.tokens = tuple(
+                self._texts.prompt_scores(request.prompt, ids, scores, options.num_logprobs)
+            )
+        self._progress.news.append((prompt.number, PromptRead(prompt.tokens)))
+        if options.max_length == 0:
+            self._deliver_whole(prompt, [Generation("", (), "length")] * options.num_hypotheses)
+        elif options.beam_size > 1:
+            self._searches[prompt.number] = start_search(self._stepper, ids, options)
+        else:
+            keys = [next(self._keys) for _ in range(options.num_choices)]
+            for choice, key in enumerate(keys):
+                self._rows[key] = prompt, choice
+                prompt.choices[key] = ChoiceBuilder(self._texts.tokenizer, ids, options)
+            return self._texts.outputs(keys, ids, options)
+        return []
+
+    def _push(self, prompt: _Prompt, choice: int, event: Generated) -> None:
+        """Add a token to an output, and end what is complete."""
+        if event.error is not None:
+            raise event.error
+        builder = prompt.choices[event.key]
+        text, tokens = builder.push(event)
+        reason = builder.finish_reason
+        self._progress.news.append((prompt.number, Delta(choice, text, tokens, reason)))
+        if reason:
+            self._batch.remove(event.key)
+            del self._rows[event.key]
+            if all(other.finish_reason for other in prompt.choices.values()):
+                self._deliver(prompt, [other.finished() for other in prompt.choices.values()])
+
+    def _search(self, prompt: _Prompt) -> None:
+        """One step of a beam search."""
+        try:
+            for finished in self._searches[prompt.number].step():
+                self._deliver_whole(prompt, self._texts.complete_search(prompt.task.ids, finished))
+        except Exception as error:  # of this prompt alone
+            self._fail(prompt, error)
+
+    def _deliver_whole(self, prompt: _Prompt, choices: list[Generation]) -> None:
+        """Deliver outputs of which nothing has been told yet."""
+        for number, choice in enumerate(choices):
+            delta = Delta(number, choice.text, choice.tokens, choice.finish_reason)
+            self._progress.news.append((prompt.number, delta))
+        self._deliver(prompt, choices)
+
+    def _deliver(self, prompt: _Prompt, generated: list[Generation]) -> None:
+        """Deliver the outputs, or of those the best that were asked for."""
+        choices = tuple(best_choices(generated, prompt.task.request.options))
+        count = sum(choice.num_generated for choice in generated)
+        done = GenerationDone(choices, prompt.tokens, len(prompt.task.ids), count)
+        self._progress.outcomes.append((prompt.number, done))
+        self._drop(prompt)
+
+    def _fail(self, prompt: _Prompt, error: Exception) -> None:
+        self._progress.failed.append((prompt.number, error))
+        self._drop(prompt)
+
+    def _drop(self, prompt: _Prompt) -> None:
+        """Forget a prompt and free its rows."""
+        del self._prompts[prompt.number]
+        for key in prompt.choices:
+            if self._rows.pop(key, None):
+                self._batch.remove(key)
+        search = self._searches.pop(prompt.number, None)
+        if search is not None:
+            search.cancel(0)
+
+
+class _Reading:
+    """Prompts of one number of chunks that are being read."""
+
+    def __init__(self, prompts: list[_Prompt], stepper: LanguageStepper, *, score: bool) -> None:
+        self.prompts = prompts
+        unique = dict.fromkeys(tuple(prompt.task.ids) for prompt in prompts)
+        self.rows = {ids: row for row, ids in enumerate(unique)}
+        """Of each prompt, which several tasks may share."""
+        labels = [ids[1:] for ids in unique] if score else None
+        self.result: tuple[Prompted, PromptScores | None] | None = None
+        """Once all has been read."""
+        self._chunks = self._run(stepper.read([ids[:-1] for ids in unique], labels))
+
+    def advance(self) -> bool:
+        """Read a chunk; returns whether all has been read, which takes a call of its own."""
+        next(self._chunks, None)
+        return self.result is not None
+
+    def _run(self, steps: ReadingSteps) -> Generator[None]:
+        self.result = yield from steps
+
+
+def start_search(
+    stepper: LanguageStepper, prompt: list[int], options: GenerationOptions
+) -> BeamSearch:
+    """A beam search from one prompt; its sentence has the index 0."""
+    sentence = Sentence((), options.search_options, prompt[1:], start=prompt[0])
+    return BeamSearch(stepper, [sentence])

@@ -1,0 +1,76 @@
+"""A text that has been submitted, and what happens to it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+
+from serving.queue.ticket import RequestTiming, Ticket
+from serving.search.options import SearchOptions
+from serving.text.terms import Terms
+from serving.translation.results import Translation
+
+
+@dataclass(frozen=True, kw_only=True)
+class Request:
+    """One text to translate."""
+
+    text: str
+    options: SearchOptions = field(default_factory=SearchOptions)
+    target_prefix: str = ""
+    alignments: bool = False
+    """Whether each hypothesis gets word links."""
+    terms: Terms = field(default_factory=Terms)
+    stream: bool = False
+    """Whether its ticket tells of what is certain before it ends."""
+    timeout_s: float | None = None
+    """Seconds from submission to the deadline; None is no deadline."""
+
+
+@dataclass(frozen=True)
+class PartialTranslation:
+    """The text with which the translation begins, whatever still comes; each begins with the one
+    before."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Completed:
+    """The last event of a ticket."""
+
+    translation: Translation
+    timing: RequestTiming
+
+
+class TranslationTicket(Ticket[Completed]):
+    """A submitted text."""
+
+    _told = ""
+
+    async def events(self) -> AsyncIterator[PartialTranslation | Completed]:
+        """What happens to the request, ending with Completed; raises the ServingError that ends it.
+        Leaving the loop early does not cancel, `cancel` does."""
+        seen = ""
+        async for done in self._changes():
+            if self._told != seen:
+                seen = self._told
+                yield PartialTranslation(seen)
+            if done:
+                yield self.result()
+
+    def tell(self, text: str) -> None:
+        """What is certain by now."""
+        self._told = text
+        self._wake()
+
+    def translated(
+        self, translation: Translation, started: float, encode_s: float, batch_size: int
+    ) -> None:
+        """Deliver the translation, unless the request has ended already."""
+        now = time.monotonic()
+        began = max(started, self.submitted)  # it may have come when another's was under way
+        encode_s = max(0.0, encode_s - (began - started))
+        timing = RequestTiming(began - self.submitted, encode_s, now - began - encode_s, batch_size)
+        self.complete(Completed(translation, timing))
