@@ -96,11 +96,13 @@ class Decoder(Generic[Task, News, Outcome]):
                 self._restart()
             self.idle = not self._works
             self._queue.drop_ended()
+        self.idle = False
         self._engine.close()
 
     def _join(self) -> None:
-        """Take what fits beside what runs, oldest first."""
-        if not len(self._queue):
+        """Take what fits beside what runs, oldest first; what comes is for those that idle, if any
+        do."""
+        if not len(self._queue) or (self._works and any(other.idle for other in self._others)):
             return
         room = BatchRoom(self._sizes, self._limits)
         for work in self._works.values():

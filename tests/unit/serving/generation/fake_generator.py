@@ -10,7 +10,7 @@ import numpy as np
 
 from serving.generation.prompts import PromptProcessor
 from serving.generation.running import RunningPrompts
-from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
+from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling import TOP
 from serving.search.stepper import StepInputs
 from tests.unit.serving.echo import ByteTokenizer, echo_manifest
@@ -46,16 +46,17 @@ class FakeLanguageStepper(FakeStepper):
     ) -> Generator[None, None, tuple[Prompted, PromptScores | None]]:
         """All in the first chunk; the others are there to be waited for."""
         state, longest = self.encode(prompts), max(map(len, prompts))
-        token_ids = np.zeros((len(prompts), -(-longest // CHUNK) * CHUNK), np.int64)
-        wanted = np.zeros_like(token_ids)
+        state.resize(longest)
+        label_scores = np.zeros((len(prompts), longest), np.float32)
         for row, ids in enumerate(prompts):
-            token_ids[row, : len(ids)] = ids
-            wanted[row, : len(ids)] = labels[row] if labels is not None else 0
-        found = self.prefill(state, token_ids, wanted).scores_BP
+            slots = tuple(enumerate(ids))
+            state.cache_BC2[row, : len(ids)] = np.array(slots).reshape(-1, 2)
+            for place, label in enumerate(labels[row] if labels is not None else ()):
+                label_scores[row, place] = self.model.log_probs((), slots[: place + 1])[label]
         for _ in range(chunks(prompts[0])):
             yield
-        nothing = np.zeros((*found.shape, 0))
-        scores = PromptScores(found, nothing.astype(np.float32), nothing.astype(np.int32))
+        nothing = np.zeros((*label_scores.shape, 0))
+        scores = PromptScores(label_scores, nothing.astype(np.float32), nothing.astype(np.int32))
         used_B = np.array([len(ids) for ids in prompts], np.int64)
         return Prompted(state, used_B, 0), scores if labels is not None else None
 
