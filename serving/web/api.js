@@ -1,4 +1,9 @@
 // Requests to the server this page came from, and to no other.
+//
+// Paths are relative to the page: a proxy may have put it, with the whole server, below a path of its own.
+
+/** The whole address of a path. */
+export const address = (path) => new URL(path, document.baseURI).href.replace(/[?#].*$/, "");
 
 const KEY = "macaron-api-key";
 
@@ -48,7 +53,7 @@ function sendJson(path, body, signal) {
 async function send(path, options) {
   let response;
   try {
-    response = await fetch(path, options);
+    response = await fetch(address(path), options);
   } catch (error) {
     if (error.name === "AbortError") throw error;
     throw new Error("The server does not answer; is it still running?");

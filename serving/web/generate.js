@@ -47,7 +47,7 @@ export class GeneratePanel {
     let first = null;
     let reason = null;
     let usage = null;
-    for await (const chunk of stream("/v1/completions", body, signal)) {
+    for await (const chunk of stream("v1/completions", body, signal)) {
       usage = chunk.usage ?? usage;
       for (const choice of chunk.choices) {
         first ??= performance.now();

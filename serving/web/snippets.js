@@ -1,21 +1,21 @@
 // The request just made, to be typed elsewhere. A key is named, never shown.
 
-import { apiKey } from "./api.js";
+import { address, apiKey } from "./api.js";
 import { copies, element, fill } from "./dom.js";
 
 const LIBRETRANSLATE_FIELDS = ["q", "source", "target", "format", "alternatives"];
 
-/** The forms in which a request to `/translate` can be written. */
+/** The forms in which a request to `translate` can be written. */
 export const translateForms = {
-  "curl": (body) => curl("/translate", body),
-  "Python": (body) => requests("/translate", body, 'print(answer["translatedText"])'),
-  "LibreTranslate, curl": (body) => curl("/translate", libreTranslateBody(body)),
+  "curl": (body) => curl("translate", body),
+  "Python": (body) => requests("translate", body, 'print(answer["translatedText"])'),
+  "LibreTranslate, curl": (body) => curl("translate", libreTranslateBody(body)),
   "LibreTranslate, Python": libreTranslate,
 };
 
-/** The same of a request to `/v1/completions`. */
+/** The same of a request to `v1/completions`. */
 export const completionForms = {
-  "curl": (body) => curl("/v1/completions", body, body.stream ? " --no-buffer" : ""),
+  "curl": (body) => curl("v1/completions", body, body.stream ? " --no-buffer" : ""),
   "OpenAI, Python": openai,
 };
 
@@ -38,7 +38,7 @@ function curl(path, body, flags = "") {
   const key = apiKey() ? ` \\\n  -H "Authorization: Bearer $API_KEY"` : "";
   const data = JSON.stringify(body).replaceAll("'", "'\\''");
   return (
-    `curl -s${flags} ${location.origin}${path} \\\n` +
+    `curl -s${flags} ${address(path)} \\\n` +
     `  -H 'Content-Type: application/json'${key} \\\n  -d '${data}'`
   );
 }
@@ -49,7 +49,7 @@ function requests(path, body, use) {
     : "";
   return (
     `${apiKey() ? "import os\n\n" : ""}import requests\n\n` +
-    `answer = requests.post(\n    ${python(location.origin + path)},\n` +
+    `answer = requests.post(\n    ${python(address(path))},\n` +
     `    json=${python(body)},\n${headers}    timeout=60,\n).json()\n${use}`
   );
 }
@@ -62,7 +62,7 @@ function libreTranslate({ q, source, target }) {
   const key = apiKey() ? ', os.environ["API_KEY"]' : "";
   return (
     `${key ? "import os\n\n" : ""}from libretranslatepy import LibreTranslateAPI\n\n` +
-    `client = LibreTranslateAPI(${python(`${location.origin}/`)}${key})\n` +
+    `client = LibreTranslateAPI(${python(address(""))}${key})\n` +
     `print(client.translate(${[q, source, target].map(python).join(", ")}))`
   );
 }
@@ -72,7 +72,7 @@ function openai(body) {
   const fields = Object.entries(body).map(([name, value]) => `    ${name}=${python(value)},\n`);
   return (
     `${apiKey() ? "import os\n\n" : ""}from openai import OpenAI\n\n` +
-    `client = OpenAI(base_url=${python(`${location.origin}/v1`)}, api_key=${key})\n` +
+    `client = OpenAI(base_url=${python(address("v1"))}, api_key=${key})\n` +
     `stream = client.completions.create(\n${fields.join("")})\n` +
     `for chunk in stream:\n    for choice in chunk.choices:\n` +
     `        print(choice.text, end="", flush=True)`

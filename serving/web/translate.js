@@ -56,7 +56,7 @@ export class TranslatePanel {
     const asked = !blank && !this._tooLong();
     this._output.busy = asked;
     if (!asked) return;
-    const result = await attempt(() => post("/translate", body, signal));
+    const result = await attempt(() => post("translate", body, signal));
     if (signal.aborted) return;
     this._output.busy = false;
     if (!result) return;
@@ -200,7 +200,7 @@ export class TranslatePanel {
     if (this._server.givesAlternativesAtAPosition) body.options.return_alternatives = true;
     else body.options.beam_size = Math.max(ALTERNATIVES, body.options.beam_size ?? 0);
     clearError();
-    const result = await attempt(() => post("/translate", body, signal));
+    const result = await attempt(() => post("translate", body, signal));
     if (!result || signal.aborted) return;
     const choices = choicesAfter(word.number, result.answer.translations[0].hypotheses);
     this._menu.open(word.span, choices, async (prefix) => {
@@ -226,7 +226,7 @@ export class TranslatePanel {
     for (const { name } of this._server.modelsFor(this._pair.knownSource, body.target)) {
       try {
         const known = shown.answer.model === name;
-        const result = known ? shown : await post("/translate", { ...body, model: name }, signal);
+        const result = known ? shown : await post("translate", { ...body, model: name }, signal);
         rows.append(comparisonRow(name, result));
       } catch (error) {
         if (signal.aborted) return;

@@ -1,0 +1,112 @@
+"""The page below a path of a proxy: in a real Chromium, behind nginx with the file in deploy/."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from playwright.sync_api import expect
+
+from tests.system.browser import NAMES, chromium, find_chromium, visit
+from tests.system.server import ROOT, Server, free_port, running
+
+pytestmark = pytest.mark.slow
+
+# In Debian it is not on the PATH of everybody.
+NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
+
+if find_chromium() is None or NGINX is None:
+    pytest.skip(
+        f"the page is not tested behind a proxy: nginx or all of {', '.join(NAMES)} are missing",
+        allow_module_level=True,
+    )
+
+HTTP = """
+daemon off;
+worker_processes 1;
+pid nginx.pid;
+error_log stderr;
+events {{}}
+http {{
+    types {{ text/html html; }}
+    access_log off;
+    client_body_temp_path body; proxy_temp_path proxy;
+    fastcgi_temp_path fastcgi; uwsgi_temp_path uwsgi; scgi_temp_path scgi;
+    {site}
+}}
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    folder = tmp_path_factory.mktemp("server")
+    with running(ROOT / "models", folder, MACARON_ROOT_PATH="/macaron") as server:
+        yield server
+
+
+@pytest.fixture(scope="module")
+def proxy(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an nginx that has deploy/nginx.conf, but for TLS and the ports."""
+    folder, port = tmp_path_factory.mktemp("nginx"), free_port()
+    site = (ROOT / "deploy/nginx.conf").read_text()
+    site = site.replace("listen 443 ssl;", f"listen 127.0.0.1:{port};")
+    site = re.sub(r"ssl_certificate\w* .*;", "", site)
+    site = site.replace("127.0.0.1:3000", f"127.0.0.1:{server.port}")
+    (folder / "nginx.conf").write_text(HTTP.format(site=site))
+    process = subprocess.Popen(
+        [str(NGINX), "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"],
+        stderr=(folder / "log.txt").open("wb"),
+    )
+    try:
+        wait_for(f"http://127.0.0.1:{port}/macaron/livez", folder / "log.txt")
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def wait_for(address: str, log: Path) -> None:
+    end = time.monotonic() + 30
+    while True:
+        try:
+            if httpx.get(address, timeout=5).is_success:
+                return
+        except httpx.TransportError:
+            pass
+        assert time.monotonic() < end, log.read_text()
+        time.sleep(0.1)
+
+
+@pytest.mark.parametrize("prefix", ["/macaron/", "/"])
+def test_the_page_translates_below_a_path(proxy: str, prefix: str) -> None:
+    expect.set_options(timeout=20_000)
+    with chromium() as browser, visit(browser, viewport={"width": 1200, "height": 900}) as found:
+        found.page.goto(f"{proxy}{prefix}?q=Guten+Morgen!&source=de&target=en")
+        output = found.page.get_by_role("group", name="Translation")
+        expect(output).to_contain_text("morning")
+        assert found.complaints == []
+        assert all(address.startswith(f"{proxy}{prefix}") for address in found.requests)
+        found.page.get_by_text("This request as code").first.click()
+        expect(found.page.locator("#snippet-code")).to_contain_text(f"{proxy}{prefix}translate")
+
+
+def test_the_proxy_keeps_the_metrics_to_itself(proxy: str) -> None:
+    assert httpx.get(f"{proxy}/metrics").status_code == 404
+    assert httpx.get(f"{proxy}/macaron/metrics").status_code == 404
+
+
+def test_the_api_answers_below_the_path_and_names_it(proxy: str, server: Server) -> None:
+    body = {"q": "Guten Morgen!", "source": "de", "target": "en"}
+    below = httpx.post(f"{proxy}/macaron/translate", json=body, timeout=60).json()
+    kept = httpx.post(f"{server.url}/macaron/translate", json=body, timeout=60).json()
+    plain = httpx.post(f"{server.url}/translate", json=body, timeout=60).json()
+    assert below["translatedText"] == kept["translatedText"] == plain["translatedText"]
+    described = httpx.get(f"{proxy}/macaron/openapi.json").json()
+    assert described["servers"] == [{"url": "/macaron"}]
