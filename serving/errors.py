@@ -41,6 +41,13 @@ class ServingError(Exception):
     """When another try makes sense, where the server knows."""
     parameter: str | None = None
     """Which option or field of the request is at fault, where a single one is."""
+    hint: str | None = None
+    """What there is in its place, where clients expect the message itself word for word."""
+
+    @property
+    def full_message(self) -> str:
+        """The message, and the hint behind it."""
+        return f"{self}; {self.hint}" if self.hint else str(self)
 
 
 class SettingsError(ServingError):
@@ -77,7 +84,9 @@ class RequestError(ServingError):
         """The same error, naming the text at fault by its place in the list `name`."""
         if self.index is None:
             return self
-        return type(self)(f"{name}[{self.index}]: {self}", parameter=self.parameter)
+        named = type(self)(f"{name}[{self.index}]: {self}", parameter=self.parameter)
+        named.hint = self.hint
+        return named
 
     def renamed(self, names: Mapping[str, str]) -> Self:
         """This error, its parameter under the name that `names` has for it, if it has one."""
@@ -112,9 +121,19 @@ class ContextLengthError(TooLongError):
 
 
 class UnknownLanguageError(RequestError):
-    """No loaded model translates between the two languages."""
+    """No loaded model translates between the two languages.
+
+    Clients of LibreTranslate know the message word for word, so that what there is stands in the
+    hint.
+    """
 
     code = "unknown_language"
+
+    def __init__(
+        self, message: str, *, parameter: str | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message, parameter=parameter)
+        self.hint = hint
 
 
 class UnknownModelError(RequestError):

@@ -19,6 +19,7 @@ from starlette.routing import Route
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
 from serving.server.access_log import REQUEST_ID, Access, LastResort
 from serving.server.backend import Backend
+from serving.server.clean_path import CleanPath
 from serving.server.context import context_of
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects import DIALECTS
@@ -43,7 +44,7 @@ def create_app(
     Raises SettingsError where the API keys cannot be used.
     """
     gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
-    describe = functools.cache(functools.partial(document, dialects))
+    describe = functools.cache(functools.partial(document, dialects, settings.root_path))
     backend = Backend(registry, settings, gatekeeper, metrics, describe)
     routes = [route for dialect in dialects for route in dialect.routes(backend)]
     served = [(_starlette_route(route), route.key) for route in routes]
@@ -52,6 +53,7 @@ def create_app(
     app = Starlette(
         routes=[*(route for route, _ in served), *page],
         middleware=[
+            Middleware(CleanPath, prefix=settings.root_path),
             Middleware(Access, metrics=metrics),
             *_cors(settings.cors_origins),
             Middleware(LastResort, refuse=refuse),
@@ -105,6 +107,8 @@ def _cors(origins: str) -> list[Middleware]:
             allow_origins=allowed,
             allow_methods=["GET", "POST"],
             allow_headers=["*"],
+            # A page anywhere may then ask a server in the reader's own network.
+            allow_private_network="*" in allowed,
             expose_headers=[REQUEST_ID, "Retry-After"],
         )
     ]

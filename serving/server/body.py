@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -42,7 +43,7 @@ async def read_fields(
     """
     body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
     content_type = request.headers.get("content-type", "")
-    if _media_type(content_type) == JSON:
+    if _media_type(content_type) == JSON and (body or request.method != "GET"):
         return _validated(lambda: schema.model_validate(_json_tree(body)))
     if body and not content_type:
         raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
@@ -66,7 +67,7 @@ async def _checked(request: Request, max_bytes: int, media_types: Sequence[str])
 
 def _json_tree(body: bytes) -> dict[str, Any]:
     try:
-        tree = pydantic_core.from_json(body, allow_inf_nan=False)
+        tree = pydantic_core.from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
     except ValueError as error:
         raise RequestError(f"the body must be valid JSON in UTF-8: {error}") from error
     if not isinstance(tree, dict):
@@ -164,7 +165,13 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
     )
     name, field = path.removeprefix("."), str(first["loc"][0])
     if first["type"] == "missing":
-        return RequestError(f"{name} is missing", parameter=field)
+        # Of a whole field in LibreTranslate's own words, which its clients know.
+        missing = f"Invalid request: missing {name} parameter" if name == field else None
+        return RequestError(missing or f"{name} is missing", parameter=field)
+    if first["type"] == "too_short" and not first["input"]:
+        return RequestError(
+            f"{name} must hold at least one item, got an empty list", parameter=field
+        )
     same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
     wanted = " or ".join(
         dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)

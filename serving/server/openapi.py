@@ -22,10 +22,11 @@ from serving.server.dialects import DIALECTS
 API_VERSION = "0.1.0"
 
 
-def document(dialects: Sequence[Dialect] = DIALECTS) -> str:
-    """The document of a server that speaks these dialects, as JSON text."""
+def document(dialects: Sequence[Dialect] = DIALECTS, root_path: str = "") -> str:
+    """The document of a server that speaks these dialects, as JSON text; `root_path` is where a
+    proxy has put it."""
     parts = [dialect.describe() for dialect in dialects]
-    tree = {
+    tree: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
             "title": "Macaron",
@@ -35,6 +36,8 @@ def document(dialects: Sequence[Dialect] = DIALECTS) -> str:
         "paths": {path: methods for part in parts for path, methods in part.paths.items()},
         "components": {"schemas": _schemas(parts)},
     }
+    if root_path:
+        tree["servers"] = [{"url": root_path}]
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 

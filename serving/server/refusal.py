@@ -28,9 +28,8 @@ class Refusal:
         """The answer, with the headers that belong to it; the error is noted for the log line and
         the metrics."""
         context_of(scope).error = error.code
-        message = str(error)
-        if len(message) > _MAX_MESSAGE:
-            error.args = (message[:_MAX_MESSAGE] + " ...",)
+        error.args = (_shortened(str(error)),)
+        error.hint = _shortened(error.hint) if error.hint else None
         response = self._render(scope["path"], error)
         if error.retry_after_s is not None:
             response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
@@ -43,3 +42,7 @@ class Refusal:
             if path.startswith(dialect.error_paths):
                 return dialect.render_error(error)
         return error_response(error)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + " ..."

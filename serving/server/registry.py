@@ -30,6 +30,7 @@ from serving.search.sampling_options import GenerationOptions
 from serving.server.metrics import Metrics, ModelState, State
 from serving.server.served import ServedLanguageModel, ServedModel
 from serving.server.settings import Settings, variable
+from serving.text.languages import language_name
 from serving.translation.loading import load_isolated_translator, load_translator
 from serving.translation.scheduler import TranslationModel, TranslationScheduler
 
@@ -248,8 +249,15 @@ class Registry:
             if model.serves(source, target):
                 return model
         sources = self.sources(target, name)  # says so where it is the target that is not known
+        hint = f"source {_unknown(source, sources)} for target {target!r}"
+        known = _languages(model.manifest.languages.source for model in self._candidates(name))
+        if source not in known:
+            raise UnknownLanguageError(f"{source} is not supported", parameter="source", hint=hint)
         raise UnknownLanguageError(
-            f"source {_unknown(source, sources)} for target {target!r}", parameter="source"
+            f"{language_name(target)} ({target}) is not available as a target language from "
+            f"{language_name(source)} ({source})",
+            parameter="source",
+            hint=hint,
         )
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
@@ -258,7 +266,11 @@ class Registry:
         models = self._candidates(name)
         targets = _languages(model.manifest.languages.target for model in models)
         if target not in targets:
-            raise UnknownLanguageError(f"target {_unknown(target, targets)}", parameter="target")
+            raise UnknownLanguageError(
+                f"{target} is not supported",
+                parameter="target",
+                hint=f"target {_unknown(target, targets)}",
+            )
         return _languages(
             model.manifest.languages.source
             for model in models

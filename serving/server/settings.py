@@ -57,6 +57,10 @@ class Settings(BaseModel):
     the server's. `threads`: by a thread of the server, which takes less memory and is slower under
     load."""
 
+    root_path: str = Field("", pattern=r"^(/[^/?#\s]+)*$")
+    """Path below which a proxy has put the server, such as `/macaron`; `/openapi.json` names it,
+    and requests that still carry it are served too."""
+
     max_body_bytes: int = Field(1024 * 1024, ge=1024)
     """Bytes of a request body."""
     max_texts: int = Field(128, ge=1)

@@ -28,6 +28,8 @@ class Error(Wire):
     """What is wrong, for people."""
     code: str
     """What kind of error it is, for programs."""
+    hint: str | None = None
+    """What may stand in the place of what is wrong; left out where `error` says it."""
 
 
 def json_response(
@@ -47,4 +49,5 @@ def json_response(
 
 def error_response(error: ServingError) -> Response:
     """The answer to a refused request in the shape of the native dialect and of LibreTranslate."""
-    return json_response(Error(error=str(error), code=error.code), status=error.status)
+    body = Error(error=str(error), code=error.code, hint=error.hint)
+    return json_response(body, status=error.status, exclude_none=True)

@@ -42,8 +42,10 @@ class TermReader:
     def constraints(self, text: str, terms: Terms) -> Constraints:
         """What `terms` mean for the translation of `text`.
 
-        Raises InvalidOptionError for a term that is blank or that the model cannot write.
+        Raises InvalidOptionError for a term that is blank or that the model cannot write, and for
+        one that is both wanted and forbidden.
         """
+        _check_consistent(terms)
         wanted = [self._ids(term, "required") for term in terms.required]
         wanted += [self._ids(t, "glossary") for s, t in terms.glossary if _occurs(s, text)]
         required = tuple(dict.fromkeys(wanted))
@@ -78,6 +80,16 @@ class TermReader:
                     found.append(tuple(ids[cut:]))
                     break
         return [ids for ids in found if ids]
+
+
+def _check_consistent(terms: Terms) -> None:
+    forbidden = {term.strip() for term in terms.forbidden}
+    for term in (*terms.required, *(target for _, target in terms.glossary)):
+        if term.strip() in forbidden:
+            raise InvalidOptionError(
+                f"{term!r} is both asked for and forbidden; leave it out of one of the two",
+                parameter="forbidden",
+            )
 
 
 def _occurs(term: str, text: str) -> bool:

@@ -15,19 +15,20 @@ from serving.translation.ticket import Completed
 def join_hypotheses(
     document: Document, results: Sequence[Completed], *, alignments: bool
 ) -> list[TextHypothesis]:
-    """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one.
+    """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one; no text
+    comes twice.
 
     `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
     the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
     sentence's scores with that of its end.
     """
-    # A sentence without pieces for the model has none.
+    # A sentence without pieces for the model has no hypotheses.
     lists = [
         result.translation.hypotheses
         or (TextHypothesis(result.translation.text, 0.0, 0.0, (), (), finished=True),)
         for result in results
     ]
-    return [
+    joined = [
         _joined(
             document,
             [hypotheses[min(index, len(hypotheses) - 1)] for hypotheses in lists],
@@ -36,6 +37,10 @@ def join_hypotheses(
         )
         for index in range(max(map(len, lists), default=0))
     ]
+    best: dict[str, TextHypothesis] = {}
+    for hypothesis in joined:  # different pieces may write the same text
+        best.setdefault(hypothesis.text, hypothesis)
+    return list(best.values())
 
 
 def join_warnings(results: Sequence[Completed]) -> list[str]:

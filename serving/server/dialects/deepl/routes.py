@@ -111,10 +111,12 @@ class _DeepLEndpoints:
         """The body, or the query, of a request that is let in by the key in it, if none stands in
         its head."""
         body = await read_fields(request, schema, self._backend.settings.max_body_bytes)
+        # An earlier form of DeepL's API has the key in the query, whatever the body is.
+        key = body.auth_key or request.query_params.get("auth_key")
         try:
-            self._backend.gatekeeper.admit(context, body.auth_key or None)
+            self._backend.gatekeeper.admit(context, key or None)
         except UnauthorizedError as error:
-            error.parameter = "auth_key" if body.auth_key else None
+            error.parameter = "auth_key" if key else None
             raise
         return body
 
@@ -150,7 +152,7 @@ class _DeepLEndpoints:
 def _render_error(error: ServingError) -> Response:
     """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
     status = DEEPL_STATUSES.get(error.status, error.status)
-    return json_response(DeepLError(message=str(error), code=error.code), status=status)
+    return json_response(DeepLError(message=error.full_message, code=error.code), status=status)
 
 
 def _language(parameter: str, given: str, known: Iterable[str]) -> str:

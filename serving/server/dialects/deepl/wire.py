@@ -5,7 +5,7 @@ from __future__ import annotations
 from http import HTTPStatus
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from serving.server.wire import Wire
 
@@ -34,7 +34,10 @@ class DeepLTranslateRequest(DeepLRequest):
     """Language code, in capitals or not; of `EN-GB` the `EN` counts where there is no `en-gb`."""
     source_lang: str | None = None
     """Language code; detected where it is left out."""
-    split_sentences: Literal["0", "1", "nonewlines"] | None = None
+    split_sentences: Annotated[
+        Literal["0", "1", "nonewlines"] | None,
+        BeforeValidator(lambda given: str(int(given)) if isinstance(given, int) else given),
+    ] = None
     """`0`: each text is one sentence; `nonewlines`: line breaks are spaces; `1` is the default,
     and in markup `nonewlines`."""
     formality: Literal["default", "more", "less", "prefer_more", "prefer_less"] | None = None

@@ -228,7 +228,7 @@ async def _server_sent(
                 else:
                     yield _event("done", _answer(body, event))
     except ServingError as error:
-        yield _event("error", Error(error=str(error), code=error.code))
+        yield _event("error", Error(error=str(error), code=error.code, hint=error.hint))
 
 
 def _event(name: str, data: BaseModel) -> bytes:

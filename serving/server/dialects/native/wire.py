@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, TypeAdapter, WithJsonSchema
+from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from serving.bundle.manifest import Calibration, Quality
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
@@ -48,10 +48,14 @@ class TranslateRequest(Wire):
     """Language code."""
     model: str | None = None
     """Name of a model; by default the first for the language pair, as `/models` lists them."""
-    format: Literal["text", "html"] = "text"
+    format: Annotated[Literal["text", "html"], BeforeValidator(lambda given: given or "text")] = (
+        "text"
+    )
     """`html`: a document or a part of one. Tags are carried over to the words that translate
     theirs; what is not text stays as it is."""
-    split_sentences: bool = True
+    split_sentences: Annotated[
+        bool, BeforeValidator(lambda given: bool(given) if given in (0, 1) else given)
+    ] = True
     """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
     sentence, and is refused where it is too long for the model."""
     alternatives: Annotated[int, Field(ge=0)] = 0

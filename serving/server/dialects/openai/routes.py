@@ -174,7 +174,7 @@ def _openai_error(error: ServingError) -> OpenAIError:
     """The body of an error in OpenAI's shape, which names the parameter at fault."""
     code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
     kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
-    body = OpenAIErrorBody(message=str(error), type=kind, param=error.parameter, code=code)
+    body = OpenAIErrorBody(message=error.full_message, type=kind, param=error.parameter, code=code)
     return OpenAIError(error=body)
 
 

@@ -8,10 +8,22 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field
+from pydantic import BeforeValidator, ConfigDict, Field
 
 from serving.server.wire import Wire
 
+
+def _whole(given: object) -> object:
+    """16.0 as 16, which is how some clients write whole numbers."""
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def _count(given: object) -> object:
+    """`true` as 1 and `false` as none, as for `logprobs` of the chat API."""
+    return (1 if given else None) if isinstance(given, bool) else _whole(given)
+
+
+Whole = Annotated[int, BeforeValidator(_whole)]
 Ids = Annotated[list[int], Field(min_length=1)]
 
 
@@ -35,23 +47,23 @@ class CompletionRequest(Wire):
         | None
     ) = None
     """A text or a list of token ids, or several of either; none is the beginning of a document."""
-    max_tokens: Annotated[int, Field(ge=0)] | None = None
+    max_tokens: Annotated[Whole, Field(ge=0)] | None = None
     """Tokens generated at most, the end of text included; default 16."""
     temperature: float | None = None
     """Divides the logits; 0 takes the likeliest token; default 1."""
     top_p: float | None = None
     """Draw from the likeliest tokens whose probabilities add up to this; default 1."""
-    n: int | None = None
+    n: Whole | None = None
     """Outputs for each prompt; default 1."""
-    best_of: int | None = None
+    best_of: Whole | None = None
     """Outputs generated, of which the `n` likeliest are returned."""
     stop: str | list[str] | None = None
     """Texts before which the output ends."""
-    seed: int | None = None
+    seed: Whole | None = None
     """The same seed gives the same text."""
     echo: bool | None = None
     """Return the prompt before the output."""
-    logprobs: Annotated[int, Field(ge=0)] | None = None
+    logprobs: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_count)] = None
     """Report log-probabilities, and those of so many likeliest tokens."""
     presence_penalty: float | None = None
     """Subtracted from the logits of tokens that the output holds."""
@@ -67,15 +79,15 @@ class CompletionRequest(Wire):
     """Text after the output; not supported, must be null or empty."""
     user: str | None = None
     """Ignored."""
-    top_k: int | None = None
+    top_k: Whole | None = None
     """Draw from so many likeliest tokens; 0 or -1 is all (not in OpenAI's API)."""
-    min_tokens: int | None = None
+    min_tokens: Whole | None = None
     """Tokens generated before the end of text is allowed (not in OpenAI's API)."""
     repetition_penalty: float | None = None
     """Above 1 makes tokens of prompt and output less likely (not in OpenAI's API)."""
-    no_repeat_ngram_size: int | None = None
+    no_repeat_ngram_size: Whole | None = None
     """No n-gram of this size occurs twice (not in OpenAI's API)."""
-    beam_size: int | None = None
+    beam_size: Whole | None = None
     """Above 1: beam search in place of sampling (not in OpenAI's API)."""
     length_penalty: float | None = None
     """Exponent of the length normalisation of beam search (not in OpenAI's API)."""

@@ -86,7 +86,7 @@ def test_language_codes(client: TestClient, source: str, target: str, text: str)
         ({"source_lang": "XX"}, 400, "Value for 'source_lang' not supported"),
         ({"source_lang": "EN", "target_lang": "EN"}, 400, "source must be one of ['de']"),
         ({"target_lang": None}, 400, "target_lang must be a valid string, got null"),
-        ({"text": []}, 400, "text must be"),
+        ({"text": []}, 400, "text must have at least one item"),
         ({"text": ["a", 7]}, 400, "text[1] must be a valid string, got 7"),
         ({"text": ["a", "x" * 256]}, 413, "text[1]: text must have at most 255 pieces"),
         ({"text": ["a", "\0"]}, 400, "U+0000"),
@@ -265,3 +265,18 @@ def test_an_unforeseen_error_has_deepls_shape(
 
     monkeypatch.setattr("serving.server.dialects.deepl.routes._translation", fail)
     assert refused(client, 500) == "the server failed; its log says why"
+
+
+@pytest.mark.parametrize("where", ["query", "body", "head"])
+def test_the_key_may_stand_in_the_query_too(where: str) -> None:
+    key, text = "one-of-the-keys", {"text": ["Hallo"], "target_lang": "EN"}
+    with served(settings=Settings(api_keys=SecretStr(key))) as (client, _):
+        ask: dict[str, dict[str, Any]] = {
+            "query": {"params": {"auth_key": key}, "json": text},
+            "body": {"json": {**text, "auth_key": key}},
+            "head": {"headers": {"Authorization": f"DeepL-Auth-Key {key}"}, "json": text},
+        }
+        assert client.post("/v2/translate", **ask[where]).status_code == 200
+        assert client.post("/v2/translate", json=text).status_code == 403
+        wrong = client.post("/v2/translate?auth_key=wrong-wrong", json=text)
+        assert wrong.status_code == 403

@@ -49,7 +49,7 @@ FORMS = ALL[1:]
 
 def error(response: httpx.Response, status: int = 400) -> str:
     assert response.status_code == status, response.text
-    assert set(response.json()) == {"error", "code"}
+    assert set(response.json()) - {"hint"} == {"error", "code"}
     text: str = response.json()["error"]
     return text
 
@@ -87,14 +87,17 @@ def test_a_field_that_is_repeated_is_a_list(client: TestClient, form: Any) -> No
 @pytest.mark.parametrize("name", ["q", "source", "target"])
 def test_missing_fields(client: TestClient, form: Any, name: str) -> None:
     fields = {key: value for key, value in FIELDS.items() if key != name}
-    assert error(client.post("/translate", **form(fields))) == f"{name} is missing"
+    assert error(client.post("/translate", **form(fields))) == (
+        f"Invalid request: missing {name} parameter"
+    )
 
 
 @pytest.mark.parametrize("form", ALL)
 def test_unknown_languages_and_formats(client: TestClient, form: Any) -> None:
     ask = lambda **fields: client.post("/translate", **form({**FIELDS, **fields}))  # noqa: E731
-    assert "target must be one of" in error(ask(target="xx"))
-    assert "source must be one of" in error(ask(source="xx"))
+    assert error(ask(target="zz")) == "zz is not supported"
+    assert error(ask(source="zz")) == "zz is not supported"
+    assert "target must be one of" in ask(target="zz").json()["hint"]
     assert "format must be" in error(ask(format="pdf"))
 
 
@@ -136,7 +139,7 @@ def test_bad_multipart(client: TestClient, content_type: str, body: bytes) -> No
     headers = {"Content-Type": content_type}
     response = client.post("/translate", content=body, headers=headers)
     assert response.status_code in (400, 415), response.text
-    assert set(response.json()) == {"error", "code"}
+    assert set(response.json()) - {"hint"} == {"error", "code"}
 
 
 def test_a_file_is_refused(client: TestClient) -> None:
@@ -204,7 +207,7 @@ def test_detect_takes_several_texts_as_one(client: TestClient) -> None:
 
 
 def test_detect_refuses(client: TestClient) -> None:
-    assert error(client.post("/detect", json={})) == "q is missing"
+    assert error(client.post("/detect", json={})) == "Invalid request: missing q parameter"
     error(client.get("/detect"), 405)
     error(client.post("/detect", json={"q": "x " * 10_001}), 413)
 
@@ -241,7 +244,9 @@ def test_a_server_without_translation_models_has_settings_too() -> None:
         target = client.get("/frontend/settings").json()["language"]["target"]
         assert target == {"code": "en", "name": "English"}
         assert client.get("/v2/languages?type=target").json() == []
-        assert "target must be one of []" in error(client.post("/translate", json=FIELDS))
+        refused = client.post("/translate", json=FIELDS)
+        assert error(refused) == "en is not supported"
+        assert "target must be one of []" in refused.json()["hint"]
 
 
 def test_health_follows_readiness(client: TestClient) -> None:
@@ -252,3 +257,74 @@ def test_health_follows_readiness(client: TestClient) -> None:
 
 def test_spec_is_the_openapi_document(client: TestClient) -> None:
     assert client.get("/spec").text == document()
+
+
+# What LibreTranslate's own tests of its API expect, word for word (its tests/test_api)
+
+
+@pytest.mark.parametrize("form", ALL)
+def test_their_translation(client: TestClient, form: Any) -> None:
+    fields = {"q": "Hallo", "source": "de", "target": "en", "format": "text"}
+    response = client.post("/translate", **form(fields))
+    assert response.status_code == 200
+    assert "translatedText" in response.json()
+    response = client.post("/translate", **form({**fields, "target": "zz"}))
+    assert (response.status_code, response.json()["error"]) == (400, "zz is not supported")
+    del fields["q"]
+    response = client.post("/translate", **form(fields))
+    assert response.status_code == 400
+    assert response.json()["error"] == "Invalid request: missing q parameter"
+
+
+def test_their_batch(client: TestClient) -> None:
+    body = {"q": ["Hallo", "Welt"], "source": "de", "target": "en", "format": "text"}
+    response = client.post("/translate", json=body)
+    assert response.status_code == 200
+    assert isinstance(response.json()["translatedText"], list)
+
+
+def test_their_detection_and_languages(client: TestClient) -> None:
+    found = client.post("/detect", data={"q": "Hallo"})
+    assert found.status_code == 200
+    assert {"confidence", "language"} <= set(found.json()[0])
+    missing = client.post("/detect", data={})
+    assert missing.status_code == 400
+    assert missing.json()["error"] == "Invalid request: missing q parameter"
+    assert len(client.get("/languages").json()) >= 1
+    assert client.post("/languages").status_code == 405
+
+
+# Bodies as clients write them
+
+
+@pytest.mark.parametrize("value", [None, "", "text"])
+def test_no_format_is_text(client: TestClient, value: str | None) -> None:
+    body = {**FIELDS, "q": "a <b>c</b>", "format": value}
+    assert client.post("/translate", json=body).json()["translatedText"] == "a <b>c</b>"
+
+
+@pytest.mark.parametrize(("value", "sentences"), [(1, 2), (True, 2), (0, 1), (False, 1)])
+def test_numbers_say_whether_to_split(client: TestClient, value: object, sentences: int) -> None:
+    body = {**FIELDS, "q": "Eins und zwei. Drei und vier.", "split_sentences": value}
+    translation = client.post("/translate", json=body).json()["translations"][0]
+    tokens = translation["hypotheses"][0]["tokens"]
+    assert translation["text"] == "Eins und zwei. Drei und vier."
+    assert len(translation["hypotheses"][0]["token_scores"]) == len(tokens) + sentences
+    refused = client.post("/translate", json={**body, "split_sentences": 2})
+    assert "split_sentences must be" in error(refused)
+
+
+def test_a_byte_order_mark_before_json(client: TestClient) -> None:
+    body = b"\xef\xbb\xbf" + b'{"q": "Hallo", "source": "de", "target": "en"}'
+    headers = {"Content-Type": "application/json"}
+    assert client.post("/translate", content=body, headers=headers).status_code == 200
+    assert "EOF" in error(client.post("/translate", content=body[:3], headers=headers))
+
+
+def test_no_text_comes_twice_among_alternatives(client: TestClient) -> None:
+    body = {**FIELDS, "alternatives": 7, "options": {"num_hypotheses": 8, "beam_size": 8}}
+    answer = client.post("/translate", json=body).json()
+    texts = [hypothesis["text"] for hypothesis in answer["translations"][0]["hypotheses"]]
+    assert len(texts) == len(set(texts)) > 1
+    assert answer["alternatives"] == texts[1:]
+    assert answer["translatedText"] == texts[0]

@@ -114,15 +114,15 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
         ({"q": ["a"] * 129}, 413, "too_long", "at most 128 texts .MACARON_MAX_TEXTS., got 129"),
         ({"q": "a\0b"}, 400, "invalid_text", r"U\+0000 at character 1"),
         ({"q": "a", "target_prefix": "\0"}, 400, "invalid_text", r"U\+0000 at character 0"),
-        ({"q": []}, 400, "invalid_request", "q must be .*got an empty list"),
+        ({"q": []}, 400, "invalid_request", "q must have at least one item, got an empty list"),
         ({"q": 5}, 400, "invalid_request", "q must be a valid string or a valid list, got 5"),
         ({"q": None}, 400, "invalid_request", "q must be .*got null"),
         ({"q": ["a", 7]}, 400, "invalid_request", r"q\[1\] must be a valid string, got 7"),
         ({"q": {"a": 1}}, 400, "invalid_request", "q must be .*got an object"),
         ({"source": 1}, 400, "invalid_request", "source must be a valid string, got 1"),
-        ({"source": "xx"}, 400, "unknown_language", r"source must be one of \['de'\], got 'xx'"),
-        ({"target": "xx"}, 400, "unknown_language", r"target must be one of \['en'\], got 'xx'"),
-        ({"target": "\0" * 3000}, 400, "unknown_language", "target must be one of"),
+        ({"source": "xx"}, 400, "unknown_language", "xx is not supported"),
+        ({"target": "xx"}, 400, "unknown_language", "xx is not supported"),
+        ({"target": "\0" * 3000}, 400, "unknown_language", "\0\0 \\.\\.\\."),
         ({"model": "echo-de"}, 404, "unknown_model", "did you mean 'echo-de-en'?"),
         ({"format": "xml"}, 400, "invalid_request", "format must be 'text' or 'html', got 'xml'"),
         ({"alternatives": -1}, 400, "invalid_request", "alternatives must be .* equal to 0"),
@@ -170,7 +170,7 @@ def test_missing_fields() -> None:
             del body[name]
             response = client.post("/translate", json=body)
             assert response.status_code == 400
-            assert response.json()["error"] == f"{name} is missing"
+            assert response.json()["error"] == f"Invalid request: missing {name} parameter"
 
 
 @pytest.mark.parametrize(
