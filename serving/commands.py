@@ -25,7 +25,7 @@ def translate(options: argparse.Namespace) -> int:
     translator = Translator(options.bundle, threads=threads, workers=threads)
     search = parse_options(translator.manifest.search | _assignments(options.option))
     lines, prefix = _read_lines(), options.target_prefix
-    progress = Progress(len(lines))
+    progress = ProgressLine(len(lines))
     try:
         results = translator.translate(lines, search, target_prefix=prefix, progress=progress.add)
     except RequestError:
@@ -42,7 +42,7 @@ def score(options: argparse.Namespace) -> int:
     translator = Translator(options.bundle, threads=_threads(options))
     lines = _read_lines()
     filled = [line for line in lines if line.strip()]
-    progress = Progress(len(filled))
+    progress = ProgressLine(len(filled))
     try:
         results = translator.score([_split(line) for line in filled])
     except RequestError:
@@ -72,7 +72,7 @@ def generate(options: argparse.Namespace) -> int:
         values["seed"] = options.seed
     search = parse_generation_options(values)
     lines = _read_lines()
-    progress = Progress(len(lines), "prompts")
+    progress = ProgressLine(len(lines), "prompts")
     try:
         found = generator.generate(lines, search, progress=progress.add) if lines else []
     except RequestError:
@@ -86,7 +86,7 @@ def generate(options: argparse.Namespace) -> int:
     return 0
 
 
-class Progress:
+class ProgressLine:
     """A counter on stderr: live on a terminal, one line at the end elsewhere."""
 
     def __init__(self, total: int, what: str = "sentences") -> None:

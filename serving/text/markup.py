@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.text.reading import Token, with_numbered_tags
-from serving.text.tags import Piece, html_pieces
+from serving.text.tags import HtmlPiece, html_pieces
 
 _BLOCKS = frozenset(
     """
@@ -52,7 +52,7 @@ def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
         index += 1
 
 
-def _tokens(source: str, piece: Piece) -> Iterator[Token]:
+def _tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:
     if piece.kind == "data" or _NUMBERED_CLOSE.fullmatch(source, *piece.span):
         yield from with_numbered_tags(source, piece.span)
     elif piece.name in _BLOCKS:
@@ -63,7 +63,7 @@ def _tokens(source: str, piece: Piece) -> Iterator[Token]:
         yield Token("open" if piece.kind == "start" else "close", piece.span, piece.name)
 
 
-def _verbatim_kind(element: Sequence[Piece]) -> Literal["thing", "kept", "boundary"]:
+def _verbatim_kind(element: Sequence[HtmlPiece]) -> Literal["thing", "kept", "boundary"]:
     """An element that is not translated divides where it, or what is in it, does so."""
     name = element[0].name
     if name in _UNSEEN:
@@ -73,7 +73,7 @@ def _verbatim_kind(element: Sequence[Piece]) -> Literal["thing", "kept", "bounda
     return "kept" if closed and not divides else "boundary"
 
 
-def _end_of_element(pieces: Sequence[Piece], start: int) -> int:
+def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
     """The piece that ends an element; the last one where none does."""
     name, depth = pieces[start].name, 0
     for index in range(start, len(pieces)):
@@ -84,7 +84,7 @@ def _end_of_element(pieces: Sequence[Piece], start: int) -> int:
     return len(pieces) - 1
 
 
-def _is_verbatim(piece: Piece, ignored: Collection[str]) -> bool:
+def _is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
     """Whether the content of an element that begins is not to be translated."""
     if piece.kind != "start" or piece.name in _VOID:
         return False

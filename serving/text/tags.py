@@ -35,7 +35,7 @@ _RAW = frozenset(
 
 
 @dataclass(frozen=True)
-class Piece:
+class HtmlPiece:
     """A tag, text, or something else, such as a comment."""
 
     kind: Literal["start", "end", "empty", "data", "other"]
@@ -57,7 +57,7 @@ class Piece:
         return ""
 
 
-def html_pieces(source: str) -> Iterator[Piece]:
+def html_pieces(source: str) -> Iterator[HtmlPiece]:
     """All of a text, in pieces."""
     begin = 0
     while begin < len(source):
@@ -69,26 +69,26 @@ def html_pieces(source: str) -> Iterator[Piece]:
             match = found.search(source, begin)
             end = match.start() if match and piece.name != "plaintext" else len(source)
             if begin < end:
-                yield Piece("data", (begin, end))
+                yield HtmlPiece("data", (begin, end))
             begin = end
 
 
-def _piece(source: str, begin: int) -> Piece:
+def _piece(source: str, begin: int) -> HtmlPiece:
     markup = _MARKUP.search(source, begin)
     if markup is None or markup.start() > begin:
-        return Piece("data", (begin, markup.start() if markup else len(source)))
+        return HtmlPiece("data", (begin, markup.start() if markup else len(source)))
     tag = _TAG.match(source, begin)
     if tag:
         name, attributes, span = tag[1].lower(), tag[2], tag.span()
         if not tag["end"]:  # it is never closed, and nobody sees it
-            return Piece("other", span)
+            return HtmlPiece("other", span)
         if source[begin + 1] == "/":
-            return Piece("end", span, name)
+            return HtmlPiece("end", span, name)
         # A slash right after a bare value belongs to it.
         empty = attributes.endswith("/") and not re.search(r"=[^\s>\"']*/\Z", attributes)
-        return Piece("empty" if empty else "start", span, name, attributes)
+        return HtmlPiece("empty" if empty else "start", span, name, attributes)
     if source.startswith("<!--", begin):
         comment = _END_OF_COMMENT.search(source, begin + 2)
-        return Piece("other", (begin, comment.end() if comment else len(source)))
+        return HtmlPiece("other", (begin, comment.end() if comment else len(source)))
     end = source.find(">", begin)
-    return Piece("other", (begin, end + 1 if end >= 0 else len(source)))
+    return HtmlPiece("other", (begin, end + 1 if end >= 0 else len(source)))

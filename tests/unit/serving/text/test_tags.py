@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.text.tags import Piece, html_pieces
+from serving.text.tags import HtmlPiece, html_pieces
 
 
 def pieces(source: str) -> list[tuple[str, str]]:
@@ -111,7 +111,9 @@ def test_whole_markup_is_read_as_the_standard_library_reads_it(source: str) -> N
     ]
 
 
-def _attributes(piece: Piece, reference: list[tuple[str, str, dict[str, str | None]]]) -> object:
+def _attributes(
+    piece: HtmlPiece, reference: list[tuple[str, str, dict[str, str | None]]]
+) -> object:
     names = {name for _, _, attributes in reference for name in attributes}
     written = piece.attributes.lower()
     return {name: piece.attribute(name) for name in names if f"{name}=" in written}
