@@ -32,8 +32,8 @@ class Generator:
         """Load and check a bundle; raises BundleError where it cannot be used.
 
         `threads` (default: the processors at hand) are shared by `workers` batches that a scheduler
-        decodes at once. One is best for small models: a step is too short for the threads of one
-        process to take turns.
+        decodes at once. More than one is for models whose steps take long: much of a short one is
+        Python, which the threads of a process do one at a time.
         """
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:

@@ -253,7 +253,7 @@ def test_an_unforeseen_error_is_500_in_json(monkeypatch: pytest.MonkeyPatch) -> 
         raise MemoryError("secret detail")
 
     with served(translator) as (client, _):
-        monkeypatch.setattr(translator, "prepare", fail)
+        monkeypatch.setattr(translator.texts, "prepare", fail)
         error = refused(client, 500)
         monkeypatch.undo()
         assert error == {"error": "the server failed; its log says why", "code": "internal"}
