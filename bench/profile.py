@@ -28,12 +28,12 @@ from bench.scenarios import (
 from bench.systems import read_id_manifest
 from serving.bundle.manifest import Manifest, read_manifest
 from serving.runtime.shortlist_stepper import ShortlistStepper
-from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
 from serving.search.sentence import Sentence
-from serving.search.stepper import StepInputs, StepOutputs
+from serving.search.stepper import State, StepInputs, StepOutputs, Stepper
 
 _PARTS = {
     "matrix products": (
@@ -186,20 +186,20 @@ def profile_markdown(command: str, machine: Machine, subject: str, found: Profil
 class _Clocked:
     """A stepper with clocks."""
 
-    def __init__(self, stepper: OnnxStepper) -> None:
+    def __init__(self, stepper: Stepper) -> None:
         self._stepper, self.clocks = stepper, Clocks()
         self.repack_every, self.most_states = stepper.repack_every, stepper.most_states
         self.reach, self.cache_bytes = stepper.reach, stepper.cache_bytes
         self.one_query_first = stepper.one_query_first
         self.prefill, self.extend, self.free = stepper.prefill, stepper.extend, stepper.free
 
-    def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
+    def encode(self, sources: Sequence[Sequence[int]]) -> State:
         with self.clocks.time("encode"):
             return self._stepper.encode(sources)
 
     def step(
         self,
-        state: OnnxState,
+        state: State,
         inputs: StepInputs,
         *,
         want_logits: bool,
@@ -210,11 +210,11 @@ class _Clocked:
                 state, inputs, want_logits=want_logits, attention_rows=attention_rows
             )
 
-    def repack(self, state: OnnxState, repack: Repack) -> None:
+    def repack(self, state: State, repack: Repack) -> None:
         with self.clocks.time("repack"):
             self._stepper.repack(state, repack)
 
-    def trim(self, state: OnnxState, source_length: int) -> None:
+    def trim(self, state: State, source_length: int) -> None:
         with self.clocks.time("repack"):
             self._stepper.trim(state, source_length)
 

@@ -13,7 +13,8 @@ processor's cache (docs/decisions.md)."""
 
 
 class CacheSizes:
-    """See `serving.search.stepper.Sizes`."""
+    """What a bundle's model takes of memory and gains by a larger batch, from its manifest alone: a
+    process that only fills batches needs no session."""
 
     def __init__(self, manifest: Manifest) -> None:
         self._kind, self._dim = manifest.decoder_kind, manifest.sizes.model_dim
@@ -21,16 +22,17 @@ class CacheSizes:
 
     @property
     def repack_every(self) -> int:
-        """Steps of a sentence between repacks."""
+        """Steps after which a sentence drops its dead cache slots."""
         return REPACK_EVERY[self._kind]
 
     @property
     def most_states(self) -> int | None:
-        """A joint model has a state for each of them; others take a batch of any size."""
+        """Rows x beams x source positions beyond which a batch of a joint model is no faster; None
+        for others, whose batches may have any size."""
         return MOST_JOINT_STATES if self._kind == "joint" else None
 
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
-        """Bytes of caches of that size, with the spare copy that a repack writes to."""
+        """Bytes that caches of that size take, the spare copy that a repack writes included."""
         height = round_up(source_length) if self._kind == "joint" else 1
         size = np.dtype(np.float32).itemsize * self._dim
         return 2 * self._num_caches * rows * height * slots * size

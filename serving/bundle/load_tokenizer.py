@@ -1,4 +1,4 @@
-"""The vocabularies in a bundle."""
+"""Loading a bundle's vocabulary, of whichever kind it is."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from serving.errors import BundleError
 def load_tokenizer(
     path: Path, kind: Literal["sentencepiece", "words"], vocab_size: int
 ) -> TextTokenizer:
-    """Raises BundleError where the file is no vocabulary of that kind and size."""
+    """Read a vocabulary file; raises BundleError where it is not one of that kind and size."""
     try:
         tokenizer: TextTokenizer = WordVocabulary(path) if kind == "words" else Tokenizer(path)
     except (OSError, RuntimeError, ValueError) as error:

@@ -68,7 +68,7 @@ class Tensor(_Strict):
 
 
 class Graph(_Strict):
-    """One ONNX file."""
+    """One ONNX file, and the inputs and outputs of its graph by role."""
 
     file: str
     opset: int
@@ -80,13 +80,13 @@ class ShortlistFiles(_Strict):
     """What decoding with shortlists needs."""
 
     lexicon: str
-    """Its file."""
+    """Name of the file with the target pieces of each source piece."""
     step: Graph
     """The step graph that chooses from each sentence's pieces."""
 
 
 class Sizes(_Strict):
-    """Sizes that the runtime needs."""
+    """Sizes of the model that the runtime needs to know."""
 
     model_dim: PositiveInt
     num_heads: PositiveInt
@@ -115,7 +115,7 @@ class SpecialIds(_Strict):
 
 
 class TokenizerFiles(_Strict):
-    """How text becomes ids."""
+    """The files that turn text into ids and back, and their kind."""
 
     kind: Literal["sentencepiece", "words"]
     source_file: str
@@ -161,12 +161,12 @@ class Calibration(_Strict):
     """Expected calibration error, over ten bins."""
 
     def probability(self, score: float) -> float:
-        """Between 0 and 1."""
+        """How likely a translation with that score is good, between 0 and 1."""
         return 0.5 * (1.0 + math.tanh((self.slope * score + self.intercept) / 2.0))
 
 
 class Manifest(_Strict):
-    """All that is known of a bundle."""
+    """The contents of `manifest.json`: all that a reader of the bundle needs to know of it."""
 
     format_version: int
     name: str
@@ -190,16 +190,19 @@ class Manifest(_Strict):
     probe_file: str | None = None
     """A small int8 product with known result, run at load."""
     search: dict[str, Any] = Field(default_factory=dict)
-    """Default search options."""
+    """Search options of requests that name none; for language models generation options."""
     parity: dict[str, Any] = Field(default_factory=dict)
+    """What the export found when it compared the bundle with its checkpoint."""
     quality: tuple[Quality, ...] = ()
     calibration: Calibration | None = None
+    """How likely a translation is good by its score, if that was fitted. (The ranges of static int8
+    activations are no part of the manifest; the graphs hold them.)"""
     attribution: str = ""
     recipe: dict[str, Any] = Field(default_factory=dict)
     versions: dict[str, str] = Field(default_factory=dict)
     commit: str = ""
     files: dict[str, str] = Field(default_factory=dict)
-    """sha256 of each file."""
+    """The sha256 of every other file in the folder, in hexadecimal, by name."""
 
 
 def read_manifest(folder: Path) -> Manifest:
@@ -270,7 +273,7 @@ def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest with the hashes of the folder's other files."""
+    """Write the manifest into the folder, with the hashes of all other files that are there."""
     files = {
         path.name: file_hash(path)
         for path in sorted(folder.iterdir())
@@ -282,7 +285,7 @@ def write_manifest(folder: Path, manifest: Manifest) -> None:
 
 
 def file_hash(path: Path) -> str:
-    """sha256 of a file, in hexadecimal."""
+    """The sha256 of a file, in hexadecimal."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -318,5 +321,5 @@ def _check_files(folder: Path, manifest: Manifest) -> None:
 
 
 def find_bundles(root: Path) -> list[Path]:
-    """Bundle folders directly under `root`, by name."""
+    """The bundle folders directly under `root`, sorted by name; they are not read."""
     return sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))

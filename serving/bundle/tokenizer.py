@@ -18,7 +18,7 @@ class TextTokenizer(Protocol):
 
     @property
     def vocab_size(self) -> int:
-        """Number of ids."""
+        """How many ids there are, special ones included."""
         ...
 
     def encode(self, text: str) -> list[int]:
@@ -54,7 +54,7 @@ class TextTokenizer(Protocol):
         ...
 
     def serialized(self) -> bytes:
-        """The file's bytes."""
+        """The bytes of the file that it was read from, for a copy of it."""
         ...
 
 
@@ -80,7 +80,7 @@ class Tokenizer:
 
     @property
     def vocab_size(self) -> int:
-        """Number of pieces, special ones included."""
+        """How many pieces there are, special ones included."""
         return int(self._model.vocab_size())
 
     def encode(self, text: str) -> list[int]:
@@ -123,5 +123,5 @@ class Tokenizer:
         return bool(self._model.is_byte(token_id))
 
     def serialized(self) -> bytes:
-        """The model file's bytes."""
+        """The bytes of the model file."""
         return bytes(self._model.serialized_model_proto())

@@ -36,7 +36,7 @@ class WordVocabulary:
 
     @property
     def vocab_size(self) -> int:
-        """Number of types, `<unk>` and `<eos>` included."""
+        """How many types there are, `<unk>` and `<eos>` included."""
         return len(self._types)
 
     def encode(self, text: str) -> list[int]:
@@ -78,5 +78,5 @@ class WordVocabulary:
         return False
 
     def serialized(self) -> bytes:
-        """The file's bytes."""
+        """The bytes of the vocabulary file."""
         return self._content

@@ -9,7 +9,8 @@ from __future__ import annotations
 import threading
 
 import numpy as np
-from numpy.typing import NDArray
+
+from serving.arrays import Floats
 
 _KEPT = 4
 """Blocks kept while unused: the two buffers of two batches."""
@@ -18,13 +19,17 @@ _GROWTH = 1.5
 
 
 class BlockPool:
-    """Flat blocks of float32; what a block holds when taken is left from its last use."""
+    """Blocks of memory for float32 that go from one batch to the next; threads may share a pool.
+
+    A block is a flat array. What it holds when it is taken is left from its last use.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._blocks: list[NDArray[np.float32]] = []  # by size
+        self._blocks: list[Floats] = []
+        """What nobody holds, the smallest first."""
 
-    def take(self, size: int) -> NDArray[np.float32]:
+    def take(self, size: int) -> Floats:
         """A block of at least `size` numbers, which are finite if those given back were."""
         with self._lock:
             for place, block in enumerate(self._blocks):
@@ -34,8 +39,8 @@ class BlockPool:
             del self._blocks[-1:]
         return np.zeros(int(size * _GROWTH), dtype=np.float32)
 
-    def give(self, block: NDArray[np.float32]) -> None:
-        """Give a block back, of which nobody may hold a part any more."""
+    def give(self, block: Floats) -> None:
+        """Give a block back. No part of it may be in use: whoever takes it next writes to it."""
         with self._lock:
             self._blocks.append(block)
             self._blocks.sort(key=lambda kept: kept.size)

@@ -18,20 +18,25 @@ _NO_MEMORY: Floats = np.zeros(0, np.float32)
 
 
 class Caches:
-    """Slots that no query has written yet hold finite numbers, whatever they are."""
+    """The caches of a running batch, in memory that comes from a pool and goes back to it.
+
+    Slots that no query has written yet hold finite numbers, whichever they are: a mask hides them,
+    but would not hide NaN.
+    """
 
     def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
-        """Caches without slots. A sentence has `height` rows: with a joint model one for each
-        source position."""
+        """Caches of `rows` sentences, without slots. A sentence has `height` rows in a cache: one
+        for each source position with a joint model, otherwise one."""
         self._pool, self.height = pool, height
         self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), np.float32)
         self._blocks = [_NO_MEMORY, _NO_MEMORY]  # the caches, and memory for their next layout
         self.layout = 0
-        """Counts layouts: with a new one the arrays lie elsewhere."""
+        """The number of the present layout. Each new one puts the arrays elsewhere in memory, so
+        what was bound to them before is void."""
 
     @property
     def capacity(self) -> int:
-        """Slots a row."""
+        """How many slots each row has."""
         return int(self.array_TRCD.shape[2])
 
     def resize(self, capacity: int) -> None:
@@ -80,7 +85,7 @@ class Caches:
         other.free()
 
     def lower(self, height: int) -> None:
-        """Keep the first rows of each sentence."""
+        """Keep only the first `height` cache rows of each sentence."""
         tensors, rows, capacity, dim = self.array_TRCD.shape
         sentences = rows // self.height
         array = self._next_layout((tensors, sentences * height, capacity, dim))

@@ -12,21 +12,23 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.bundle.manifest import Manifest
+from serving.errors import BundleError
 from serving.runtime.ort import load_graph, names_by_role
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import round_up
 
 _CALL_TOKENS = 16
-"""Tokens that take about as long as a call of its own does."""
+"""Padding up to so many tokens takes less time than another call does."""
 
 
 class Encoder:
-    """Runs the encoder graph."""
+    """The encoder graph in a session of its own, which several steppers may share."""
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        """Load the graph with `threads` intra-op threads; raises BundleError where ONNX Runtime
-        refuses it."""
-        assert manifest.encoder is not None
+        """Load the graph with `threads` intra-op threads; raises BundleError where the bundle has
+        none or ONNX Runtime refuses it."""
+        if manifest.encoder is None:
+            raise BundleError(f"{folder}: a bundle for {manifest.task!r} has no encoder")
         int8 = manifest.precision == "int8"
         self._session = load_graph(folder, manifest.encoder.file, threads, int8=int8)
         names = names_by_role(manifest.encoder)
@@ -62,8 +64,10 @@ class Encoder:
 
 
 def like_lengths(lengths: Sequence[int]) -> list[list[int]]:
-    """Numbers of sources that are encoded together, the longest first: those of another length are
-    apart where padding them would cost more than a call does."""
+    """Which sources are encoded together, as lists of their numbers, the longest sources first.
+
+    Sources of another length go into another call where padding would cost more than the call.
+    """
     by_length: dict[int, list[int]] = {}
     for number, length in enumerate(lengths):
         by_length.setdefault(length, []).append(number)

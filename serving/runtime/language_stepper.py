@@ -41,6 +41,7 @@ class LanguageState:
 
 
 Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
+"""Prompts that are being read: each `next` runs one chunk, the end returns what was read."""
 
 
 class LanguageStepper(CacheSizes):
@@ -70,29 +71,27 @@ class LanguageStepper(CacheSizes):
         self.one_query_first = False  # as many candidates as beams ask for come of each query
 
     def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
-        """`read` at once, without scores."""
-        return _finish(self.read(prompts))[0]
+        """Read prompts in one go; see `read`."""
+        return _finish(self._read(prompts, None))[0]
 
     def score(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
     ) -> tuple[Prompted, PromptScores]:
-        """`read` at once, with scores."""
-        prompted, scores = _finish(self.read(prompts, labels))
-        assert scores is not None
-        return prompted, scores
+        """Read prompts in one go, and score a label after each of their tokens; see `read`."""
+        return _finish(self._read(prompts, labels))
 
     def read(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None = None
     ) -> Reading:
         """Put prompts into new caches, a chunk at each `next`; all must take the same number of
-        chunks (`chunks`). Returns them, and the log-probability of the label after each token.
+        chunks (`chunks`).
 
-        With light attention the caches keep no more than the widest layer can reach.
+        Returns the prompts that have been read, and, where labels are given, how likely each label
+        is after its token. With light attention the caches keep no more than the widest layer can
+        reach.
         """
-        state = self._empty(len(prompts))
-        first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
-        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
-        return Prompted(state, used_B, first), scores if labels is not None else None
+        prompted, scores = yield from self._read(prompts, labels)
+        return prompted, scores if labels is not None else None
 
     def next(self, state: LanguageState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distributions after the tokens of rows with one query each, and their `top` likeliest
@@ -110,7 +109,7 @@ class LanguageStepper(CacheSizes):
         want_logits: bool,
         attention_rows: Sequence[int] = (),
     ) -> StepOutputs:
-        """One step of beam search."""
+        """One step of beam search; there is no source, so nothing is told of attention to it."""
         del attention_rows
         outputs = self._run(state, inputs, 2 * inputs.token_ids_BQ.shape[1])
         shape = (*inputs.token_ids_BQ.shape, -1)
@@ -131,7 +130,7 @@ class LanguageStepper(CacheSizes):
         *,
         want_attention: bool = False,
     ) -> PrefillOutputs:
-        """Fill the caches of a beam search."""
+        """Fill the empty caches of a beam search with tokens and score their labels."""
         del want_attention
         prompts, labels = token_ids_BP.tolist(), labels_BP.tolist()
         _, scores = _finish(self._fill(state, prompts, labels, keep=None))
@@ -150,7 +149,7 @@ class LanguageStepper(CacheSizes):
         state.rows += other.rows - len(rows)
 
     def trim(self, state: LanguageState, source_length: int) -> None:
-        """A language model has no source."""
+        """Nothing to cut: a language model has no source."""
 
     def free(self, state: LanguageState) -> None:
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
@@ -160,6 +159,15 @@ class LanguageStepper(CacheSizes):
     def _empty(self, rows: int) -> LanguageState:
         dim = self._dim // self._heads
         return LanguageState(rows, Caches(self._memory, self._num_caches, rows, dim, self._heads))
+
+    def _read(
+        self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
+    ) -> Generator[None, None, tuple[Prompted, PromptScores]]:
+        """What `read` does; the scores are without meaning where there are no labels."""
+        state = self._empty(len(prompts))
+        first, scores = yield from self._fill(state, prompts, labels, keep=self.reach)
+        used_B = np.array([len(prompt) - first for prompt in prompts], dtype=np.int64)
+        return Prompted(state, state.caches.capacity, used_B, first), scores
 
     def _fill(
         self,
@@ -269,7 +277,7 @@ def _best_candidates(
 
 
 def _finish(steps: Generator[None, None, T]) -> T:
-    """Run it to its end."""
+    """Run a generator to its end; returns what it returns."""
     while True:
         try:
             next(steps)

@@ -25,12 +25,15 @@ VNNI. serving/native/operators.cpp sets it, too, where it has no product of this
 
 @dataclass(frozen=True)
 class Binding:
-    """Bound buffers by role, and what must stay alive while they are bound."""
+    """Arrays that are bound to a graph's inputs and outputs: a run reads and writes these."""
 
     io: onnxruntime.IOBinding
     inputs: dict[str, NDArray[Any]]
+    """By role; the caller writes them before each run."""
     outputs: dict[str, NDArray[Any]]
+    """By role; each run writes them anew."""
     held: tuple[NDArray[Any], ...]
+    """Arrays of which the binding knows only addresses: they must live as long as it does."""
 
 
 class Bindings:
@@ -50,7 +53,8 @@ class Bindings:
         return self._made[key]
 
     def clear(self) -> None:
-        """Forget all: they hold pointers into the caches."""
+        """Forget all bindings, as must be done before the caches' memory is given back: they hold
+        pointers into it."""
         self._made.clear()
 
 
@@ -68,10 +72,11 @@ def bind(
     others: Mapping[str, Sequence[NDArray[Any]]],
     unwanted: Collection[str] = (),
 ) -> Binding:
-    """Arrays for every input and output of a graph.
+    """Bind an array to every input and output of a graph.
 
-    `caches` are read and written in place, `others` are read, by role; the rest is allocated.
-    Outputs of the roles `unwanted` are left out.
+    `caches` are read and written in place; `others`, by role, are read. Arrays for all other
+    tensors are allocated, with `sizes` by letter of the axis. Outputs of the roles `unwanted` are
+    left out.
     """
     io = session.io_binding()
     given: dict[str, Iterator[NDArray[Any]]] = {
@@ -102,7 +107,7 @@ def bind(
 
 
 def names_by_role(graph: Graph) -> dict[str, list[str]]:
-    """Tensor names by role."""
+    """The names of a graph's inputs and outputs by role, in the order of the graph."""
     names: dict[str, list[str]] = {}
     for tensor in (*graph.inputs, *graph.outputs):
         names.setdefault(tensor.role, []).append(tensor.name)

@@ -6,35 +6,39 @@ Shape letters: B sentences, P prefix tokens, L pieces of the longest list.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from serving.arrays import Ints
+from serving.bundle.cache_sizes import CacheSizes
 from serving.bundle.manifest import Manifest
 from serving.bundle.shortlist import load_shortlist
+from serving.errors import BundleError
 from serving.runtime.encoder import Encoder
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places
-from serving.search.stepper import PrefillOutputs
+from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 
 _UNIT = 16
 """Lists are filled up to a multiple, for full vectors."""
 
 
 @dataclass
-class ShortlistState(OnnxState):
-    """A running batch, with the pieces of each sentence."""
+class ShortlistState:
+    """A running batch, with the pieces that each sentence may become."""
 
-    column_BL: Ints = field(default_factory=lambda: np.zeros((0, 0), np.int64))
-    """Pieces, with -1 behind the last."""
+    batch: OnnxState
+    column_BL: Ints
+    """Pieces in order, with -1 behind the last; an input of the step graph."""
 
 
-class ShortlistStepper(OnnxStepper):
-    """Decodes sentences that have no prefix and need no whole distribution."""
+class ShortlistStepper(CacheSizes):
+    """Decodes sentences that have no prefix and need no whole distribution.
+
+    An `OnnxStepper` of the bundle's other step graph does the work; what is added are the lists.
+    """
 
     def __init__(
         self,
@@ -45,10 +49,13 @@ class ShortlistStepper(OnnxStepper):
         encoder: Encoder | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
-        """Load the graphs of a bundle that has shortlists, as `OnnxStepper` does."""
+        """Load the graphs and the lexicon of a bundle, as `OnnxStepper` does; raises BundleError
+        also where the bundle has no shortlists, or damaged ones."""
         files = manifest.shortlist
-        assert files is not None
-        super().__init__(
+        if files is None:
+            raise BundleError(f"{folder}: the bundle has no shortlist; export it with --shortlist")
+        super().__init__(manifest)
+        self._stepper = OnnxStepper(
             folder,
             manifest,
             threads,
@@ -56,49 +63,75 @@ class ShortlistStepper(OnnxStepper):
             encoder=encoder,
             profile_prefix=profile_prefix,
         )
+        self.one_query_first, self.reach = self._stepper.one_query_first, self._stepper.reach
         self._shortlist = load_shortlist(folder / files.lexicon, manifest.sizes.vocab_size)
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:
         """Run the encoder and look up what the sources may become."""
-        state = super().encode(sources)
         lists = [self._shortlist.of(source) for source in sources]
         column_BL = np.full((len(lists), _room(max(map(len, lists)))), -1, dtype=np.int64)
         for row, pieces in enumerate(lists):
             column_BL[row, : len(pieces)] = pieces
-        return ShortlistState(
-            state.sources, state.source_mask_BS, state.caches, column_BL=column_BL
-        )
+        state = ShortlistState(self._stepper.encode(sources), column_BL)
+        _bind(state)
+        return state
 
     def prefill(
-        self, state: Any, token_ids_BP: Ints, labels_BP: Ints, *, want_attention: bool = False
+        self,
+        state: ShortlistState,
+        token_ids_BP: Ints,
+        labels_BP: Ints,
+        *,
+        want_attention: bool = False,
     ) -> PrefillOutputs:
         """There is none, as a label may lie outside the list; raises ValueError."""
         raise ValueError("a sentence with a prefix is decoded without shortlist")
 
-    def repack(self, state: OnnxState, repack: Repack) -> None:
+    def step(
+        self,
+        state: ShortlistState,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
+    ) -> StepOutputs:
+        """One step of all beams; the candidates are pieces of each sentence's list."""
+        return self._stepper.step(
+            state.batch, inputs, want_logits=want_logits, attention_rows=attention_rows
+        )
+
+    def repack(self, state: ShortlistState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
-        assert isinstance(state, ShortlistState)
-        super().repack(state, repack)
+        self._stepper.repack(state.batch, repack)
         if len(repack.rows) < len(state.column_BL):
             kept_BL = state.column_BL[repack.rows]
             longest = int((kept_BL >= 0).sum(axis=1).max(initial=0))
             state.column_BL = np.ascontiguousarray(kept_BL[:, : _room(longest)])
+            _bind(state)
 
-    def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
+    def extend(self, state: ShortlistState, other: ShortlistState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all."""
-        assert isinstance(state, ShortlistState)
-        assert isinstance(other, ShortlistState)
-        super().extend(state, other, rows)
+        self._stepper.extend(state.batch, other.batch, rows)
         first, second = state.column_BL, other.column_BL
         taken = places(rows, len(first), len(second))
         total = len(first) + len(second) - len(rows)
         state.column_BL = fill_padded(first, second, taken, total, -1)
         if state.column_BL is not first:
-            state.bindings.clear()
+            _bind(state)
 
-    def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
-        assert isinstance(state, ShortlistState)
-        return {"column": [state.column_BL]}
+    def trim(self, state: ShortlistState, source_length: int) -> None:
+        """Cut the padding of sources; the lists stay."""
+        self._stepper.trim(state.batch, source_length)
+
+    def free(self, state: ShortlistState) -> None:
+        """Give the caches' memory back."""
+        self._stepper.free(state.batch)
+
+
+def _bind(state: ShortlistState) -> None:
+    """Have the next steps read the state's lists, which lie elsewhere than before."""
+    state.batch.further = {"column": [state.column_BL]}
+    state.batch.bindings.clear()
 
 
 def _room(pieces: int) -> int:

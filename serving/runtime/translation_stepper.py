@@ -40,6 +40,8 @@ class OnnxState:
     sources: list[Floats]
     source_mask_BS: Floats
     caches: Caches
+    further: dict[str, list[Ints]] = field(default_factory=dict)
+    """More inputs of the step graph that stay the same from step to step, by role."""
     bindings: Bindings = field(default_factory=Bindings)
     """By numbers of queries and beams, and by whether logits and alignment queries are wanted."""
 
@@ -207,20 +209,16 @@ class OnnxStepper(CacheSizes):
             sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
             unwanted = set() if want_logits else {"logits"}
             unwanted |= set() if want_attention else {"alignment", "alignment_query"}
-            sources = {
+            sources: dict[str, Sequence[NDArray[Any]]] = {
                 "source": state.sources,
                 "source_mask": [state.source_mask_BS],
-                **self._given(state),
+                **state.further,
             }
             caches = list(state.caches.array_TRCD)
             return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
 
         key = (queries, beams, want_logits, want_attention)
         return state.bindings.get(state.caches.layout, key, make)
-
-    def _given(self, state: OnnxState) -> dict[str, list[NDArray[Any]]]:
-        """Further inputs of the step graph that stay the same from step to step, by role."""
-        return {}
 
     def _attention(
         self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]

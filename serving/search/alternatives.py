@@ -8,7 +8,8 @@ from serving.search.sentence import Finished, Sentence
 
 
 def first_tokens(sentence: Sentence) -> Sentence:
-    """The sentence that finds the first tokens of one with `return_alternatives`."""
+    """A sentence whose one-step search finds the likeliest first tokens of this one, which has
+    `return_alternatives`. Its `first_of` is this one."""
     options, constraints = sentence.options, sentence.constraints
     beams = options.num_hypotheses + 1  # the end may be among them
     one_step = replace(
@@ -33,10 +34,11 @@ def first_tokens(sentence: Sentence) -> Sentence:
 
 
 def continuations(sentence: Sentence, finished: Finished) -> list[Sentence]:
-    """The sentences that go on with each first token, likeliest first; none where only the end can
-    follow."""
+    """The sentences that go on with each of the first tokens found, likeliest first; none if only
+    the end can follow. `sentence` is one of `first_tokens`, and `finished` its result."""
     whole = sentence.first_of
-    assert whole is not None
+    if whole is None:
+        raise ValueError("only a sentence that looks for first tokens has continuations")
     options = replace(whole.options, num_hypotheses=1, return_alternatives=False)
     tokens = [found.tokens for found in finished.hypotheses if not found.finished]
     return [

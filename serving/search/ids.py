@@ -1,4 +1,4 @@
-"""Ids that every vocabulary has."""
+"""Ids of the special tokens, which every vocabulary has at the same place."""
 
 from __future__ import annotations
 

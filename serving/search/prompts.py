@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from serving.arrays import Floats, Int32s, Ints
+from serving.search.stepper import State
 
 CHUNK = 64
 """Prompt tokens given to the step graph at once."""
@@ -18,15 +19,16 @@ CHUNK = 64
 
 @dataclass(frozen=True)
 class PromptScores:
-    """Log-probabilities of what follows each prompt token."""
+    """How likely a model found the token after each token of some prompts."""
 
     labels_BP: Floats
+    """Log-probability of the token that does follow."""
     top_scores_BPT: Floats
-    """Of the likeliest tokens, best first."""
+    """Log-probabilities of the likeliest tokens, best first."""
     top_tokens_BPT: Int32s
 
     def of(self, row: int) -> PromptScores:
-        """Those of one prompt."""
+        """The scores of one prompt, in arrays with one row."""
         rows = slice(row, row + 1)
         return PromptScores(
             self.labels_BP[rows], self.top_scores_BPT[rows], self.top_tokens_BPT[rows]
@@ -35,13 +37,19 @@ class PromptScores:
 
 @dataclass(frozen=True)
 class Prompted:
-    """Prompts of one number of chunks whose tokens are in the caches."""
+    """Prompts that have been read: their tokens are in the caches of a new batch.
 
-    state: Any
+    All take the same number of chunks. Where a model cannot look back to the first tokens, only the
+    last ones are there.
+    """
+
+    state: State
+    capacity: int
+    """Cache slots that each row has room for."""
     used_B: Ints
-    """Slots that hold a prompt's last tokens."""
+    """How many of them hold a prompt's last tokens."""
     first_position: int
-    """Of the token in each row's first slot."""
+    """Position of the token in the first slot of every row."""
 
 
 class LanguageOutputs(NamedTuple):
@@ -54,5 +62,5 @@ class LanguageOutputs(NamedTuple):
 
 
 def chunks(prompt: Sequence[int]) -> int:
-    """Runs of the step graph that a prompt takes."""
+    """Number of runs of the step graph that reading a prompt takes."""
     return -(-len(prompt) // CHUNK)

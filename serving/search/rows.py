@@ -64,7 +64,7 @@ class Rows:
         self._any_constrained = any(search.constrained for search in searches)
 
     def __len__(self) -> int:
-        """Rows, idle ones included."""
+        """How many rows there are, idle ones included."""
         return len(self.searches)
 
     @property

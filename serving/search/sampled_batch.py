@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import numpy as np
 
@@ -27,48 +27,58 @@ from serving.search.sampling import (
     never_needs_logits,
 )
 from serving.search.sampling_options import GenerationOptions
-from serving.search.stepper import StepInputs, Stepper
+from serving.search.stepper import State, StepInputs, Stepper
 
 
 class SamplingStepper(Stepper, Protocol):
-    """A language model whose rows have one query each; `LanguageStepper` says what each does."""
+    """A language model: prompts are read into new caches, and rows with one query each go on."""
 
-    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted: ...
+    def start(self, prompts: Sequence[Sequence[int]]) -> Prompted:
+        """Read prompts that take the same number of chunks (`chunks`)."""
+        ...
 
     def score(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]]
-    ) -> tuple[Prompted, PromptScores]: ...
+    ) -> tuple[Prompted, PromptScores]:
+        """Read prompts likewise, and score the label of each of their tokens."""
+        ...
 
-    def next(self, state: Any, inputs: StepInputs, top: int) -> LanguageOutputs: ...
+    def next(self, state: State, inputs: StepInputs, top: int) -> LanguageOutputs:
+        """Put one token into each row; returns the distributions after it, with their `top`
+        likeliest tokens, or with all where there are fewer."""
+        ...
 
 
 class Generated(NamedTuple):
     """One token of an output, or what ended it."""
 
     key: int
-    """The output's, given by the caller."""
+    """The key that the caller gave the output."""
     token: int = 0
     log_prob: float = 0.0
-    """Of the model's own distribution, before penalties and temperature."""
+    """Under the model's own distribution, before penalties and temperature."""
     top: tuple[tuple[int, float], ...] = ()
-    """The likeliest tokens with their log-probabilities, `num_logprobs` of them."""
+    """The `num_logprobs` likeliest tokens with their log-probabilities."""
     error: ServingError | None = None
 
 
 @dataclass
 class Output:
-    """What is drawn in one row."""
+    """An output that is drawn in one row of a batch."""
 
     key: int
+    """The caller's name for it, another for each output of a batch."""
     prompt: Sequence[int]
     """Token ids, at least one."""
     options: GenerationOptions
     uniforms: Uniforms
+    """The random numbers that its tokens are drawn with, one a step."""
     tokens: list[int] = field(default_factory=list)
+    """What has been drawn so far."""
     listed: int = field(init=False)
-    """How many of the likeliest tokens it looks at, however many the step lists for others."""
+    """How many of the likeliest tokens a draw looks at, even if a step lists more for others."""
     always_listed: bool = field(init=False)
-    """Whether these suffice at every step."""
+    """Whether so many suffice at every step, whatever the distribution."""
 
     def __post_init__(self) -> None:
         self.listed = listed_tokens(self.options)
@@ -78,26 +88,28 @@ class Output:
 class GenerationBatch:
     """Outputs that are continued together, one token a step, until their caller removes them."""
 
+    _tree: PrefixTree
+    """The slots of each row; what it was for the last output while there is no state."""
+
     def __init__(self, stepper: SamplingStepper) -> None:
         self._stepper = stepper
         self._outputs: list[Output | None] = []
         """By row; None is idle."""
-        self._state: Any = None
-        self._tree: PrefixTree | None = None
+        self._state: State | None = None
         self._standing: _Standing | None = None
-        """None where who stands in the rows has changed."""
+        """None after a change of the outputs that stand in the rows."""
 
     def __len__(self) -> int:
-        """Outputs being continued."""
+        """How many outputs are being continued."""
         return sum(output is not None for output in self._outputs)
 
     @property
     def capacity(self) -> int:
-        """Cache slots a row."""
-        return self._state.caches.capacity if self._state is not None else 0
+        """How many cache slots each row has room for; 0 while there are no rows."""
+        return self._tree.capacity if self._state is not None else 0
 
     def add(self, outputs: Sequence[Output]) -> None:
-        """Let outputs join; neighbours with one prompt share the work on it."""
+        """Let outputs join; a prompt that several of them have is read only once."""
         groups: dict[int, dict[tuple[int, ...], list[Output]]] = {}
         for output in outputs:
             context = tuple(output.prompt[:-1])  # the last token goes through the first step
@@ -106,10 +118,9 @@ class GenerationBatch:
             self.join(list(prompts.values()), self._stepper.start(list(prompts)))
 
     def remove(self, key: int) -> None:
-        """Let an output leave."""
+        """Let the output with that key leave, if it is here; its row is idle from then on."""
         for row, output in enumerate(self._outputs):
             if output is not None and output.key == key:
-                assert self._tree is not None
                 self._outputs[row] = self._standing = None
                 self._tree.clear(row)
 
@@ -119,7 +130,6 @@ class GenerationBatch:
         self._repack()
         if self._state is None:
             return []
-        assert self._tree is not None
         if self._standing is None:
             self._standing = _Standing(self._outputs)
         standing = self._standing
@@ -134,17 +144,16 @@ class GenerationBatch:
         """Let all outputs leave and give the memory back."""
         if self._state is not None:
             self._stepper.free(self._state)
-        self._outputs, self._state, self._tree = [], None, None
-        self._standing = None
+        self._outputs, self._state, self._standing = [], None, None
 
     def join(self, sharers: Sequence[Sequence[Output]], prompted: Prompted) -> None:
-        """Let outputs join whose prompts, but for their last tokens, have been read: those of
-        `sharers[i]` share the i-th."""
+        """Let outputs join whose prompts have been read, but for their last tokens: those in
+        `sharers[i]` share the i-th prompt."""
         state, used_B = prompted.state, prompted.used_B
         counts = [len(outputs) for outputs in sharers]
         if counts != [1] * len(counts):
-            rows, capacity = np.repeat(np.arange(len(counts)), counts), state.caches.capacity
-            slots = np.broadcast_to(np.arange(capacity), (len(rows), capacity))
+            rows = np.repeat(np.arange(len(counts)), counts)
+            slots = np.broadcast_to(np.arange(prompted.capacity), (len(rows), prompted.capacity))
             used_B = used_B[rows]
             self._stepper.repack(state, Repack(rows, slots, used_B, in_place=False))
         tree = PrefixTree(
@@ -160,7 +169,7 @@ class GenerationBatch:
             self._outputs[row] = output
         self._outputs += joining[len(idle) :]
         self._standing = None
-        if self._state is None or self._tree is None:
+        if self._state is None:
             self._state, self._tree = state, tree
         else:
             rows = np.array(idle, dtype=np.int64)
@@ -169,7 +178,7 @@ class GenerationBatch:
 
     def _repack(self) -> None:
         """Drop slots out of reach where due, and idle rows when more than a quarter are idle."""
-        if self._state is None or self._tree is None:
+        if self._state is None:
             return
         if self._standing is not None and not self._tree.due:
             return
@@ -187,7 +196,7 @@ class GenerationBatch:
             self._outputs, self._standing = [self._outputs[row] for row in rows], None
 
     def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
-        """Choose the tokens and note them."""
+        """Choose the next token of each output and add it; those that fail leave the batch."""
         events: list[Generated] = []
         listed: list[tuple[int, Output]] = []
         vocab_size = found.logits_BV.shape[1]
@@ -211,18 +220,19 @@ class GenerationBatch:
 
 
 class _Standing:
-    """What stays the same while the same outputs stand in the same rows."""
+    """What a step needs to know of the outputs, worked out once while they keep their rows."""
 
     def __init__(self, outputs: Sequence[Output | None]) -> None:
         self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
         self.top = max(output.listed for _, output in self.live)
-        """How many tokens a step lists."""
+        """How many of the likeliest tokens a step lists, for all rows alike."""
         self.parents_B1 = np.zeros((len(outputs), 1), dtype=np.int64)
         self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
         self._drawing: tuple[tuple[int, ...], Drawing] | None = None
 
     def drawing(self, listed: Sequence[tuple[int, Output]], count: int) -> Drawing:
-        """How these are drawn from `count` tokens; the last is kept."""
+        """How these outputs are drawn from `count` listed tokens; the answer to the last question
+        is kept, for it is mostly the next one too."""
         key = (count, *(row for row, _ in listed))
         if self._drawing is None or self._drawing[0] != key:
             self._drawing = key, Drawing.of([output.options for _, output in listed], count)
@@ -230,7 +240,8 @@ class _Standing:
 
 
 def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
-    """The next token of each row that has one query; takes its slot in the tree."""
+    """A step of rows with one query each, which puts in these tokens; gives each its slot in the
+    tree."""
     return StepInputs(
         token_ids_BQ=tokens_B[:, None],
         positions_BQ=tree.next_positions[:, None],
@@ -244,7 +255,7 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
 def _draw_together(
     listed: Sequence[tuple[int, Output]], found: LanguageOutputs, standing: _Standing
 ) -> list[Generated]:
-    """From the likeliest tokens, which suffice for these rows."""
+    """Draw the next tokens of outputs for which the listed tokens suffice, all in one go."""
     scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
     places = [0] * len(listed)
     if count > 1:
@@ -263,7 +274,7 @@ def _draw_together(
 
 
 def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
-    """From the whole distribution."""
+    """Draw one output's next token from its whole distribution, edited by its options."""
     logits_V = found.logits_BV[row].copy()
     edit_logits(logits_V, output.prompt, output.tokens, output.options)
     if not np.isfinite(logits_V.max()):
@@ -283,7 +294,7 @@ def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
 
 
 def _top(output: Output, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
-    """The likeliest tokens, as many as were asked for."""
+    """The likeliest tokens of a row, as many as the output reports."""
     count = output.options.num_logprobs
     tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]
     return tuple(zip(tokens.tolist(), scores.tolist(), strict=True))

@@ -12,9 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
-from serving.arrays import Doubles, Floats
+from serving.arrays import Bools, Doubles, Floats
 from serving.search.ids import EOS_ID
 from serving.search.logits import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.search.sampling_options import GenerationOptions
@@ -26,8 +25,11 @@ _BLOCK = 256
 
 
 class Uniforms:
-    """Numbers in [0, 1) of one output, by step: a counter-based generator keyed by the seed and the
-    number of the choice (Philox, Salmon et al. 2011)."""
+    """The random numbers in [0, 1) of one output, by step: `uniforms[step]`.
+
+    They come from a counter-based generator, keyed by the seed and the number of the choice
+    (Philox, Salmon et al. 2011), so that any of them can be had without those before it.
+    """
 
     def __init__(self, seed: int, choice: int) -> None:
         self._key = (seed % 2**64, choice)
@@ -43,7 +45,8 @@ class Uniforms:
 
 
 def listed_tokens(options: GenerationOptions) -> int:
-    """How many of the likeliest tokens a draw looks at: 1, 16 or `TOP`, few numbers on purpose."""
+    """How many of the likeliest tokens a draw looks at: 1, 16 or `TOP`. These are few, so that
+    outputs with different options mostly share one shape of the step."""
     wanted = max(1, options.num_logprobs)
     if options.edits_logits:
         wanted = TOP
@@ -53,12 +56,13 @@ def listed_tokens(options: GenerationOptions) -> int:
 
 
 def never_needs_logits(options: GenerationOptions) -> bool:
-    """Whether the likeliest tokens suffice at every step, as many as `listed_tokens` says."""
+    """Whether the tokens that `listed_tokens` counts suffice at every step."""
     return not options.edits_logits and (options.greedy or 0 < options.sampling_top_k <= TOP)
 
 
 def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: int) -> bool:
-    """Whether the likeliest tokens' log-probabilities do not suffice to draw from."""
+    """Whether a draw needs the whole distribution, as the listed tokens, of which these are the
+    log-probabilities, do not suffice."""
     if options.edits_logits:
         return True
     if options.greedy or top_scores_T.size == vocab_size:
@@ -72,8 +76,8 @@ def needs_logits(options: GenerationOptions, top_scores_T: Floats, vocab_size: i
 
 @dataclass(frozen=True)
 class Drawing:
-    """How rows are drawn from their likeliest tokens: laid out once for as long as the same rows
-    are drawn together."""
+    """The options of rows that are drawn together from their likeliest tokens, as arrays. They are
+    made once for as long as the same rows are drawn together."""
 
     divisor_B1: Doubles | None
     """The temperatures; 1 where the best is taken. None where all are 1."""
@@ -82,13 +86,13 @@ class Drawing:
     kept_BT: Doubles | None
     """1 for the places within a row's top_k, 0 behind them. None where all rows have the same."""
     top_p_B: Doubles | None
-    """None where none has one."""
-    of_all_B: NDArray[np.bool_]
+    """The top_p of each row; None where all are 1."""
+    of_all_B: Bools
     """Whether top_p is a share of all tokens, also of those that are not listed."""
 
     @staticmethod
     def of(options: Sequence[GenerationOptions], listed: int) -> Drawing:
-        """For rows with these options, of which so many tokens are listed."""
+        """The arrays for rows with these options, if a step lists so many tokens."""
         greedy_B = np.array([o.greedy for o in options])
         temperature_B = np.where(greedy_B, 1.0, [o.temperature for o in options])
         top_k_B = np.array([1 if o.greedy else o.sampling_top_k or listed for o in options])
@@ -105,7 +109,10 @@ class Drawing:
 
 
 def draw_from_top(top_scores_BT: Floats, drawing: Drawing, uniform_B: Sequence[float]) -> list[int]:
-    """Places in rows of log-probabilities, best first; the tokens that they lack are not drawn."""
+    """Draw a place in each row of log-probabilities, which are sorted, best first.
+
+    Tokens that are not listed are not drawn. `uniform_B` are random numbers in [0, 1).
+    """
     # The best is subtracted first: a very low temperature must not overflow.
     scores_BT = top_scores_BT[:, : drawing.most]
     weights_BT: Doubles = np.subtract(scores_BT, scores_BT[:, :1], dtype=np.float64)

@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Doubles, Ints
 from serving.errors import InvalidOptionError
 from serving.search.options import SearchOptions, check_names
 
@@ -84,15 +84,15 @@ class GenerationOptions:
     seed: int | None = None
     """The same seed gives the same text, whatever is decoded beside it; None takes a new one."""
     num_hypotheses: int = 1
-    """Outputs returned."""
+    """How many outputs are returned."""
     best_of: int | None = None
     """Outputs generated, of which those with the highest mean log-probability are returned."""
     num_logprobs: int = 0
-    """Likeliest tokens reported for each token."""
+    """How many of the likeliest tokens are reported beside each generated one."""
     beam_size: int = 1
-    """Above 1: beam search in place of sampling."""
+    """Above 1, beam search with so many beams takes the place of sampling."""
     length_penalty: float = 1.0
-    """Exponent of the length normalisation, beam search only."""
+    """Exponent of the length normalisation of beam search; sampling makes no use of it."""
 
     def __post_init__(self) -> None:
         for name, (low, high) in RANGES.items():
@@ -150,7 +150,7 @@ class GenerationOptions:
 
     @property
     def num_choices(self) -> int:
-        """Outputs generated."""
+        """How many outputs are generated: `best_of`, or as many as are returned."""
         return self.num_hypotheses if self.best_of is None else self.best_of
 
     @property
@@ -171,14 +171,14 @@ class GenerationOptions:
         )
 
     @cached_property
-    def bias_arrays(self) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-        """Ids and biases."""
+    def bias_arrays(self) -> tuple[Ints, Doubles]:
+        """The token ids of `logit_bias`, and what is added to their logits."""
         tokens, biases = zip(*self.logit_bias, strict=True)
         return np.array(tokens, dtype=np.int64), np.array(biases, dtype=np.float64)
 
     @property
     def search_options(self) -> SearchOptions:
-        """The same for beam search."""
+        """What a beam search with these options is given."""
         return SearchOptions(
             beam_size=self.beam_size,
             num_hypotheses=self.num_hypotheses,
@@ -208,7 +208,10 @@ def parse_generation_options(values: dict[str, Any]) -> GenerationOptions:
 
 
 def _parse_bias(given: Any) -> tuple[tuple[int, float], ...]:
-    """From an object whose keys are ids in decimals, each once, or from pairs."""
+    """Pairs of token id and bias, from pairs or from an object whose keys are ids in decimals.
+
+    Raises InvalidOptionError for anything else.
+    """
     pairs = given.items() if isinstance(given, dict) else given
     found = []
     try:

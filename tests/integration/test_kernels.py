@@ -24,6 +24,7 @@ from export.calibration import calibrate, calibrate_translation
 from export.domains import MACARON
 from export.graphs import write_graphs, write_language_graphs
 from export.quantize import quantized_twin
+from serving.arrays import Floats, Ints
 from serving.bundle.shortlist import Shortlist
 from serving.runtime import kernels, ort
 from serving.runtime.translation_stepper import OnnxStepper
@@ -189,7 +190,7 @@ def close(standard: NDArray[Any], native: NDArray[Any]) -> None:
         np.testing.assert_allclose(standard, native, rtol=2e-5, atol=2e-5)
 
 
-def floats(generator: np.random.Generator, *shape: int) -> NDArray[np.float32]:
+def floats(generator: np.random.Generator, *shape: int) -> Floats:
     return generator.standard_normal(shape).astype(np.float32)
 
 
@@ -197,9 +198,7 @@ def scale_and_zero() -> list[NDArray[Any]]:
     return [np.array(0.03, np.float32), np.array(128, np.uint8)]
 
 
-def mask_of(
-    generator: np.random.Generator, rows: int, queries: int, capacity: int
-) -> NDArray[np.float32]:
+def mask_of(generator: np.random.Generator, rows: int, queries: int, capacity: int) -> Floats:
     """Every query sees something; the standard operator gives NaN where one does not."""
     hidden = generator.random((rows, 1, queries, capacity)) < 0.5
     hidden[..., generator.integers(capacity)] = False
@@ -303,7 +302,7 @@ def beam_scores(generator: np.random.Generator, rows: int, queries: int) -> NDAr
     return scores
 
 
-def lists(generator: np.random.Generator, rows: int, least: int, most: int) -> NDArray[np.int64]:
+def lists(generator: np.random.Generator, rows: int, least: int, most: int) -> Ints:
     """Pieces of each sentence, with -1 behind the last."""
     columns = np.array([generator.permutation(VOCABULARY)[:most] for _ in range(rows)])
     for row in columns:

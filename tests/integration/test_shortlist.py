@@ -20,8 +20,8 @@ from serving.bundle.manifest import Manifest, read_manifest
 from serving.bundle.shortlist import Shortlist, load_shortlist
 from serving.errors import BundleError, InvalidOptionError
 from serving.runtime import ort
-from serving.runtime.shortlist_stepper import ShortlistStepper
-from serving.runtime.translation_stepper import OnnxState, OnnxStepper
+from serving.runtime.shortlist_stepper import ShortlistState, ShortlistStepper
+from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import BeamSearch, decode
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
@@ -157,7 +157,9 @@ def test_a_batch_changes_nothing_without_native_kernels_either(
     assert alone == [found.hypotheses for found in decode(stepper, sentences)]
 
 
-def first_step(stepper: ShortlistStepper, state: OnnxState, rows: int) -> list[list[list[float]]]:
+def first_step(
+    stepper: ShortlistStepper, state: ShortlistState, rows: int
+) -> list[list[list[float]]]:
     """Scores, tokens and parents of each row's first candidates."""
     inputs = StepInputs(
         token_ids_BQ=np.full((rows, 1), BOS_ID),

@@ -1,4 +1,4 @@
-"""Memory kept between batches."""
+"""Memory that goes from one batch to the next: what is kept, and that it changes no output."""
 
 from __future__ import annotations
 

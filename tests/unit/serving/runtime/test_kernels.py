@@ -97,7 +97,7 @@ def test_other_sources_or_processors_are_compiled_apart(
 
 
 def pretended_compiler(folder: Path) -> Path:
-    """Makes empty files."""
+    """A shell script that takes the compiler's arguments and makes an empty output file."""
     compiler = folder / "compiler"
     compiler.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ntouch "$2"\n')
     compiler.chmod(0o755)

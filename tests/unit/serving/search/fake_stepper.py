@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats, Ints
 from serving.search.ids import EOS_ID
 from serving.search.prefix_tree import Repack
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -34,10 +34,10 @@ class FakeModel:
     eos_bias: float = 0.0
     forbidden: tuple[int, ...] = ()
     broken: Callable[[tuple[int, ...], Slots], bool] = lambda source, slots: False
-    memo: dict[tuple[tuple[int, ...], Slots], NDArray[np.float32]] = field(default_factory=dict)
+    memo: dict[tuple[tuple[int, ...], Slots], Floats] = field(default_factory=dict)
 
-    def logits(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
-        """[V]"""
+    def logits(self, source: tuple[int, ...], slots: Slots) -> Floats:
+        """The logits [V] after these slots."""
         key = (source, slots)
         if key not in self.memo:
             logits = self._random(key).normal(size=self.vocab_size) * self.scale
@@ -48,13 +48,13 @@ class FakeModel:
             self.memo[key] = logits.astype(np.float32)
         return self.memo[key]
 
-    def log_probs(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
-        """[V]"""
+    def log_probs(self, source: tuple[int, ...], slots: Slots) -> Floats:
+        """Their log-softmax [V]."""
         logits = self.logits(source, slots)
         return logits - np.log(np.exp(logits).sum())
 
-    def attention(self, source: tuple[int, ...], slots: Slots) -> NDArray[np.float32]:
-        """[S]"""
+    def attention(self, source: tuple[int, ...], slots: Slots) -> Floats:
+        """The attention [S] to the source after these slots; it sums to 1."""
         weights = np.exp(self._random((slots, source)).normal(size=len(source)))
         return (weights / weights.sum()).astype(np.float32)
 
@@ -67,7 +67,7 @@ class FakeState:
     """Sources, and the position and token of each cache slot."""
 
     sources: list[tuple[int, ...]]
-    cache_BC2: NDArray[np.int64]
+    cache_BC2: Ints
     freed: bool = False
 
     def resize(self, capacity: int) -> None:
@@ -76,16 +76,14 @@ class FakeState:
         padding = ((0, 0), (0, missing), (0, 0))
         self.cache_BC2 = np.pad(self.cache_BC2, padding, constant_values=STALE)[:, :capacity]
 
-    def write(
-        self, index_B: NDArray[np.int64], positions: NDArray[np.int64], tokens: NDArray[np.int64]
-    ) -> None:
+    def write(self, index_B: Ints, positions: Ints, tokens: Ints) -> None:
         """Write one slot a query; a write past the end is an error, as in ONNX Runtime."""
         assert (index_B + tokens.shape[1] <= self.cache_BC2.shape[1]).all()
         for row, index in enumerate(index_B):
             slots = slice(index, index + tokens.shape[1])
             self.cache_BC2[row, slots] = np.stack([positions[row], tokens[row]], axis=1)
 
-    def seen(self, row: int, visible_C: NDArray[np.float32]) -> Slots:
+    def seen(self, row: int, visible_C: Floats) -> Slots:
         """Position and token of each visible slot, by position."""
         slots = self.cache_BC2[row, visible_C == 0].tolist()
         return tuple(sorted((position, token) for position, token in slots))
@@ -122,12 +120,12 @@ class FakeStepper:
     def prefill(
         self,
         state: FakeState,
-        token_ids_BP: NDArray[np.int64],
-        labels_BP: NDArray[np.int64],
+        token_ids_BP: Ints,
+        labels_BP: Ints,
         *,
         want_attention: bool = False,
     ) -> PrefillOutputs:
-        """Fill the caches."""
+        """Write the tokens into the caches and score their labels."""
         rows, length = token_ids_BP.shape
         state.resize(length)
         positions = np.tile(np.arange(length), (rows, 1))
@@ -190,7 +188,7 @@ class FakeStepper:
         state.sources = [state.sources[row] for row in repack.rows]
         state.cache_BC2 = state.cache_BC2[repack.rows[:, None], repack.slots_BC]
 
-    def extend(self, state: FakeState, other: FakeState, rows: NDArray[np.int64]) -> None:
+    def extend(self, state: FakeState, other: FakeState, rows: Ints) -> None:
         """Put the other's sentences into these rows, the rest behind all."""
         capacity = max(state.cache_BC2.shape[1], other.cache_BC2.shape[1])
         for part in (state, other):

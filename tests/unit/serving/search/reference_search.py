@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from typing import Protocol
 
 import numpy as np
-from numpy.typing import NDArray
 
+from serving.arrays import Floats
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from tests.unit.serving.search.fake_stepper import FakeModel
@@ -22,11 +22,11 @@ from tests.unit.serving.search.fake_stepper import FakeModel
 class NextScores(Protocol):
     """A model with a cache that is reordered, or without any."""
 
-    def logits(self, parents: list[int], tokens: list[int]) -> NDArray[np.float32]:
+    def logits(self, parents: list[int], tokens: list[int]) -> Floats:
         """[n,V] for n beams, where beam i adds `tokens[i]` to what was beam `parents[i]`."""
         ...
 
-    def attention(self) -> NDArray[np.float32]:
+    def attention(self) -> Floats:
         """Source attention of the last call, [n,S]."""
         ...
 
@@ -38,13 +38,13 @@ class FakeScores:
         self._model, self._source = model, tuple(source)
         self._histories: list[tuple[int, ...]] = [()]
 
-    def logits(self, parents: list[int], tokens: list[int]) -> NDArray[np.float32]:
+    def logits(self, parents: list[int], tokens: list[int]) -> Floats:
         pairs = zip(parents, tokens, strict=True)
         self._histories = [(*self._histories[parent], token) for parent, token in pairs]
         slots = [tuple(enumerate(history)) for history in self._histories]
         return np.stack([self._model.logits(self._source, s) for s in slots])
 
-    def attention(self) -> NDArray[np.float32]:
+    def attention(self) -> Floats:
         slots = [tuple(enumerate(history)) for history in self._histories]
         return np.stack([self._model.attention(self._source, s) for s in slots])
 
@@ -56,7 +56,7 @@ class Beam:
     tokens: tuple[int, ...] = ()
     total: float | np.float32 = 0.0
     totals: tuple[float, ...] = (0.0,)
-    attention: tuple[NDArray[np.float32], ...] = ()
+    attention: tuple[Floats, ...] = ()
     parent: int = 0
 
 
@@ -130,9 +130,7 @@ def plain_search(
     return finished[: options.num_hypotheses]
 
 
-def edit(
-    logits: NDArray[np.float32], history: list[int], generated: int, options: SearchOptions
-) -> None:
+def edit(logits: Floats, history: list[int], generated: int, options: SearchOptions) -> None:
     """Repetition penalty, forbidden n-grams and min_length, token by token."""
     for token in set(history):
         value, penalty = logits[token], np.float32(options.repetition_penalty)
@@ -223,7 +221,7 @@ def walk(
     return beam
 
 
-def log_softmax(logits: NDArray[np.float32]) -> NDArray[np.float32]:
+def log_softmax(logits: Floats) -> Floats:
     """In fp64, so that it is not the engine's."""
     wide = logits.astype(np.float64)
     possible = wide > -np.inf

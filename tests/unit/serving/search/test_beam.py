@@ -283,7 +283,6 @@ class WatchedStepper(FakeStepper):
         self.queries: list[int] = []
 
     def step(self, state: Any, inputs: StepInputs, **wanted: Any) -> StepOutputs:
-        """As usual."""
         self.queries.append(inputs.token_ids_BQ.shape[1])
         return super().step(state, inputs, **wanted)
 

@@ -8,9 +8,9 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 from torch import Tensor
 
+from serving.arrays import Floats
 from serving.search.beam import decode
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
@@ -62,7 +62,7 @@ class NoCache:
         self._histories: list[list[int]] = [[]]
 
     @torch.no_grad()
-    def logits(self, parents: list[int], tokens: list[int]) -> NDArray[np.float32]:
+    def logits(self, parents: list[int], tokens: list[int]) -> Floats:
         pairs = zip(parents, tokens, strict=True)
         self._histories = [[*self._histories[parent], token] for parent, token in pairs]
         target = torch.tensor(self._histories)
@@ -83,7 +83,7 @@ class ReorderedCache:
         self._query: Tensor | None = None
 
     @torch.no_grad()
-    def logits(self, parents: list[int], tokens: list[int]) -> NDArray[np.float32]:
+    def logits(self, parents: list[int], tokens: list[int]) -> Floats:
         rows, room = len(tokens), self._length + 1
         empty = torch.zeros(rows, 1, self._model.config.model_dim)
         contexts = []
@@ -106,7 +106,7 @@ class ReorderedCache:
         self._query, self._length = contexts[self._aligning].source_query, room
         return self._model.output_logits(states)[:, 0].numpy()
 
-    def attention(self) -> NDArray[np.float32]:
+    def attention(self) -> Floats:
         assert self._query is not None
         heads, keys = self._model.config.num_heads, self._sources[self._aligning].keys
         query = self._query.unflatten(-1, (heads, -1)).transpose(1, 2)

@@ -1,4 +1,4 @@
-"""Constraints against slow loops."""
+"""Edits of logits, log-softmax and the best continuations, each against a slow loop."""
 
 from __future__ import annotations
 

@@ -53,7 +53,6 @@ class TwoCaches:
         self.queries = np.where(self.running, self.tree.beam_size, 0)
 
     def retire(self, row: int) -> None:
-        """Make a row idle."""
         self.running[row], self.queries[row] = False, 0
         self.tree.clear(row)
 
