@@ -26,7 +26,7 @@ from bench.systems import ID_MANIFEST, Job, id_token
 from bench.worker import Worker
 from export.graphs import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 from training.models import LanguageModel
@@ -259,9 +259,9 @@ def long_markdown(command: str, machine: Machine, subject: str, found: Sequence[
     return "\n".join(lines)
 
 
-def _row(key: int, prompt: list[int]) -> Output:
+def _row(key: int, prompt: list[int]) -> SampledOutput:
     options = GenerationOptions(max_length=10**6, sampling_top_k=10)
-    return Output(key, prompt, options, Uniforms(1, key))
+    return SampledOutput(key, prompt, options, Uniforms(1, key))
 
 
 def _plain(system: System) -> str:

@@ -59,13 +59,14 @@ class LanguageEngine:
         return self.outputs(self.call(sources, search))
 
     def _generate(self, prompts: list[list[int]], search: Search) -> list[list[int]]:
-        from serving.search.sampled_batch import GenerationBatch
-        from serving.search.sampled_batch import Output as Row
+        from serving.search.sampled_batch import GenerationBatch, SampledOutput
         from serving.search.sampling import Uniforms
         from serving.search.sampling_options import GenerationOptions
 
         options = GenerationOptions(max_length=search.max_length, sampling_top_k=search.top_k)
-        rows = [Row(n, prompt, options, Uniforms(SEED, n)) for n, prompt in enumerate(prompts)]
+        rows = [
+            SampledOutput(n, prompt, options, Uniforms(SEED, n)) for n, prompt in enumerate(prompts)
+        ]
         batch = GenerationBatch(self._stepper)
         batch.add(rows)
         for _ in range(search.max_length):

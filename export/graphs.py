@@ -22,7 +22,7 @@ from serving.bundle.manifest import (
     Graph,
     Languages,
     Manifest,
-    Sizes,
+    ModelSizes,
     Task,
     TokenizerFiles,
 )
@@ -177,7 +177,7 @@ def _manifest(
         "precision": precision,
         "activations": activations,
         "target": "cpu",
-        "sizes": Sizes(
+        "sizes": ModelSizes(
             model_dim=config.model_dim,
             num_heads=config.num_heads,
             num_encoder_layers=config.num_encoder_layers,

@@ -85,7 +85,7 @@ class ShortlistFiles(_Strict):
     """The step graph that chooses from each sentence's pieces."""
 
 
-class Sizes(_Strict):
+class ModelSizes(_Strict):
     """Sizes of the model that the runtime needs to know."""
 
     model_dim: PositiveInt
@@ -180,7 +180,7 @@ class Manifest(_Strict):
     target: Literal["cpu", "cuda", "tensorrt"]
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
-    sizes: Sizes
+    sizes: ModelSizes
     special_ids: SpecialIds = SpecialIds()
     languages: Languages
     tokenizer: TokenizerFiles

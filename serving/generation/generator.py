@@ -24,7 +24,7 @@ from serving.runtime.language_stepper import LanguageStepper
 from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.prompts import PromptScores, chunks
-from serving.search.sampled_batch import Generated, GenerationBatch, Output
+from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
 from serving.search.sentence import Finished, Hypothesis, Sentence
@@ -134,11 +134,13 @@ class Generator:
                 f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}"
             )
 
-    def outputs(self, key: int, prompt: list[int], options: GenerationOptions) -> list[Output]:
+    def outputs(
+        self, key: int, prompt: list[int], options: GenerationOptions
+    ) -> list[SampledOutput]:
         """The rows of a sampled prompt, with keys from `key` on."""
         seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
         return [
-            Output(key + choice, prompt, options, Uniforms(seed, choice))
+            SampledOutput(key + choice, prompt, options, Uniforms(seed, choice))
             for choice in range(options.num_choices)
         ]
 

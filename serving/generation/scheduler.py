@@ -33,7 +33,7 @@ from serving.runtime.language_stepper import LanguageStepper
 from serving.search.beam import BeamSearch
 from serving.search.prefix_tree import most_slots
 from serving.search.prompts import CHUNK, Prompted, PromptScores, chunks
-from serving.search.sampled_batch import Generated, GenerationBatch, Output
+from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
 from serving.search.sampling_options import GenerationOptions
 
 _READ_TOGETHER = 8
@@ -251,7 +251,7 @@ class GenerationScheduler:
         self, reading: _Reading, prompted: Prompted, scores: PromptScores | None
     ) -> None:
         """Let the outputs of prompts that have been read join the batch."""
-        sharers: list[list[Output]] = [[] for _ in reading.rows]
+        sharers: list[list[SampledOutput]] = [[] for _ in reading.rows]
         for ticket in reading.tickets:
             row = reading.rows[tuple(ticket.prompt)]
             own = None if scores is None else scores.of(row)
@@ -265,7 +265,7 @@ class GenerationScheduler:
         self,
         ticket: GenerationTicket,
         scores: PromptScores | None = None,
-        outputs: list[Output] | None = None,
+        outputs: list[SampledOutput] | None = None,
     ) -> None:
         """Tell that the prompt has been read, and add the ticket's sampled outputs to `outputs`."""
         request, generator = ticket.request, self._generator

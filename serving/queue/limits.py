@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from serving.search.beam import decode
 from serving.search.prefix_tree import most_slots
 from serving.search.sentence import Finished, Group, Sentence
-from serving.search.stepper import Sizes, Stepper
+from serving.search.stepper import CacheCosts, Stepper
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +41,7 @@ class Demand:
         return Group(self.beam_size, self.shortlisted)
 
 
-def demand(sentence: Sentence, sizes: Sizes) -> Demand:
+def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
     """What decoding a sentence may take."""
     options, length = sentence.options, len(sentence.source)
     slots = most_slots(
@@ -57,7 +57,7 @@ class BatchRoom:
     """Counts what is decoded at once while it is put together: batches, one for each group, that
     share the limits."""
 
-    def __init__(self, sizes: Sizes, limits: BatchLimits) -> None:
+    def __init__(self, sizes: CacheCosts, limits: BatchLimits) -> None:
         self._sizes, self._limits = sizes, limits
         self._held: dict[Group, tuple[int, Demand]] = {}
         """Rows and the largest demands, by group."""
@@ -104,7 +104,9 @@ class BatchRoom:
         )
 
 
-def fill_batches(demands: dict[int, Demand], sizes: Sizes, limits: BatchLimits) -> list[list[int]]:
+def fill_batches(
+    demands: dict[int, Demand], sizes: CacheCosts, limits: BatchLimits
+) -> list[list[int]]:
     """Keys in batches of one beam size and like length, within the limits."""
     batches: list[list[int]] = []
     room, beam_size = BatchRoom(sizes, limits), 0

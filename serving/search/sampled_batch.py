@@ -63,7 +63,7 @@ class Generated(NamedTuple):
 
 
 @dataclass
-class Output:
+class SampledOutput:
     """An output that is drawn in one row of a batch."""
 
     key: int
@@ -93,7 +93,7 @@ class GenerationBatch:
 
     def __init__(self, stepper: SamplingStepper) -> None:
         self._stepper = stepper
-        self._outputs: list[Output | None] = []
+        self._outputs: list[SampledOutput | None] = []
         """By row; None is idle."""
         self._state: State | None = None
         self._standing: _Standing | None = None
@@ -108,9 +108,9 @@ class GenerationBatch:
         """How many cache slots each row has room for; 0 while there are no rows."""
         return self._tree.capacity if self._state is not None else 0
 
-    def add(self, outputs: Sequence[Output]) -> None:
+    def add(self, outputs: Sequence[SampledOutput]) -> None:
         """Let outputs join; a prompt that several of them have is read only once."""
-        groups: dict[int, dict[tuple[int, ...], list[Output]]] = {}
+        groups: dict[int, dict[tuple[int, ...], list[SampledOutput]]] = {}
         for output in outputs:
             context = tuple(output.prompt[:-1])  # the last token goes through the first step
             groups.setdefault(chunks(context), {}).setdefault(context, []).append(output)
@@ -146,7 +146,7 @@ class GenerationBatch:
             self._stepper.free(self._state)
         self._outputs, self._state, self._standing = [], None, None
 
-    def join(self, sharers: Sequence[Sequence[Output]], prompted: Prompted) -> None:
+    def join(self, sharers: Sequence[Sequence[SampledOutput]], prompted: Prompted) -> None:
         """Let outputs join whose prompts have been read, but for their last tokens: those in
         `sharers[i]` share the i-th prompt."""
         state, used_B = prompted.state, prompted.used_B
@@ -198,7 +198,7 @@ class GenerationBatch:
     def _draw(self, found: LanguageOutputs, standing: _Standing) -> list[Generated]:
         """Choose the next token of each output and add it; those that fail leave the batch."""
         events: list[Generated] = []
-        listed: list[tuple[int, Output]] = []
+        listed: list[tuple[int, SampledOutput]] = []
         vocab_size = found.logits_BV.shape[1]
         best_B = found.top_scores_BT[:, 0].tolist()
         for row, output in standing.live:
@@ -222,7 +222,7 @@ class GenerationBatch:
 class _Standing:
     """What a step needs to know of the outputs, worked out once while they keep their rows."""
 
-    def __init__(self, outputs: Sequence[Output | None]) -> None:
+    def __init__(self, outputs: Sequence[SampledOutput | None]) -> None:
         self.live = [(row, output) for row, output in enumerate(outputs) if output is not None]
         self.top = max(output.listed for _, output in self.live)
         """How many of the likeliest tokens a step lists, for all rows alike."""
@@ -230,7 +230,7 @@ class _Standing:
         self.queries_B = np.array([output is not None for output in outputs], dtype=np.int64)
         self._drawing: tuple[tuple[int, ...], Drawing] | None = None
 
-    def drawing(self, listed: Sequence[tuple[int, Output]], count: int) -> Drawing:
+    def drawing(self, listed: Sequence[tuple[int, SampledOutput]], count: int) -> Drawing:
         """How these outputs are drawn from `count` listed tokens; the answer to the last question
         is kept, for it is mostly the next one too."""
         key = (count, *(row for row, _ in listed))
@@ -253,7 +253,7 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
 
 
 def _draw_together(
-    listed: Sequence[tuple[int, Output]], found: LanguageOutputs, standing: _Standing
+    listed: Sequence[tuple[int, SampledOutput]], found: LanguageOutputs, standing: _Standing
 ) -> list[Generated]:
     """Draw the next tokens of outputs for which the listed tokens suffice, all in one go."""
     scores_BT, count = found.top_scores_BT, found.top_scores_BT.shape[1]
@@ -273,7 +273,7 @@ def _draw_together(
     return events
 
 
-def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
+def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Generated:
     """Draw one output's next token from its whole distribution, edited by its options."""
     logits_V = found.logits_BV[row].copy()
     edit_logits(logits_V, output.prompt, output.tokens, output.options)
@@ -293,7 +293,7 @@ def _draw_alone(output: Output, row: int, found: LanguageOutputs) -> Generated:
     return Generated(output.key, token, log_prob, _top(output, row, found))
 
 
-def _top(output: Output, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
+def _top(output: SampledOutput, row: int, found: LanguageOutputs) -> tuple[tuple[int, float], ...]:
     """The likeliest tokens of a row, as many as the output reports."""
     count = output.options.num_logprobs
     tokens, scores = found.top_tokens_BT[row, :count], found.top_scores_BT[row, :count]

@@ -58,7 +58,7 @@ class PrefillOutputs(NamedTuple):
     """Attention to the source, as in `StepOutputs`; None unless the call wanted it."""
 
 
-class Sizes(Protocol):
+class CacheCosts(Protocol):
     """What a batch takes of a model's caches, by which batches are filled."""
 
     @property
@@ -77,7 +77,7 @@ class Sizes(Protocol):
         ...
 
 
-class Stepper(Sizes, Protocol):
+class Stepper(CacheCosts, Protocol):
     """A model with its caches, as the search sees it.
 
     Caches are never reordered: a step appends a slot for each query, and `repack` moves slots to

@@ -17,7 +17,7 @@ from serving.queue.limits import BatchLimits, BatchRoom
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
 from serving.search.sentence import Group, Sentence
-from serving.search.stepper import Sizes
+from serving.search.stepper import CacheCosts
 from serving.translation.answers import AnswerCache
 from serving.translation.running import Engine, Joined, Outcome, Progress
 from serving.translation.work import Work
@@ -37,7 +37,7 @@ class Decoder:
     def __init__(
         self,
         engine: Engine,
-        sizes: Sizes,
+        sizes: CacheCosts,
         queue: RequestQueue[Work],
         limits: BatchLimits,
         answers: AnswerCache,

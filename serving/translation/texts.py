@@ -18,7 +18,7 @@ from serving.search.constraints import NO_CONSTRAINTS
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sentence import Finished, Hypothesis, Sentence
-from serving.search.stepper import Sizes
+from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
@@ -53,7 +53,7 @@ class TextProcessor(ABC):
             self._target = load_tokenizer(folder / files.target_file, files.kind, size)
 
     @functools.cached_property
-    def sizes(self) -> Sizes:
+    def sizes(self) -> CacheCosts:
         """What sentences take of the caches."""
         return CacheSizes(self.manifest)
 

@@ -11,7 +11,7 @@ from serving.queue.limits import Demand, demand
 from serving.queue.ticket import Ticket
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from serving.search.stepper import Sizes
+from serving.search.stepper import CacheCosts
 from serving.text.stream import TextStream
 from serving.text.terms import Terms
 from serving.translation.results import Translation, gathered
@@ -157,7 +157,7 @@ class Work:
             for ticket in self._tickets:
                 ticket.tell(self._text)
 
-    def again(self, sentence: Sentence, sizes: Sizes) -> None:
+    def again(self, sentence: Sentence, sizes: CacheCosts) -> None:
         """Have another sentence decoded in its place; what has been told stays."""
         prefix = len(sentence.target_prefix)
         if len(self._agreed) > prefix:
@@ -165,7 +165,7 @@ class Work:
             sentence = replace(sentence, target_prefix=tuple(self._agreed), counted=counted)
         self.sentence, self.demand = sentence, demand(sentence, sizes)
 
-    def split(self, sentences: Sequence[Sentence], sizes: Sizes) -> list[Work]:
+    def split(self, sentences: Sequence[Sentence], sizes: CacheCosts) -> list[Work]:
         """Works whose results, gathered, are this one's."""
         parts = [_Part(self) for _ in sentences]
         _Gathering(self, parts)

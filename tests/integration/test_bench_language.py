@@ -14,7 +14,7 @@ from bench.models import save_model
 from bench.systems import id_token
 from export.graphs import write_language_graphs
 from serving.runtime.language_stepper import LanguageStepper
-from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 
@@ -44,7 +44,7 @@ def test_all_systems_write_the_same_tokens(tmp_path: Path) -> None:
     manifest = write_language_graphs(model, tmp_path / "onnx", name="tiny", precision="fp32")
     batch = GenerationBatch(LanguageStepper(tmp_path / "onnx", manifest, 1))
     greedy = GenerationOptions(temperature=0.0)
-    outputs = [Output(n, prompt, greedy, Uniforms(1, n)) for n, prompt in enumerate(prompts)]
+    outputs = [SampledOutput(n, prompt, greedy, Uniforms(1, n)) for n, prompt in enumerate(prompts)]
     batch.add(outputs)
     for _ in range(20):
         batch.step()

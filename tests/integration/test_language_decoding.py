@@ -21,7 +21,7 @@ from serving.search.beam import decode
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prompts import CHUNK
-from serving.search.sampled_batch import GenerationBatch, Output
+from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms, draw_from_logits
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
@@ -83,7 +83,7 @@ def random_ids(count: int, seed: int = 0) -> list[int]:
     return [int(i) for i in np.random.default_rng(seed).integers(4, VOCABULARY, count)]
 
 
-def run(batch: GenerationBatch, outputs: list[Output], steps: int) -> dict[int, list[float]]:
+def run(batch: GenerationBatch, outputs: list[SampledOutput], steps: int) -> dict[int, list[float]]:
     batch.add(outputs)
     found: dict[int, list[float]] = {output.key: [] for output in outputs}
     for _ in range(steps):
@@ -92,9 +92,11 @@ def run(batch: GenerationBatch, outputs: list[Output], steps: int) -> dict[int, 
     return found
 
 
-def output(key: int, prompt: list[int], seed: int | None = None, **options: object) -> Output:
+def output(
+    key: int, prompt: list[int], seed: int | None = None, **options: object
+) -> SampledOutput:
     uniforms = Uniforms(key if seed is None else seed, 0)
-    return Output(key, prompt, GenerationOptions(**options), uniforms)  # type: ignore[arg-type]
+    return SampledOutput(key, prompt, GenerationOptions(**options), uniforms)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
@@ -171,7 +173,7 @@ def test_an_output_is_the_same_in_any_company(bundles: Path, kind: str, precisio
     lengths = [1, 3, CHUNK, CHUNK + 1, 20, 2 * CHUNK + 9, 7]
     prompts = [random_ids(length, seed) for seed, length in enumerate(lengths)]
 
-    def fresh() -> list[Output]:
+    def fresh() -> list[SampledOutput]:
         return [
             output(i, prompt, **options)
             for i, (prompt, options) in enumerate(zip(prompts, choices, strict=True))
@@ -252,7 +254,7 @@ def test_drawn_tokens_follow_the_models_distribution(bundles: Path) -> None:
     options = GenerationOptions(temperature=0.8, sampling_top_p=0.9)
     ids, uniforms = random_ids(4), Uniforms(11, 0)
     batch = GenerationBatch(stepper_of(bundles, "full"))
-    one = Output(0, list(ids), options, Uniforms(11, 0))
+    one = SampledOutput(0, list(ids), options, Uniforms(11, 0))
     run(batch, [one], 30)
     batch.close()
     for step in range(30):

@@ -11,11 +11,10 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from serving.bundle.manifest import Graph, Languages, Manifest, Sizes, TokenizerFiles
+from serving.bundle.manifest import Graph, Languages, Manifest, ModelSizes, TokenizerFiles
 from serving.queue.limits import BatchLimits
 from serving.search.ids import EOS_ID
-from serving.search.stepper import Sizes as StepSizes
-from serving.search.stepper import StepInputs, StepOutputs
+from serving.search.stepper import CacheCosts, StepInputs, StepOutputs
 from serving.server.app import create_app
 from serving.server.registry import Registry
 from serving.server.settings import Settings
@@ -126,7 +125,7 @@ class EchoTranslator(Translator):
             precision="fp32",
             target="cpu",
             priority=priority,
-            sizes=Sizes(
+            sizes=ModelSizes(
                 model_dim=8,
                 num_heads=2,
                 num_encoder_layers=1,
@@ -146,7 +145,7 @@ class EchoTranslator(Translator):
         self.stepper: EchoStepper = EchoStepper()
 
     @property
-    def sizes(self) -> StepSizes:  # type: ignore[override]
+    def sizes(self) -> CacheCosts:  # type: ignore[override]
         """The stepper's own."""
         return self.stepper
 
