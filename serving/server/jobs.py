@@ -54,7 +54,7 @@ class Job:
     model: str | None = None
     format: Format = "text"
     ignored: Collection[str] = ()
-    """Names of HTML elements that are not translated, in small letters."""
+    """Names of elements of HTML or XML that are not translated, in small letters."""
     split_sentences: bool = True
     """Whether sentences are translated one by one; else a text is one, and refused if too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -209,7 +209,7 @@ class Jobs:
             check_tags(job.texts, settings)
         check_texts(job.target_prefixes, settings)
         check_terms(job.terms, settings)
-        documents = [Document(text, job.format, job.ignored) for text in job.texts]
+        documents = list(_documents(job))
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
         # Asked first: a target that nothing writes is at fault before any text is.
@@ -249,6 +249,15 @@ class _Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+
+
+def _documents(job: Job) -> Iterator[Document]:
+    for index, text in enumerate(job.texts):
+        try:
+            yield Document(text, job.format, job.ignored)
+        except RequestError as error:
+            error.index = index
+            raise
 
 
 def _common_name(plans: Sequence[_Plan]) -> str:
@@ -305,7 +314,7 @@ def _text_result(job: Job, plan: _Plan, results: Sequence[Completed]) -> TextRes
     return TextResult(
         text=text,
         hypotheses=hypotheses,
-        warnings=join_warnings(results),
+        warnings=[*join_warnings(results), *plan.document.warnings],
         timing=join_timing(results),
         model=plan.model,
         source=plan.source,

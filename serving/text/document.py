@@ -41,9 +41,10 @@ class Document:
         self._places: list[tuple[Passage, Span]] = []
         """Where each of them is."""
         self.warnings: list[str] = []
-        """`long_word`: one that no model reads stays as it is; of the latest rendering,
-        `placeholder`: the model lost or doubled one, which was put where it belongs most likely,
-        and `untranslated`: an element of XML keeps its words, for the translation has too few."""
+        """`long_word`: one that is longer than the model reads stays as it is; and of what has been
+        rendered, `placeholder`: the model lost or doubled one, which was put where it belongs most
+        likely, and `untranslated`: an element of XML has the words of the source, for the
+        translation has too few."""
 
     def divide(self, language: str, fits: Callable[[str], bool], *, split: bool = True) -> None:
         """Find the sentences; `fits` says which the model can read in one go.
@@ -128,7 +129,6 @@ class Document:
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as they are written."""
-        self.warnings = [warning for warning in self.warnings if warning == "long_word"]
         return self._render(self._parts, iter(enumerate(translations)))
 
     def _render(

@@ -39,8 +39,8 @@ class Token:
 
 
 def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
-    """Tokens of a plain text, or a part of one, in which numbered tags are markup, and what looks like a tag: it is
-    kept, as a word where it is none that closes or is closed."""
+    """Tokens of a plain text, or a part of one, in which numbered tags are markup, and so is what
+    looks like a tag: one that neither closes nor is closed is kept as a word."""
     tokens = list(_divided(source, span or (0, len(source)), likely_tags))
     pairs = paired(tokens)
     for index, token in enumerate(tokens):

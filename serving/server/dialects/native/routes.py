@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Literal, cast
+from typing import cast
 
 from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from pydantic import BaseModel
@@ -36,6 +36,7 @@ from serving.server.dialects.native.wire import (
     TranslatedText,
     TranslateRequest,
     TranslateResponse,
+    WarningCode,
     WordLink,
 )
 from serving.server.jobs import Job, JobResult, Jobs, TextPartial, TextResult
@@ -46,8 +47,6 @@ from serving.server.wire import JSON, STREAM_HEADERS, json_response
 from serving.text.alignment import Link
 from serving.text.languages import language_name
 from serving.text.terms import Terms
-
-_Warning = Literal["repetition", "max_length", "constraints"]
 
 
 class NativeDialect:
@@ -234,7 +233,7 @@ def _translated(result: TextResult) -> TranslatedText:
             )
             for hypothesis in result.hypotheses
         ],
-        warnings=cast(list[_Warning], list(result.warnings)),
+        warnings=cast(list[WarningCode], list(result.warnings)),
         timing=Timing(
             queue_ms=round(timing.queue_s * 1000, 3),
             encode_ms=round(timing.encode_s * 1000, 3),

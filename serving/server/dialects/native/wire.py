@@ -26,6 +26,11 @@ def _options_schema() -> dict[str, Any]:
     return schema
 
 
+WarningCode = Literal[
+    "repetition", "max_length", "constraints", "long_word", "placeholder", "untranslated"
+]
+
+
 class Wire(BaseModel):
     """What all bodies have in common: no value is taken for one of another type."""
 
@@ -52,9 +57,9 @@ class TranslateRequest(Wire):
     """Language code."""
     model: str | None = None
     """Name of a model; by default the first for the language pair, as `/models` lists them."""
-    format: Literal["text", "html"] = "text"
-    """`html`: a document or a part of one. Tags are carried over to the words that translate
-    theirs; what is not text stays as it is."""
+    format: Literal["text", "html", "markdown", "xml"] = "text"
+    """`html` and `xml`: a document or a part of one. Tags are carried over to the words that
+    translate theirs; what is not text stays as it is. XML that is not well-formed is refused."""
     split_sentences: bool = True
     """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
     sentence, and is refused where it is too long for the model."""
@@ -159,9 +164,12 @@ class TranslatedText(Wire):
     hypotheses: list[Hypothesis]
     """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
     of each of its sentences."""
-    warnings: list[Literal["repetition", "max_length", "constraints"]]
+    warnings: list[WarningCode]
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
-    `max_length`: it was ended before its end; `constraints`: a required term is missing."""
+    `max_length`: it was ended before its end; `constraints`: a required term is missing;
+    `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
+    or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
+    kept its words, for the translation had too few."""
     timing: Timing
     model: str
     source: str
