@@ -138,7 +138,7 @@ def goes_on(sentence: str, following: str, language: str) -> bool:
     known = _NO_NOUN if language == "de" else _SENTENCE_WORDS
     starts = word[:1].isupper() and word.lower() in known
     if _LIST.match(sentence):
-        return bool(word)  # 1. Erstens
+        return False  # the number of a list is no part of its sentence
     if _LETTERED[language].search(sentence.rstrip()):
         return True
     last = _LAST.search(sentence)

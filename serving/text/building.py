@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
 
@@ -112,7 +112,7 @@ class Builder:
         self._flush("")
         self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
 
-    def kept(self, span: Span, parts: Sequence[Passage | str] = ()) -> None:
+    def kept(self, span: Span, parts: Iterable[Passage | str] = ()) -> None:
         """Append something that a word stands for."""
         begin, end = self._seen(span)
         self._flush("a")

@@ -16,6 +16,7 @@ from serving.text.capitals import in_capitals, in_ordinary_case, raised
 from serving.text.markdown import markdown_tokens
 from serving.text.markup import html_tokens
 from serving.text.passage import Markup, Passage, escaped
+from serving.text.placeholders import LONGEST_WORD
 from serving.text.placement import Placed, Translated, masked_things, pieces, place
 from serving.text.reading import Token, plain_tokens, read_parts
 from serving.text.rendering import Rendered, as_it_was, render
@@ -55,6 +56,9 @@ class Document:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
             words = _without(text, kept)
+            for thing in masked_things(passage.inlines):
+                if _is_long_word(thing.opening) and not fits(thing.opening):
+                    self._warn("long_word")
             if split:
                 spans = [
                     part
@@ -204,6 +208,10 @@ def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) ->
             source = (piece.source[0] + link.source[0], piece.source[0] + link.source[1])
             target = (offset + rendered.starts[begin], offset + rendered.ends[end - 1])
             yield dataclasses.replace(link, source=passage.origin(source), target=target)
+
+
+def _is_long_word(text: str) -> bool:
+    return len(text) >= LONGEST_WORD and "://" not in text and not any(map(str.isspace, text))
 
 
 def _without(text: str, spans: Sequence[Span]) -> str:

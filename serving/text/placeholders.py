@@ -13,6 +13,8 @@ from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
 TagKind = Literal["open", "close", "thing"]
 
+LONGEST_WORD = 100
+"""Characters of what is no word of any language any more, but a key or an encoded file."""
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
     r"(?:hh|h|ll|l|z|j|t|q)?[sdiufFxXeEgGcpoaAn@](?!\w)"
@@ -51,7 +53,6 @@ _VARIABLE = r"""
     | (?<!\w)[A-Za-z]:\\[^\s"<>|]* | (?<![\w/.~<])[~.]{0,2}/[\w.-]++/[\w./-]*     # paths
     | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
     | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)                             # snake_case
-    | (?<!\S)[!-~\u00a1-\u024f]{100,}(?!\S)                             # keys, encoded files
 """
 _PATTERN = re.compile(
     rf"""
@@ -61,6 +62,7 @@ _PATTERN = re.compile(
     | (?P<escape> {_ESCAPE})
     | (?P<word> (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
         | {_VARIABLE}
+        | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
       )
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
@@ -68,10 +70,10 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.|\S{{100}}")
+_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.|\S{{{LONGEST_WORD}}}")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
-    r"""<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
+    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
     r"|<!--(?:(?!--).)*+-->",
     re.DOTALL,
 )

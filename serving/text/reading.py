@@ -105,7 +105,7 @@ def read_parts(
         elif kind == "script":
             builder.script(span)
         else:
-            builder.kept(span, list(_branches(source, token, markup, masks, depth)))
+            builder.kept(span, _branches(source, token, markup, masks, depth))
     yield from builder.finished()
 
 

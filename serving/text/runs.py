@@ -108,12 +108,13 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
     for placeholder in placeholders(whole, escapes=False):
         first, last = placeholder.span
         begin, end = places[first], places[last - 1] + 1
-        if placeholder.kind != "word" or not (
-            placeholder.branches or _divided(tokens, (begin, end))
-        ):
+        if placeholder.kind != "word":
             continue
         span = _balanced(tokens, (begin, end))
         if span is None or (rest and span[0] < rest[0].span[0]):
+            continue
+        span = _with_elements(tokens, span)
+        if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
             continue
         branches = [
             (places[b], places[e - 1] + 1) if b < e else (0, 0) for b, e in placeholder.branches
@@ -167,6 +168,16 @@ def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
 def _divided(tokens: Sequence[Token], span: Span) -> bool:
     """Whether a span is in several tokens."""
     return not any(token.span[0] <= span[0] and span[1] <= token.span[1] for token in tokens)
+
+
+def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
+    """The span with the elements that hold nothing else."""
+    starts = {token.span[0]: token for token in tokens if token.kind == "close"}
+    ends = {token.span[1]: token for token in tokens if token.kind == "open"}
+    begin, end = span
+    while begin in ends and end in starts and ends[begin].name == starts[end].name:
+        begin, end = ends[begin].span[0], starts[end].span[1]
+    return begin, end
 
 
 def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:
