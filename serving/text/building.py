@@ -11,7 +11,7 @@ from html import unescape
 from serving.text.alignment import Span
 from serving.text.passage import Inline, Markup, Passage
 from serving.text.placeholders import Placeholder, placeholders
-from serving.text.symbols import BIDI, BLANKS, INVISIBLE, OPENING_BIDI, OPENING_SIGNS
+from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
 
 MASKS = ("Tom", "Boston", "Paris", "London", "John")
 """Words that stand for placeholders in what a model reads: names that models copy most
@@ -28,7 +28,7 @@ _UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
 class _Group:
     """Things in a row, white space between them included."""
 
-    begin: int
+    opening: str
     end: int
     """In the source."""
     blanks: tuple[str, list[Span]]
@@ -100,17 +100,22 @@ class Builder:
     def thing(self, span: Span, *, symbol: bool = False) -> None:
         """Append something without words that stands between them."""
         begin, end = self._seen(span)
+        written = self._source[begin:end]
+        if symbol and self._markup == "html" and "<" in written and ">" not in written:
+            written = written.replace("<", "&lt;")  # elsewhere it could begin a tag
         if self._group:
+            self._group.opening += self._source[self._group.end : begin] + written
             self._group.end, self._group.after, self._group.origins = end, "", []
             self._group.symbol |= symbol
         else:
-            self._group = _Group(begin, end, self._without_blanks(), symbol)
+            self._group = _Group(written, end, self._without_blanks(), symbol)
 
     def script(self, span: Span) -> None:
         """Append something without words that belongs to what stands before it."""
         begin, end = self._seen(span)
         self._flush("")
         self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
+        self._floor = self._length
 
     def kept(self, span: Span, parts: Iterable[Passage | str] = ()) -> None:
         """Append something that a word stands for."""
@@ -236,7 +241,7 @@ class Builder:
         before, after = group.blanks[0], group.after
         last = self._text[-1][-1] if self._text else ""
         starts = self._fresh or last in _ENDS_OF_LINES
-        word = bool(following) and (following.isalnum() or following in OPENING_SIGNS)
+        word = bool(following) and following not in CLOSING_SIGNS
         joined = False
         drop_before = drop_after = False
         if before:
@@ -251,12 +256,13 @@ class Builder:
         inline = Inline(
             self._length,
             self._length,
-            self._source[group.begin : group.end],
+            group.opening,
             before=before if drop_before else "",
             after=after if drop_after else "",
             joined=joined,
         )
         self._open[-1].children.append(inline)
+        self._floor = self._length
         if not drop_after and after:
             self._push(after, group.origins)
         if joined:

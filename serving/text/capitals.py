@@ -1,8 +1,8 @@
 """Sentences in capitals, which models have hardly learnt: read in ordinary letters, and written in
 capitals again.
 
-Which nouns had a capital is lost, and in German whether SS was ß. A capital at the beginning alone
-is what models have seen most of (docs/decisions.md).
+Which nouns had a capital is lost, and in German whether SS was ß. German words get one that look
+like nouns: with a wrong one models do better than without the right ones (docs/decisions.md).
 """
 
 from __future__ import annotations
@@ -19,6 +19,23 @@ _LETTERS = 4
 """Of the longest word of several; words that are all shorter may be names."""
 _LETTERS_ALONE = 5
 """Of a word that stands alone, so that it is hardly an acronym."""
+_OTHER_WORDS = frozenset(
+    """
+    ich du er sie es wir ihr der die das den dem des ein eine einen einem einer eines und oder
+    aber nicht kein keine keinen ist sind war hat haben bin bist habe hast hatte mit von zu auf
+    für in im am an aus bei nach vor über unter um wenn als ob weil dass was wer wie wo wann
+    warum sein seine seinen seinem seiner ihre ihren ihrem ihrer mein meine meinen meinem meiner
+    dein deine unser unsere euer eure mir dir ihm ihn mich dich sich uns euch man kann will muss
+    soll darf mag wird werde wäre hätte würde könnte möchte noch schon nur auch sehr so da hier
+    dort jetzt heute morgen gestern immer nie zum zur beim vom doch dann mal also denn sondern
+    während etwas nichts alles alle viel viele mehr gern gerne wieder diese dieser dieses diesem
+    jede jeder jedes welche welcher ohne gegen durch zwischen hinter neben seid willst sollst
+    bitte danke nein ja einfach gerade vielleicht zusammen jemand niemand nun bis seit ab
+    """.split()  # noqa: SIM905
+)
+"""German words that are no nouns."""
+_NO_NOUN = re.compile(r"\w{1,2}|\w*(?:en|te|t|ig|lich|isch)")
+"""How German words end that are mostly no nouns, and short ones."""
 _PRONOUN = re.compile(r"(?<![\w'’])i(?![\w-])")
 _DOTLESS = str.maketrans("I\u0130", "\u0131i")
 
@@ -32,11 +49,16 @@ def in_capitals(text: str) -> bool:
 
 
 def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> str:
-    """As many characters, in small letters but for the first; the spans that are kept stay."""
+    """As many characters, in small letters but for the first, and in German those of likely nouns;
+    the spans that are kept stay."""
     plain = text.translate(_DOTLESS) if language in ("tr", "az") else text
     lower = [small if len(small := c.lower()) == 1 else c for c in plain]
     first = next((i for i, c in enumerate(text) if c.isalpha()), 0)
     lower[first] = text[first]
+    if language == "de":
+        for match in _WORD.finditer("".join(lower)):
+            if match[0] not in _OTHER_WORDS and not _NO_NOUN.fullmatch(match[0]):
+                lower[match.start()] = text[match.start()]
     if language == "en":
         for match in _PRONOUN.finditer("".join(lower)):
             lower[match.start()] = "I"

@@ -23,6 +23,7 @@ _FRONT_MATTER = re.compile(
     r"\ufeff?(---|\+\+\+)[ \t]*\n.*?^(?:\1|\.\.\.)[ \t]*(?:\n|\Z)", re.DOTALL | re.MULTILINE
 )
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
+_NOTE = re.compile(r"\[![A-Z]+\]\s*")
 _SPAN = "span"
 _KEPT = "kept"
 _Rule = Callable[[StateInline, bool], bool]
@@ -134,6 +135,8 @@ def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Spa
                 yield "kept", span, ""
             case "image":
                 yield "thing", span, ""
+            case "softbreak" if _NOTE.fullmatch(content, 0, begin):
+                yield "boundary", span, ""
             case "softbreak":
                 yield "space", (len(content[:begin].rstrip(" ")), end), ""
             case "hardbreak":

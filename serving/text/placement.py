@@ -312,7 +312,11 @@ class _Placement:
         if not self._has_text(inline):
             return True
         target, at = self.placed.target, begin
+        kept = dict(self._found.values())  # of things that are elsewhere
         while at < end:
+            if at in kept:
+                at = max(kept[at], at + 1)
+                continue
             if at in self.placed.replaced:
                 last, text = self.placed.replaced[at]
                 if text.strip():

@@ -12,6 +12,8 @@ BLANKS = " \u00a0\u2002-\u200a\u202f\u205f\u3000"
 """White space that divides no text, as the inside of a character class."""
 OPENING_SIGNS = "([{<„“‚‘«¿¡"  # noqa: RUF001
 """Signs that belong to the word after them."""
+CLOSING_SIGNS = frozenset(",.;:!?)]}>»”’…%،؛؟。，、！？；：」』）")  # noqa: RUF001
+"""Signs that belong to the word before them."""
 _SYMBOL = (
     "\u00a2-\u00a9\u00ac\u00ae-\u00b1\u00b6\u00b8\u00bc-\u00be\u00d7\u00f7"
     "\u2020-\u2023\u2030\u2031\u203b\u2043\u2044\u2052"

@@ -22,7 +22,8 @@ from tests.unit.serving.text.fakes import (
 @pytest.mark.parametrize(
     "text",
     ["7", "06:45", "+1 202 555 0100", "✓✓", "---", "3,50 €", "12.11.2024",
-     "👩‍👩‍👧‍👦", "½", "…", "½ + 3²", "🇩🇪 🇬🇧", "1️⃣", "→", "(0)", "10 %", "Ⅳ", "{name}", "%d", "\u200b", "* * *", "5 - 3 = 2"],
+     "👩‍👩‍👧‍👦", "½", "…", "½ + 3²", "🇩🇪 🇬🇧", "1️⃣", "→",
+     "(0)", "10 %", "Ⅳ", "{name}", "%d", "\u200b", "* * *", "5 - 3 = 2"],
 )  # fmt: skip
 def test_without_a_letter_no_model_is_asked(text: str, format: Format) -> None:
     document = read(text, format)
@@ -240,6 +241,7 @@ def test_joiners_that_spell_words_are_read() -> None:
     ("source", "read_as", "result"),
     [
         ("BITTE NICHT RAUCHEN", "Bitte nicht rauchen", "BITTE NICHT RAUCHEN"),
+        ("WE LIKE WHAT I SAY", "We like what I say", "WE LIKE WHAT I SAY"),
         ("DO NOT SMOKE, {name}! I SAID.", "Do not smoke, Tom!", "DO NOT SMOKE, {name}! I SAID."),
         ("ACHTUNG!", "Achtung!", "ACHTUNG!"),
         ("NATO", "NATO", "nato"),
@@ -254,6 +256,10 @@ def test_capitals_are_read_in_ordinary_case(source: str, read_as: str, result: s
 
     assert read(source, language="en").sentences[0] == read_as
     assert translated(source, lower, language="en") == result
+
+
+def test_likely_nouns_of_german_get_a_capital() -> None:
+    assert read("DER HUND WILL MIT DIR SPIELEN").sentences == ["Der Hund will mit dir spielen"]
 
 
 def test_each_sentence_is_judged_by_itself() -> None:

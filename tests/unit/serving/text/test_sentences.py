@@ -112,11 +112,13 @@ def test_parts_fit_or_are_words(text: str, longest: int) -> None:
     assert all(len(part) <= longest or " " not in part for part in found)
 
 
-@pytest.mark.parametrize("text", ["---", "* * *", " | + => ", "…", "«»", ""])
-def test_signs_are_no_words(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["---", "* * *", " | + => ", "…", "«»", "", "5", "06:45", "👍", "½"]
+)
+def test_signs_numbers_and_pictures_are_no_words(text: str) -> None:
     assert not has_words(text)
 
 
-@pytest.mark.parametrize("text", ["a.", "5", "東京", "👍", "Ω!"])
-def test_letters_digits_and_pictures_are(text: str) -> None:
+@pytest.mark.parametrize("text", ["a.", "5 km", "東京", "ʰ", "Ω!"])
+def test_letters_are(text: str) -> None:
     assert has_words(text)
