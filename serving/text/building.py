@@ -159,6 +159,8 @@ class Builder:
         self._fresh, self._floor = True, self._length
 
     def _end(self, span: Span) -> None:
+        if self._open[-1].begin < self._length:
+            self._flush(")")
         element = self._open.pop()
         begin, fresh, floor = self._outside.pop()
         if element.begin == self._length:  # without text it is a thing
@@ -166,7 +168,6 @@ class Builder:
             self._group, self._fresh, self._floor = None, fresh, floor
             self.thing((begin, span[1]), symbol=True)
             return
-        self._flush(")")
         element.end, element.closing = self._length, self._source[slice(*span)]
         self._fresh, self._floor = False, self._length
 

@@ -174,7 +174,7 @@ class _Placement:
             return []
         claimed = bytearray(len(self._target_words))
         places: list[_Place] = []
-        late: list[Inline] = []
+        late: list[tuple[Inline, range]] = []
         owned = [
             (inline, overlapping(self._source_words, (inline.begin, inline.end)))
             for inline in inlines
@@ -187,8 +187,8 @@ class _Placement:
             if stretch:
                 places.append(self._element(inline, own, stretch, claimed))
             else:
-                late.append(inline)
-        places += [self._left_over(inline, words, claimed) for inline in late]
+                late.append((inline, own))
+        places += [self._left_over(inline, own, words, claimed) for inline, own in late]
         return sorted(places, key=lambda place: (place.begin, place.end, place.inline.begin))
 
     def _stretch(self, own: range, words: range, claimed: bytearray) -> range | None:
@@ -212,23 +212,30 @@ class _Placement:
     def _element(self, inline: Inline, own: range, stretch: range, claimed: bytearray) -> _Place:
         for number in stretch:
             claimed[number] = 1
-        begin = self._target_words[stretch[0]][0]
-        end = self._target_words[stretch[-1]][1]
+        begin, end = self._target_words[stretch[0]][0], self._target_words[stretch[-1]][1]
+        return self._bounded(inline, own, begin, end, stretch)
+
+    def _bounded(self, inline: Inline, own: range, begin: int, end: int, words: range) -> _Place:
+        """A place with what of the element is before and behind the sentences of its words."""
         if inline.begin < self._piece(self._source_words[own[0]][0]).source[0]:
             begin = self._position(inline.begin)  # it begins between sentences
         if inline.end > self._piece(self._source_words[own[-1]][0]).source[1]:
             end = self._position(inline.end)
-        return _Place(inline, begin, end, stretch)
+        return _Place(inline, begin, end, words)
 
-    def _left_over(self, inline: Inline, words: range, claimed: bytearray) -> _Place:
+    def _left_over(self, inline: Inline, own: range, words: range, claimed: bytearray) -> _Place:
         """Of an element whose words have no translation of their own: the word at its place, for
         nobody could follow a link around nothing; none where another element has it."""
         position = self._position(inline.begin)
         number = bisect_left(self._target_words, position, key=lambda word: word[0])
         if number in words and not claimed[number]:
             claimed[number] = 1
-            return _Place(inline, *self._target_words[number], range(number, number + 1))
-        return _Place(inline, position, position, range(0))
+            found = range(number, number + 1)
+            return self._bounded(inline, own, *self._target_words[number], found)
+        end = max(position, self._piece(self._source_words[own[0]][0]).target[0])
+        if inline.begin >= self._piece(self._source_words[own[0]][0]).source[0]:
+            end = position
+        return self._bounded(inline, own, position, end, range(0))
 
     def _point(self, inline: Inline, words: range) -> _Place:
         if inline.masked and inline.begin in self._found:
@@ -311,22 +318,10 @@ class _Placement:
             return True
         if not self._has_text(inline):
             return True
-        target, at = self.placed.target, begin
-        kept = dict(self._found.values())  # of things that are elsewhere
-        while at < end:
-            if at in kept:
-                at = max(kept[at], at + 1)
-                continue
-            if at in self.placed.replaced:
-                last, text = self.placed.replaced[at]
-                if text.strip():
-                    return True
-                at = max(last, at + 1)
-            elif not target[at].isspace():
-                return True
-            else:
-                at += 1
-        return False
+        hidden = [(start, last) for start, (last, _) in self.placed.replaced.items()]
+        away = {n for span in (*hidden, *self._found.values()) for n in range(*span)}
+        target = self.placed.target
+        return any(n not in away and not target[n].isspace() for n in range(begin, end))
 
     def _has_text(self, inline: Inline) -> bool:
         return bool(self._text[inline.begin : inline.end].strip())
