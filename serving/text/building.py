@@ -10,7 +10,7 @@ from html import unescape
 
 from serving.text.alignment import Span
 from serving.text.passage import Inline, Markup, Passage
-from serving.text.placeholders import Placeholder, placeholders
+from serving.text.placeholders import Placeholder, is_plain, placeholders
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
 
 MASKS = ("Tom", "Boston", "Paris", "London", "John")
@@ -172,6 +172,9 @@ class Builder:
         self._fresh, self._floor = False, self._length
 
     def _read(self, text: str, origins: list[Span]) -> None:
+        if is_plain(text):
+            self._append(text, origins)
+            return
         found = list(placeholders(text, escapes=self._markup == "text"))
         if self._in_message and "#" in text:
             found = _with_numbers(text, found)

@@ -70,7 +70,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.|\S{{{LONGEST_WORD}}}")
+_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
     r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
@@ -92,14 +92,17 @@ class Placeholder:
     """Texts within it that are translated by themselves."""
 
 
+def is_plain(text: str) -> bool:
+    """Whether a text certainly has no placeholder, and no character that nobody sees."""
+    return len(text) < LONGEST_WORD and not _ANY.search(text)
+
+
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
     """Each placeholder, in order, with what it makes one word with, such as `{n}px` or `{a}{b}`;
     punctuation after a link belongs to the sentence.
 
     Without `escapes` character references and backslashes are text.
     """
-    if not _ANY.search(text):
-        return
     held: Placeholder | None = None
     for found in _found(text, escapes=escapes):
         if held and held.kind == found.kind == "word" and found.span[0] <= held.span[1]:

@@ -22,7 +22,7 @@ from serving.server.settings import Settings
 from serving.translation.translator import Translator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
 
-POISON = "\u2620"
+POISON = "\u16a6"
 """A text that begins with it makes the model answer NaN."""
 _FIRST_BYTE = 4
 _POISON_IDS = tuple(_FIRST_BYTE + byte for byte in POISON.encode())

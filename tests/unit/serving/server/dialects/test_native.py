@@ -109,8 +109,18 @@ def test_unknown_fields_pass_and_unknown_options_do_not() -> None:
     [
         ({"q": "x" * 20001}, 413, "too_long", "at most 20000 characters .MACARON_MAX_TEXT_CHARS."),
         ({"q": ["a", "x" * 20001]}, 413, "too_long", r"q\[1\]: text must have at most 20000"),
-        ({"q": "x" * 256}, 413, "too_long", "at most 255 pieces for this model, got 256"),
-        ({"q": ["a", "b", "x" * 256]}, 413, "too_long", r"q\[2\]: text must have at most 255"),
+        (
+            {"q": "ja " * 90, "split_sentences": False},
+            413,
+            "too_long",
+            "at most 255 pieces for this model, got 269",
+        ),
+        (
+            {"q": ["a", "b", "ja " * 90], "split_sentences": False},
+            413,
+            "too_long",
+            r"q\[2\]: text must have at most 255",
+        ),
         ({"q": ["a"] * 129}, 413, "too_long", "at most 128 texts .MACARON_MAX_TEXTS., got 129"),
         ({"q": "a\0b"}, 400, "invalid_text", r"U\+0000 at character 1"),
         ({"q": "a", "target_prefix": "\0"}, 400, "invalid_text", r"U\+0000 at character 0"),
