@@ -20,6 +20,8 @@ _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?"
 _SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+_MOST_CONTROLS = 32
+"""Stretches with directions of their own within each other; deeper controls are dropped."""
 _BIDI = re.compile(BIDI)
 _UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
 
@@ -327,7 +329,9 @@ def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
         if openings is None:
             stack.append(at)
         elif stack and text[stack[-1]] in openings:
-            pairs |= {stack.pop(), at}
+            opened = stack.pop()
+            if len(stack) < _MOST_CONTROLS:
+                pairs |= {opened, at}
     return frozenset(pairs)
 
 

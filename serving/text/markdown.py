@@ -24,6 +24,8 @@ _FRONT_MATTER = re.compile(
 )
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
+_FAR = 64
+"""Tokens after a tag among which the one is looked for that closes it."""
 _SPAN = "span"
 _KEPT = "kept"
 _Rule = Callable[[StateInline, bool], bool]
@@ -142,7 +144,9 @@ def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Spa
             case "hardbreak":
                 yield "boundary", span, ""
             case "html_inline":
-                yield from _html(content, span, [c.meta.get(_SPAN) for c in children[index:]])
+                yield from _html(
+                    content, span, [c.meta.get(_SPAN) for c in children[index : index + _FAR]]
+                )
 
 
 def _html(

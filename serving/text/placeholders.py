@@ -13,6 +13,8 @@ from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
 TagKind = Literal["open", "close", "thing"]
 
+_BROKEN = 8
+"""Messages that are not whole after which no other is looked for: each costs a look at the rest."""
 LONGEST_WORD = 100
 """Characters of what is no word of any language any more, but a key or an encoded file."""
 _PRINTF = (
@@ -121,14 +123,14 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
 
 
 def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
-    at = 0
+    at, broken = 0, 0
     while match := _PATTERN.search(text, at):
         begin, end = match.span()
         at, kind, branches = end, match.lastgroup, ()
         if kind == "icu":
-            message = icu_branches(text, begin)
+            message = icu_branches(text, begin) if broken < _BROKEN else None
             if message is None:
-                at = begin + 1
+                at, broken = begin + 1, broken + 1
                 continue
             at = end = message[0]
             yield Placeholder((begin, end), "word", tuple(message[1]))

@@ -113,3 +113,14 @@ def test_pairs_of_directions_stay_nested(source: str, chance: random.Random) -> 
         else:
             assert stack.pop() + sign in ("\u2068\u2069", "\u202b\u202c")
     assert not stack
+
+
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(
+    "part",
+    ["{", "%", "<a ", "{a, plural, one {", "a", "a_", "a@", "&a", "a.", "*a ", "[", "`a", "<kbd>",
+     "\u2068a", "|a", ":a", "/a", "1.", "%(a", "\\", "\u200d", "<b>@</b>", "👍 "],
+)  # fmt: skip
+def test_what_nests_or_repeats_without_end_is_read(part: str, format: Format) -> None:
+    source = part * (6000 // len(part)) + "\u2069" * 1000
+    assert translated(source, same, format) == source
