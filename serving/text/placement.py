@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from serving.text.alignment import Link, Span, word_spans
 from serving.text.links import completed_words, linked_words, overlapping, with_signs
 from serving.text.passage import Inline, Passage, escaped
-from serving.text.symbols import OPENING_SIGNS
+from serving.text.symbols import CLOSING_SIGNS
 
 
 @dataclass(frozen=True)
@@ -339,7 +339,7 @@ class _Placement:
             return markup
         spaced = inline.before or self._text[max(0, inline.begin - 1) : inline.begin].isspace()
         first = (inline.before or " ") if spaced and before.strip() else ""
-        word = after.isalnum() or (after and after in OPENING_SIGNS)
+        word = bool(after.strip()) and after not in CLOSING_SIGNS
         last = (inline.after or " ") if word and (inline.before or inline.after) else ""
         return first + markup + last
 

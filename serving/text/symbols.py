@@ -10,8 +10,6 @@ from __future__ import annotations
 
 BLANKS = " \u00a0\u2002-\u200a\u202f\u205f\u3000"
 """White space that divides no text, as the inside of a character class."""
-OPENING_SIGNS = "([{<„“‚‘«¿¡"  # noqa: RUF001
-"""Signs that belong to the word after them."""
 CLOSING_SIGNS = frozenset(",.;:!?)]}>»”’…%،؛؟。，、！？；：」』）")  # noqa: RUF001
 """Signs that belong to the word before them."""
 _SYMBOL = (

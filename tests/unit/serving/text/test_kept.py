@@ -58,6 +58,7 @@ def test_parts_without_a_letter_stay(source: str, format: Format, sentences: lis
         ("Wir 👩‍👩‍👧‍👦 sind 🇩🇪 da", "Wir sind da", "🇩🇪 DA 👩‍👩‍👧‍👦 SIND WIR"),
         ("Nimm 1️⃣ davon", "Nimm davon", "1️⃣ DAVON NIMM"),
         ("File → Open", "File Open", "→ OPEN FILE"),
+        ("Gut ✅ / Schlecht ❌", "Gut / Schlecht", "SCHLECHT ✅ / GUT ❌"),
         ("Fertig ✓, danke", "Fertig, danke", "DANKE , FERTIG ✓"),
         ("│ Kopf │ Fuß │", "Kopf Fuß", "│ │ FUSS KOPF │"),
         ("Es sind 20 °C hier", "Es sind 20 C hier", "HIER °C 20 SIND ES"),
