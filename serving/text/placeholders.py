@@ -150,11 +150,6 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             yield Placeholder((begin, end), "script" if kind == "script" else "symbol")
 
 
-def placeholder_spans(text: str) -> Iterator[Span]:
-    """Where each of `placeholders` is."""
-    return (placeholder.span for placeholder in placeholders(text))
-
-
 def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
     """Each `<0>`, `</0>` or `<0/>` of a plain text: its span, its number and its kind, which is
     `thing` where it stands alone."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from serving.text.placeholders import numbered_tags, placeholder_spans
+from serving.text.placeholders import numbered_tags, placeholders
 
 
 def found(text: str) -> list[str]:
-    return [text[slice(*span)] for span in placeholder_spans(text)]
+    return [text[slice(*placeholder.span)] for placeholder in placeholders(text)]
 
 
 @pytest.mark.parametrize(
