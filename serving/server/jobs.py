@@ -57,7 +57,7 @@ class TranslationJob:
     model: str | None = None
     format: Format = "text"
     ignored: Collection[str] = ()
-    """Names of HTML elements that are not translated, in small letters."""
+    """Names of elements of HTML or XML that are not translated, in small letters."""
     split_sentences: bool = True
     """Whether sentences are translated one by one; else a text is one, and refused if too long."""
     options: Mapping[str, Any] = field(default_factory=dict)
@@ -232,7 +232,7 @@ class Jobs:
             check_tags(job.texts, settings)
         check_texts(job.target_prefixes, settings, "target_prefix")
         check_terms(job.terms, settings)
-        documents = [Document(text, job.format, job.ignored) for text in job.texts]
+        documents = list(_documents(job))
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
         # Asked first: a target that nothing writes is at fault before any text is.
@@ -272,6 +272,15 @@ class _Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+
+
+def _documents(job: TranslationJob) -> Iterator[Document]:
+    for index, text in enumerate(job.texts):
+        try:
+            yield Document(text, job.format, job.ignored)
+        except RequestError as error:
+            error.index = index
+            raise
 
 
 def _common_name(plans: Sequence[_Plan]) -> str:
@@ -336,7 +345,7 @@ def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed])
     return TextResult(
         text=text,
         hypotheses=hypotheses,
-        warnings=join_warnings(results),
+        warnings=[*join_warnings(results), *plan.document.warnings],
         timing=join_timing(results),
         model=plan.model,
         source=plan.source,

@@ -1,52 +1,92 @@
-"""A text as sentences for a model, and their translations as a text again."""
+"""A text as sentences for a model, and their translations as a text again.
+
+document = Document(text, "markdown")
+document.divide("de", fits)
+rendered = document.render([translate(sentence) for sentence in document.sentences])
+"""
 
 from __future__ import annotations
 
 import dataclasses
-import itertools
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.text.alignment import Link, Span
+from serving.text.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.markdown import markdown_tokens
 from serving.text.markup import html_tokens
-from serving.text.passage import Passage
-from serving.text.placement import Placed, Translated, masked_things, place
-from serving.text.reading import plain_tokens, read_parts
-from serving.text.rendering import Rendered, escaped, render
+from serving.text.passage import Markup, Passage, escaped
+from serving.text.placeholders import LONGEST_WORD
+from serving.text.placement import Placed, Translated, masked_things, pieces, place
+from serving.text.reading import Token, plain_tokens, read_parts
+from serving.text.rendering import Rendered, as_it_was, render
+from serving.text.runs import joined_tokens
 from serving.text.sentences import divided, has_words, sentence_spans, stripped
+from serving.text.xml import xml_tokens
 
-Format = Literal["text", "html"]
+Format = Literal["text", "html", "markdown", "xml"]
 
 
 class Document:
     """A text that is read."""
 
     def __init__(self, source: str, format: Format, ignored: Collection[str] = ()) -> None:
-        """The contents of `ignored` HTML elements, named in small letters, stay as they are."""
-        self._html = html = format == "html"
-        tokens = list(html_tokens(source, ignored) if html else plain_tokens(source))
-        self._parts = list(read_parts(source, tokens, html=html))
+        """The contents of `ignored` elements of HTML or XML, named in small letters, stay as they
+        are. Raises InvalidTextError for XML that is not well-formed."""
+        self._parts = list(read_parts(source, _tokens(source, format, ignored), _MARKUPS[format]))
+        self._escaped: Markup = _MARKUPS[format]
         self.sentences: list[str] = []
-        """What a model is to translate; punctuation alone stays as it is."""
+        """What a model is to translate; what has no letter stays as it is."""
+        self._in_capitals: list[bool] = []
+        """Which of them stand in capitals in the text."""
+        self._places: list[tuple[Passage, Span]] = []
+        """Where each of them is."""
+        self.warnings: list[str] = []
+        """`long_word`: one that is longer than the model reads stays as it is; and of what has been
+        rendered, `placeholder`: the model lost or doubled one, which was put where it belongs most
+        likely, and `untranslated`: an element of XML has the words of the source, for the
+        translation has too few."""
 
     def divide(self, language: str, fits: Callable[[str], bool], *, split: bool = True) -> None:
         """Find the sentences; `fits` says which the model can read in one go.
 
-        Without `split` a text, or a block of HTML, is one sentence, however long.
+        Without `split` a text, or a block of markup, is one sentence, however long.
         """
         for passage in self._passages:
             text = passage.text
-            spans: Iterable[Span] = [stripped(text, (0, len(text)))]
+            kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
+            words = _without(text, kept)
+            for thing in masked_things(passage.inlines):
+                if _is_long_word(thing.opening) and not fits(thing.opening):
+                    self._warn("long_word")
             if split:
-                found = sentence_spans(text, language)
-                spans = itertools.chain.from_iterable(divided(text, s, fits) for s in found)
-            words = _without_masks(passage)
-            passage.sentences = [span for span in spans if has_words(words[slice(*span)])]
-            self.sentences += [text[slice(*span)] for span in passage.sentences]
+                spans = [
+                    part
+                    for sentence in sentence_spans(text, language)
+                    for part in divided(text, sentence, fits)
+                ]
+            else:
+                whole = stripped(text, (0, len(text)))
+                spans = list(divided(text, whole, fits, between_words=False))
+            for begin, end in spans:
+                if not has_words(words[begin:end]):
+                    continue
+                sentence = text[begin:end]
+                if " " not in sentence and not fits(sentence) and (split or len(spans) > 1):
+                    self._warn("long_word")
+                    continue
+                capitals = in_capitals(words[begin:end])
+                if capitals:
+                    inside = [(b - begin, e - begin) for b, e in kept if begin <= b < end]
+                    sentence = in_ordinary_case(sentence, language, inside)
+                passage.sentences.append((begin, end))
+                self.sentences.append(sentence)
+                self._in_capitals.append(capitals)
+                self._places.append((passage, (begin, end)))
 
     @property
     def _passages(self) -> Iterator[Passage]:
-        return (part for part in self._parts if isinstance(part, Passage))
+        return _passages(self._parts)
 
     @property
     def visible(self) -> str:
@@ -78,27 +118,86 @@ class Document:
                     gaps.append("")
         return gaps
 
-    def escape(self, translation: str) -> str:
-        """A sentence's translation as it is written, where no markup goes into it."""
-        return escaped(translation) if self._html else translation
+    def written(self, number: int, translation: str, *, ended: bool) -> str:
+        """A sentence's translation as it is written, where no markup goes into it; of a beginning,
+        what is certain: as long as it is the sentence's own it may stay as that is written."""
+        sentence = self.sentences[number]
+        if translation == sentence if ended else sentence.startswith(translation):
+            passage, span = self._places[number]
+            source = "".join(map(passage.written, range(*span)))
+            if ended or source != escaped(passage.text[slice(*span)], passage.markup):
+                return source if ended else ""
+        if self._in_capitals[number]:
+            translation = raised(Translated(translation)).text
+        return escaped(translation, self._escaped)
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as they are written."""
-        rest = iter(translations)
+        return self._render(self._parts, iter(enumerate(translations)))
+
+    def _render(
+        self, parts: Sequence[Passage | str], rest: Iterator[tuple[int, Translated]]
+    ) -> Translated:
         written: list[str] = []
         links: list[Link] = []
         length = 0
-        for part in self._parts:
+        for part in parts:
             if isinstance(part, str):
                 written.append(part)
                 length += len(part)
                 continue
-            placed = place(part, [next(rest) for _ in part.sentences])
-            rendered = render(part, placed)
+            placed, rendered = self._render_passage(part, rest)
             links += _links(part, placed, rendered, length)
             written.append(rendered.text)
             length += rendered.length
         return Translated("".join(written), links)
+
+    def _render_passage(
+        self, passage: Passage, rest: Iterator[tuple[int, Translated]]
+    ) -> tuple[Placed, Rendered]:
+        """A passage is written as it was where its translation is the same."""
+        translations = [next(rest) for _ in passage.sentences]
+        same = all(given.text == self.sentences[number] for number, given in translations)
+        openings: dict[int, str] = {}
+        for thing in masked_things(passage.inlines):
+            if thing.parts:
+                opening = self._render(thing.parts, rest).text
+                if opening != thing.opening:
+                    openings[thing.begin] = opening
+        given = [raised(text) if self._in_capitals[n] else text for n, text in translations]
+        if same and not openings:
+            return Placed(passage.text, list(pieces(passage, given))), as_it_was(passage)
+        placed = place(passage, given, openings)
+        if placed.restored:
+            self._warn("placeholder")
+        if placed.filled:
+            self._warn("untranslated")
+        return placed, render(passage, placed)
+
+    def _warn(self, warning: str) -> None:
+        if warning not in self.warnings:
+            self.warnings.append(warning)
+
+
+_MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "text", "xml": "xml"}
+
+
+def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[Token]:
+    if format == "html":
+        return joined_tokens(source, list(html_tokens(source, ignored)))
+    if format == "xml":
+        return joined_tokens(source, xml_tokens(source, ignored))
+    tokens = list(plain_tokens(source)) if format == "text" else markdown_tokens(source)
+    return joined_tokens(source, tokens)
+
+
+def _passages(parts: Sequence[Passage | str]) -> Iterator[Passage]:
+    """Each passage, and after it those within its kept things."""
+    for part in parts:
+        if isinstance(part, Passage):
+            yield part
+            for thing in masked_things(part.inlines):
+                yield from _passages(thing.parts)
 
 
 def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) -> Iterator[Link]:
@@ -111,8 +210,12 @@ def _links(passage: Passage, placed: Placed, rendered: Rendered, offset: int) ->
             yield dataclasses.replace(link, source=passage.origin(source), target=target)
 
 
-def _without_masks(passage: Passage) -> str:
-    text = passage.text
-    for inline in masked_things(passage.inlines):
-        text = text[: inline.begin] + " " * (inline.end - inline.begin) + text[inline.end :]
+def _is_long_word(text: str) -> bool:
+    return len(text) >= LONGEST_WORD and "://" not in text and not any(map(str.isspace, text))
+
+
+def _without(text: str, spans: Sequence[Span]) -> str:
+    """The text with spaces in place of some parts."""
+    for begin, end in spans:
+        text = text[:begin] + " " * (end - begin) + text[end:]
     return text

@@ -50,7 +50,8 @@ class _GrowingText:
 
     def note(self, place: int, text: str, *, ended: bool) -> str | None:
         """Note with what a sentence begins; returns the text, if more of it is certain now."""
-        self._texts[place], self._ended[place] = self._document.escape(text), ended
+        self._texts[place] = self._document.written(place, text, ended=ended)
+        self._ended[place] = ended
         if not self._gaps or place != self._current:
             return None  # with what stands before it
         while self._current < len(self._texts) and self._ended[self._current]:

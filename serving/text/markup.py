@@ -42,17 +42,18 @@ def html_tokens(source: str, ignored: Collection[str] = ()) -> Iterator[Token]:
     index = 0
     while index < len(pieces):
         piece = pieces[index]
-        if _is_verbatim(piece, ignored):
+        if is_verbatim(piece, ignored):
             last = _end_of_element(pieces, index)
             span = (piece.span[0], pieces[last].span[1])
             yield Token(_verbatim_kind(pieces[index : last + 1]), span)
             index = last
         else:
-            yield from _tokens(source, piece)
+            yield from piece_tokens(source, piece)
         index += 1
 
 
-def _tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:
+def piece_tokens(source: str, piece: HtmlPiece) -> Iterator[Token]:
+    """Tokens of a piece whose content, if any, is translated."""
     if piece.kind == "data" or _NUMBERED_CLOSE.fullmatch(source, *piece.span):
         yield from with_numbered_tags(source, piece.span)
     elif piece.name in _BLOCKS:
@@ -84,7 +85,7 @@ def _end_of_element(pieces: Sequence[HtmlPiece], start: int) -> int:
     return len(pieces) - 1
 
 
-def _is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
+def is_verbatim(piece: HtmlPiece, ignored: Collection[str]) -> bool:
     """Whether the content of an element that begins is not to be translated."""
     if piece.kind != "start" or piece.name in _VOID:
         return False

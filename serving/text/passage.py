@@ -6,8 +6,20 @@ Its text is what a reader sees. Sentences of it are translated; the rest stays a
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Literal
 
 from serving.text.alignment import Span
+
+Markup = Literal["text", "html", "xml", "cdata"]
+"""What a text is written as, which says how its signs are."""
+
+
+_ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
+
+
+def escaped(text: str, markup: Markup) -> str:
+    """As text between tags is written."""
+    return text.translate(_ESCAPED) if markup in ("html", "xml") else text
 
 
 @dataclass
@@ -22,6 +34,18 @@ class Inline:
     children: list[Inline] = field(default_factory=list)
     masked: bool = False
     """A word, `text[begin:end]`, stands for the thing, so that models read a whole sentence."""
+    before: str = ""
+    after: str = ""
+    """White space beside a thing without words, which the text does not have."""
+    joined: bool = False
+    """The text has a space behind it that is not written, for it stands between two words."""
+    parts: list[Passage | str] = field(default_factory=list)
+    """What a masked thing is made of, where some of that is translated by itself."""
+
+    @property
+    def empty(self) -> bool:
+        """Whether it is a thing without any text."""
+        return self.begin == self.end and not self.children
 
 
 @dataclass
@@ -35,8 +59,10 @@ class Passage:
     origins: list[Span]
     """Where in `source` each character of `text` was; those of one thing were in one place."""
     inlines: list[Inline]
-    escaped: bool
-    """Whether translations are escaped for HTML."""
+    span: Span
+    """All of it in `source`."""
+    markup: Markup = "text"
+    """What it is written as. In XML no element that had words is left without any."""
     sentences: list[Span] = field(default_factory=list)
     """What is translated."""
 

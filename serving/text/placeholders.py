@@ -1,50 +1,153 @@
-"""What must come out of a translation as it went in: variables of messages, links, addresses."""
+"""What must come out of a translation as it went in: variables of messages, links, symbols."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
+from serving.text.icu import icu_branches
+from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
 TagKind = Literal["open", "close", "thing"]
 
+_BROKEN = 8
+"""Messages that are not whole after which no other is looked for: each costs a look at the rest."""
+LONGEST_WORD = 100
+"""Characters of what is no word of any language any more, but a key or an encoded file."""
+_PRINTF = (
+    r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
+    r"(?:hh|h|ll|l|z|j|t|q)?[sdiufFxXeEgGcpoaAn@](?!\w)"
+)
+_LINK = r"""
+    (?<![\w.+-]) (?: [A-Za-z][A-Za-z0-9+.-]{1,20}:// | (?:mailto|tel|sms|geo): | www\.) [^\s<>"]+
+    | (?<![\w.@/-]) (?:[A-Za-z0-9-]++\.)+[A-Za-z]{2,}+/[^\s<>"]*
+"""
+_MARK = r"""
+    \{\\[^{}\n]*\}                                                      # subtitles
+    | \{%[^{}\n]{0,200}%\} | \{\#[^{}\n]{0,200}\#\} | <%(?!=)[^%]{0,200}%>   # templates
+    | (?:\x1b|\\x1b|\\033|\\e|\\u001[bB])\[[0-9;?]*[A-Za-z]             # colours of a terminal
+    | (?<![\w%])%%(?!\w) | (?<=\d)%%
+    | (?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:])                            # :smile:
+    | (?<!\[)\[(?:\d{1,3}|[*a-z])\](?![(\[:]) | \[\^[\w-]{1,50}\]:?     # [1], [^1]
+    | \[[\ xX]\](?=\s) | \[![A-Z]+\] | \{[\#.][A-Za-z][^{}\n]{0,200}\}   # tasks, notes, attributes
+"""
+_ESCAPE = r"""
+    &(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6});
+    | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfv0"'\\|])
+"""
+_VARIABLE = r"""
+    (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+                           # e-mail addresses
+    | (?<![\w@.])@[\w.-]*\w@[\w-]+(?:\.[\w-]+)+                         # @name@host
+    | \{\{\{[^{}\n]{0,200}\}\}\} | \{\{[^{}\n]{0,200}\}\}               # Handlebars, Jinja
+    | [$\#%@]\{[^{}\n]{0,200}\}                                         # shells, Ruby, JavaScript
+    | \{\s?[^{}\s]{0,100}\s?\} | \{\s?[A-Z]+\([^{}()\n]{0,100}\)\s?\}   # Python, ICU, Fluent
+    | \{\s*[\w.-]+\s*,\s*[a-zA-Z]+\s*(?:,[^{}\n]{0,100})?\}             # {0,number}
+    | <%=[^%]{0,200}%> | <\?[^?]{0,200}\?>
+    | \$t\([^()\n]{0,100}\) | \$[A-Za-z_]\w*+\$?
+    | \[\[[^\[\]\n]{1,100}\]\] | \[%[^\[\]\n]{1,100}%\]
+    | (?<![\w%])%[A-Za-z_]\w*+% | (?<!\w)@[A-Za-z_]\w*+@(?!\w)
+    | (?<![\w%])%L?\d{1,2}(?![\w$.]) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
+    | (?<![\w@./])@:?\w(?:[\w.-]*\w)? | (?<![\w\#&/])\#\w++(?!\ufe0f?\u20e3)  # mentions, hashtags
+    | (?<![\w:/)]):[A-Za-z_]\w*+(?!:)                                   # :name
+    | (?<!\w)[A-Za-z]:\\[^\s"<>|]* | (?<![\w/.~<])[~.]{0,2}/[\w.-]++/[\w./-]*     # paths
+    | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
+    | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)                             # snake_case
+"""
 _PATTERN = re.compile(
-    r"""
-    (?:https?|ftp)://[^\s<>"]+ | \bwww\.[^\s<>"]+            # links
-    | (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+             # e-mail addresses
-    | \{\{[^{}\n]{0,100}\}\} | \{%[^{}\n]{0,100}%\}          # Jinja, Handlebars
-    | \$\{[^{}\n]{0,100}\}                                   # shells, JavaScript
-    | \{[\w.$\[\]-]*(?:[:!][^{}\s]{0,20})?\}                 # Python, ICU
-    | (?<![\w%])%(?:\(\w+\)|\d+\$)?[-+\#0]*\d*(?:\.\d+)?     # printf
-      (?:hh|h|ll|l|z|j)?[sdifuxXeEgGcp@](?!\w)
+    rf"""
+    (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select)) )
+    | (?P<link> {_LINK})
+    | (?P<mark> {_MARK})
+    | (?P<escape> {_ESCAPE})
+    | (?P<word> (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
+        | {_VARIABLE}
+        | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
+        | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
+      )
+    | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
+    | (?P<symbol> {SYMBOLS} | [*=~^\#&<>\\`@{SCRIPTS}]++ | (?<![^\W_])_++ | _++(?![^\W_]) )
     """,
     re.VERBOSE,
 )
+_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
+_TAG = re.compile(
+    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
+    r"|<!--(?:(?!--).)*+-->",
+    re.DOTALL,
+)
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
-def placeholder_spans(text: str) -> Iterator[Span]:
-    """Each placeholder, with what it makes one word with, such as `{n}px` or `{a}{b}`; punctuation
-    after a link belongs to the sentence."""
-    begin = end = 0
-    for match in _PATTERN.finditer(text):
-        first, last = match.span()
-        if match[0].startswith(("http", "ftp", "www")):
-            last -= _closing_punctuation(match[0])
-        while first > end and _is_word(text[first - 1]):
-            first -= 1
-        if first > end or begin == end:
-            if begin < end:
-                yield begin, end
-            begin = first
-        end = last
-        while end < len(text) and _is_word(text[end]):
-            end += 1
-    if begin < end:
-        yield begin, end
+@dataclass(frozen=True)
+class Placeholder:
+    """A part of a text that is kept."""
+
+    span: Span
+    kind: Literal["word", "symbol", "script"]
+    """A `word` is read as one in a sentence; a `symbol` stands between words, or at one's side; a
+    `script` belongs to what stands before it."""
+    branches: tuple[Span, ...] = ()
+    """Texts within it that are translated by themselves."""
+
+
+def is_plain(text: str) -> bool:
+    """Whether a text certainly has no placeholder, and no character that nobody sees."""
+    return len(text) < LONGEST_WORD and not _ANY.search(text)
+
+
+def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
+    """Each placeholder, in order, with what it makes one word with, such as `{n}px` or `{a}{b}`;
+    punctuation after a link belongs to the sentence.
+
+    Without `escapes` character references and backslashes are text.
+    """
+    held: Placeholder | None = None
+    for found in _found(text, escapes=escapes):
+        if held and held.kind == found.kind == "word" and found.span[0] <= held.span[1]:
+            found = Placeholder(
+                (held.span[0], max(held.span[1], found.span[1])),
+                "word",
+                held.branches + found.branches,
+            )
+        elif held and found.span[0] < held.span[1]:
+            continue  # within a word that is kept already
+        elif held:
+            yield held
+        held = found
+    if held:
+        yield held
+
+
+def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
+    at, broken = 0, 0
+    while match := _PATTERN.search(text, at):
+        begin, end = match.span()
+        at, kind, branches = end, match.lastgroup, ()
+        if kind == "icu":
+            message = icu_branches(text, begin) if broken < _BROKEN else None
+            if message is None:
+                at, broken = begin + 1, broken + 1
+                continue
+            at = end = message[0]
+            yield Placeholder((begin, end), "word", tuple(message[1]))
+            continue
+        if kind == "link":
+            at = end = end - _closing_punctuation(match[0])
+        if kind == "escape":
+            if not escapes:
+                at = begin + 1
+                continue
+            kind = "word" if _touches_words(text, begin, end) and match[0][0] == "&" else "symbol"
+        if kind in ("link", "word"):
+            begin, end = _whole_word(text, begin, end)
+            at = end
+            yield Placeholder((begin, end), "word", branches)
+        else:
+            yield Placeholder((begin, end), "script" if kind == "script" else "symbol")
 
 
 def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
@@ -53,6 +156,18 @@ def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
     for match in _NUMBERED_TAG.finditer(text):
         kind: TagKind = "close" if match[1] else "thing" if match[3] else "open"
         yield match.span(), match[2], kind
+
+
+def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
+    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML: its values,
+    if any, are in quotes."""
+    if "<" not in text:
+        return
+    for match in _TAG.finditer(text):
+        kind: TagKind = "close" if match[1] else "open"
+        if match[3] or not match[2]:
+            kind = "thing"
+        yield match.span(), match[2] or "", kind
 
 
 def _closing_punctuation(link: str) -> int:
@@ -64,6 +179,18 @@ def _closing_punctuation(link: str) -> int:
     if tail[0] == ")" and "(" in link:
         tail = tail[1:]
     return len(tail)
+
+
+def _touches_words(text: str, begin: int, end: int) -> bool:
+    return _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+
+
+def _whole_word(text: str, begin: int, end: int) -> Span:
+    while begin and _is_word(text[begin - 1]):
+        begin -= 1
+    while end < len(text) and _is_word(text[end]):
+        end += 1
+    return begin, end
 
 
 def _is_word(character: str) -> bool:

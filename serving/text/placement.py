@@ -9,12 +9,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from serving.text.alignment import Link, Span, word_spans
 from serving.text.links import completed_words, linked_words, overlapping, with_signs
-from serving.text.passage import Inline, Passage
+from serving.text.passage import Inline, Passage, escaped
+from serving.text.symbols import CLOSING_SIGNS
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,18 @@ class Placed:
     """Put in before a character; in order."""
     replaced: dict[int, tuple[int, str]] = field(default_factory=dict)
     """By where a part begins: where it ends, and what stands in its place."""
+    restored: bool = False
+    """Whether a word that stands for a thing was lost or doubled."""
+    filled: bool = False
+    """Whether an element has the words of the source, for want of others."""
 
 
-def place(passage: Passage, translations: Sequence[Translated]) -> Placed:
-    """Put the translations of the sentences together, and the markup into them."""
-    return _Placement(passage, translations).placed
+def place(
+    passage: Passage, translations: Sequence[Translated], openings: Mapping[int, str] | None = None
+) -> Placed:
+    """Put the translations of the sentences together, and the markup into them; `openings` are of
+    kept things, by where they begin, that are not written as they were."""
+    return _Placement(passage, translations, openings or {}).placed
 
 
 @dataclass(frozen=True)
@@ -62,17 +70,23 @@ class _Place:
 
 
 class _Placement:
-    def __init__(self, passage: Passage, translations: Sequence[Translated]) -> None:
-        self._text = passage.text
-        pieces = list(_pieces(passage, translations))
+    def __init__(
+        self,
+        passage: Passage,
+        translations: Sequence[Translated],
+        openings: Mapping[int, str],
+    ) -> None:
+        self._text, self._openings = passage.text, openings
+        self._xml = passage.markup == "xml"
+        found = list(pieces(passage, translations))
         target = "".join(
             passage.text[slice(*piece.source)]
             if piece.translated is None
             else piece.translated.text
-            for piece in pieces
+            for piece in found
         )
-        self.placed = Placed(target, pieces)
-        self._starts = [piece.source[0] for piece in pieces]
+        self.placed = Placed(target, found)
+        self._starts = [piece.source[0] for piece in found]
         self._source_words: list[Span] = []
         self._target_words: list[Span] = []
         self._sources: list[int] = []
@@ -81,7 +95,7 @@ class _Placement:
         """By where a masked thing stands: the part of the target that it replaces."""
         if passage.inlines:
             masked = sorted(masked_things(passage.inlines), key=lambda inline: inline.begin)
-            for piece in pieces:
+            for piece in found:
                 if piece.translated is not None:
                     self._read(piece, piece.translated, masked)
             self._targets: dict[int, list[int]] = {}
@@ -141,6 +155,7 @@ class _Placement:
             if exact:
                 yield exact.pop(0)
                 continue
+            self.placed.restored = True
             source = overlapping(source_words, (inline.begin, inline.end))[0]
             words = (target_words[number] for number, word in linked.items() if word == source)
             target = self.placed.target
@@ -149,6 +164,7 @@ class _Placement:
             yield free[0] if free else None
         for rest in occurrences.values():
             for first, last in rest:
+                self.placed.restored = True
                 first -= self.placed.target[begin:first].endswith(" ")
                 self.placed.replaced[first] = (last, "")
 
@@ -158,21 +174,21 @@ class _Placement:
             return []
         claimed = bytearray(len(self._target_words))
         places: list[_Place] = []
-        late: list[Inline] = []
+        late: list[tuple[Inline, range]] = []
         owned = [
             (inline, overlapping(self._source_words, (inline.begin, inline.end)))
             for inline in inlines
         ]
         for inline, own in sorted(owned, key=lambda pair: len(pair[1])):
-            if inline.masked or not own:
+            if inline.masked or inline.begin == inline.end or not own:
                 places.append(self._point(inline, words))
                 continue
             stretch = self._stretch(own, words, claimed)
             if stretch:
                 places.append(self._element(inline, own, stretch, claimed))
             else:
-                late.append(inline)
-        places += [self._left_over(inline, words, claimed) for inline in late]
+                late.append((inline, own))
+        places += [self._left_over(inline, own, words, claimed) for inline, own in late]
         return sorted(places, key=lambda place: (place.begin, place.end, place.inline.begin))
 
     def _stretch(self, own: range, words: range, claimed: bytearray) -> range | None:
@@ -196,23 +212,30 @@ class _Placement:
     def _element(self, inline: Inline, own: range, stretch: range, claimed: bytearray) -> _Place:
         for number in stretch:
             claimed[number] = 1
-        begin = self._target_words[stretch[0]][0]
-        end = self._target_words[stretch[-1]][1]
+        begin, end = self._target_words[stretch[0]][0], self._target_words[stretch[-1]][1]
+        return self._bounded(inline, own, begin, end, stretch)
+
+    def _bounded(self, inline: Inline, own: range, begin: int, end: int, words: range) -> _Place:
+        """A place with what of the element is before and behind the sentences of its words."""
         if inline.begin < self._piece(self._source_words[own[0]][0]).source[0]:
             begin = self._position(inline.begin)  # it begins between sentences
         if inline.end > self._piece(self._source_words[own[-1]][0]).source[1]:
             end = self._position(inline.end)
-        return _Place(inline, begin, end, stretch)
+        return _Place(inline, begin, end, words)
 
-    def _left_over(self, inline: Inline, words: range, claimed: bytearray) -> _Place:
+    def _left_over(self, inline: Inline, own: range, words: range, claimed: bytearray) -> _Place:
         """Of an element whose words have no translation of their own: the word at its place, for
         nobody could follow a link around nothing; none where another element has it."""
         position = self._position(inline.begin)
         number = bisect_left(self._target_words, position, key=lambda word: word[0])
         if number in words and not claimed[number]:
             claimed[number] = 1
-            return _Place(inline, *self._target_words[number], range(number, number + 1))
-        return _Place(inline, position, position, range(0))
+            found = range(number, number + 1)
+            return self._bounded(inline, own, *self._target_words[number], found)
+        end = max(position, self._piece(self._source_words[own[0]][0]).target[0])
+        if inline.begin >= self._piece(self._source_words[own[0]][0]).source[0]:
+            end = position
+        return self._bounded(inline, own, position, end, range(0))
 
     def _point(self, inline: Inline, words: range) -> _Place:
         if inline.masked and inline.begin in self._found:
@@ -237,7 +260,11 @@ class _Placement:
         if index == end:
             return piece.target[1]
         number = bisect_left(self._source_words, index, key=lambda word: word[0])
-        before, after = self._targets.get(number - 1), self._targets.get(number)
+        words = overlapping(self._source_words, piece.source)
+        before = next(
+            (t for n in range(number - 1, words.start - 1, -1) if (t := self._targets.get(n))), None
+        )
+        after = self._targets.get(number)
         if self._text[index - 1].isspace() and after:
             return self._target_words[after[0]][0]
         if before:
@@ -250,37 +277,71 @@ class _Placement:
 
     def _put(self, places: Sequence[_Place], begin: int, end: int) -> int:
         """Put places between two characters of the target; returns where the last one ends."""
-        marks, replaced = self.placed.marks, self.placed.replaced
+        marks = self.placed.marks
         for place in places:
             inline, begin = place.inline, min(max(place.begin, begin), end)
-            if not inline.masked and inline.begin == inline.end and not inline.children:
-                marks.append((begin, self._as_apart(inline, begin)))
-            elif not inline.masked:
+            if inline.masked:
+                begin = self._put_kept(place, begin, end)
+            elif inline.empty:
+                marks.append((begin, self._apart(inline, begin)))
+            else:
                 marks.append((begin, inline.opening))
-                inner = min(max(place.end, begin), end)
+                first, inner = begin, min(max(place.end, begin), end)
                 begin = self._put(self._arranged(inline.children, place.words), begin, inner)
                 begin = max(begin, inner)
+                if self._xml and not self._has_words(inline, first, begin):
+                    self.placed.filled = True
+                    words = escaped(self._text[inline.begin : inline.end].strip(), "xml")
+                    marks.append((begin, self._spaced(words, begin)))
                 marks.append((begin, inline.closing))
-            elif self._piece(inline.begin).translated is None:
-                continue  # it stands where it was
-            elif self._found.get(inline.begin, (-1, 0))[0] == begin and place.end <= end:
-                replaced[begin] = (place.end, inline.opening)
-                begin = place.end
-            else:
-                if inline.begin in self._found:
-                    replaced[place.begin] = (place.end, "")
-                marks.append((begin, self._spaced(inline.opening, begin)))
         return begin
 
-    def _as_apart(self, inline: Inline, index: int) -> str:
-        """A thing without content, with spaces around it where it had some on both sides."""
-        markup, target = inline.opening + inline.closing, self.placed.target
-        around = self._text[max(0, inline.begin - 1) : inline.begin + 1]
-        if len(around) < 2 or not around.isspace():
+    def _put_kept(self, place: _Place, begin: int, end: int) -> int:
+        """Put a thing that a word stands for between two characters of the target."""
+        inline = place.inline
+        opening = self._openings.get(inline.begin, inline.opening)
+        if self._piece(inline.begin).translated is None:  # it stands where it was
+            if inline.begin in self._openings:
+                self.placed.replaced[begin] = (begin + inline.end - inline.begin, opening)
+        elif self._found.get(inline.begin, (-1, 0))[0] == begin and place.end <= end:
+            self.placed.replaced[begin] = (place.end, opening)
+            begin = place.end
+        else:
+            if inline.begin in self._found:
+                self.placed.replaced[place.begin] = (place.end, "")
+            self.placed.marks.append((begin, self._spaced(opening, begin)))
+        return begin
+
+    def _has_words(self, inline: Inline, begin: int, end: int) -> bool:
+        """Whether an element has as much as it had: something, if that is what it had."""
+        if any(child.masked or self._has_text(child) for child in inline.children):
+            return True
+        if not self._has_text(inline):
+            return True
+        hidden = [(start, last) for start, (last, _) in self.placed.replaced.items()]
+        away = {n for span in (*hidden, *self._found.values()) for n in range(*span)}
+        target = self.placed.target
+        return any(n not in away and not target[n].isspace() for n in range(begin, end))
+
+    def _has_text(self, inline: Inline) -> bool:
+        return bool(self._text[inline.begin : inline.end].strip())
+
+    def _apart(self, inline: Inline, index: int) -> str:
+        """A thing without words, with white space around it as it had it."""
+        piece, markup = self._piece(min(inline.begin, len(self._text) - 1)), inline.opening
+        if piece.translated is None:
+            return inline.before + markup + inline.after
+        target = self.placed.target
+        before, after = target[max(0, index - 1) : index], target[index : index + 1]
+        if inline.joined:
+            if after == " ":
+                self.placed.replaced.setdefault(index, (index + 1, ""))
             return markup
-        before = " " if target[max(0, index - 1) : index].strip() else ""
-        after = " " if target[index : index + 1].strip() else ""
-        return before + markup + after
+        spaced = inline.before or self._text[max(0, inline.begin - 1) : inline.begin].isspace()
+        first = (inline.before or " ") if spaced and before.strip() else ""
+        word = bool(after.strip()) and after not in CLOSING_SIGNS
+        last = (inline.after or " ") if word and (inline.before or inline.after) else ""
+        return first + markup + last
 
     def _spaced(self, markup: str, index: int) -> str:
         """What is put in, apart from words before and after it."""
@@ -290,7 +351,8 @@ class _Placement:
         return before + markup + after
 
 
-def _pieces(passage: Passage, translations: Sequence[Translated]) -> Iterator[Piece]:
+def pieces(passage: Passage, translations: Sequence[Translated]) -> Iterator[Piece]:
+    """The sentences and what stands between them, with where they are in the target."""
     done = at = 0
     for sentence, translated in zip(passage.sentences, translations, strict=True):
         if done < sentence[0]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import itertools
-import re
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from html import unescape
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.passage import Inline, Passage
-from serving.text.placeholders import numbered_tags, placeholder_spans
+from serving.text.building import Builder, word_masks
+from serving.text.passage import Markup, Passage
+from serving.text.placeholders import TagKind, likely_tags, numbered_tags
 
-MASKS = ("Tom", "Boston", "Paris", "London", "John")
-"""Words that stand for placeholders in what a model reads: names that models copy most
-reliably (docs/decisions.md)."""
 MAX_DEPTH = 64
 """Elements within each other in a passage; deeper ones divide the text."""
-_REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
-_SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
+_VOID = frozenset(("area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"))
+"""Tags that nothing closes."""
+
+Kind = Literal["text", "open", "close", "thing", "script", "kept", "space", "boundary"]
 
 
 @dataclass(frozen=True)
@@ -28,24 +25,45 @@ class Token:
     """A part of a text: its span, and what it is.
 
     `open` and `close` are tags of an element whose content is read; `thing` is markup without
-    words; `kept` stands for a word of the sentence and is not translated; `boundary` divides.
+    words; `script` is one that belongs to what stands before it; `kept` stands for a word of the
+    sentence and is not translated; `space` is read as one; `boundary` divides.
     """
 
-    kind: Literal["text", "open", "close", "thing", "kept", "boundary"]
+    kind: Kind
     span: Span
     name: str = ""
+    markup: Markup | None = None
+    """Of what follows a boundary, where that is written in another way."""
+    branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
+    """Of something kept: texts within it that are translated by themselves, and their tokens."""
 
 
-def plain_tokens(text: str) -> Iterator[Token]:
-    """Tokens of a plain text, in which only numbered tags are markup."""
-    return with_numbered_tags(text, (0, len(text)))
+def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
+    """Tokens of a plain text, or a part of one, in which numbered tags are markup, and so is what
+    looks like a tag: one that neither closes nor is closed is kept as a word."""
+    tokens = list(_divided(source, span or (0, len(source)), likely_tags))
+    pairs = paired(tokens)
+    for index, token in enumerate(tokens):
+        named = token.kind in ("open", "close") and not token.name.isdecimal()
+        if not named or index in pairs:
+            yield token
+        elif token.kind == "open" and token.name.lower() not in _VOID:
+            yield Token("kept", token.span)
+        else:
+            yield Token("thing", token.span)
 
 
 def with_numbered_tags(source: str, span: Span) -> Iterator[Token]:
     """Text, and the numbered tags in it."""
+    return _divided(source, span, numbered_tags)
+
+
+def _divided(
+    source: str, span: Span, tags: Callable[[str], Iterator[tuple[Span, str, TagKind]]]
+) -> Iterator[Token]:
     begin, end = span
     done = begin
-    for (first, last), name, kind in numbered_tags(source[begin:end]):
+    for (first, last), name, kind in tags(source[begin:end]):
         if begin + first > done:
             yield Token("text", (done, begin + first))
         done = begin + last
@@ -54,24 +72,57 @@ def with_numbered_tags(source: str, span: Span) -> Iterator[Token]:
         yield Token("text", (done, end))
 
 
-def read_parts(source: str, tokens: Sequence[Token], *, html: bool) -> Iterator[Passage | str]:
-    """The passages, and what stands between them."""
-    pairs = _pairs(tokens)
-    masks = _masks(source)
-    builder = _Builder(source, masks, html=html)
+def read_parts(
+    source: str,
+    tokens: Sequence[Token],
+    markup: Markup,
+    masks: Iterator[str] | None = None,
+    depth: int = 0,
+) -> Iterator[Passage | str]:
+    """The passages, and what stands between them; `depth` counts the messages of ICU that the
+    tokens are in."""
+    pairs = paired(tokens)
+    masks = masks or word_masks(source)
+    builder = Builder(source, masks, markup, in_message=depth > 0)
     for index, token in enumerate(tokens):
-        if token.kind in ("open", "close") and index not in pairs:
-            token = Token("boundary", token.span)
-        if token.kind == "boundary":
+        span, kind = token.span, token.kind
+        if kind in ("open", "close") and index not in pairs:
+            kind = "boundary"
+        if kind == "boundary":
             yield from builder.finished()
-            yield source[slice(*token.span)]
-            builder = _Builder(source, masks, html=html)
+            yield source[slice(*span)]
+            builder = Builder(source, masks, token.markup or markup, in_message=depth > 0)
+        elif kind == "text":
+            builder.text(span)
+        elif kind == "space":
+            builder.space(span)
+        elif kind == "open":
+            builder.open(span)
+        elif kind == "close":
+            builder.close(span)
+        elif kind == "thing":
+            builder.thing(span)
+        elif kind == "script":
+            builder.script(span)
         else:
-            builder.add(token)
+            builder.kept(span, _branches(source, token, markup, masks, depth))
     yield from builder.finished()
 
 
-def _pairs(tokens: Sequence[Token]) -> set[int]:
+def _branches(
+    source: str, token: Token, markup: Markup, masks: Iterator[str], depth: int
+) -> Iterator[Passage | str]:
+    """A message of ICU: the texts of its branches, and what stands between them."""
+    done = token.span[0]
+    for (begin, end), tokens in token.branches:
+        yield source[done:begin]
+        yield from read_parts(source, tokens, markup, masks, depth + 1)
+        done = end
+    if token.branches:
+        yield source[done : token.span[1]]
+
+
+def paired(tokens: Sequence[Token]) -> set[int]:
     """Tags that belong together, with no boundary between them.
 
     Any other tag is a boundary itself. So what is nested wrongly keeps its place, and browsers read
@@ -102,108 +153,3 @@ def _pairs(tokens: Sequence[Token]) -> set[int]:
             divided = len(stack)
         divided = min(divided, len(stack))
     return found
-
-
-class _Builder:
-    """A passage in the making."""
-
-    def __init__(self, source: str, masks: Iterator[str], *, html: bool) -> None:
-        self._source, self._masks, self._html = source, masks, html
-        self._text: list[str] = []
-        self._length = 0
-        self._origins: list[Span] = []
-        self._top = Inline(0, 0, "")
-        self._open = [self._top]
-        self._span: Span | None = None
-        self._after_mask = False
-
-    def add(self, token: Token) -> None:
-        """Append a token that is no boundary."""
-        begin, end = token.span
-        self._span = (self._span[0] if self._span else begin, end)
-        if token.kind == "text":
-            self._read(begin, end)
-        elif token.kind == "close":
-            element = self._open.pop()
-            element.end, element.closing = self._length, self._source[begin:end]
-        elif token.kind == "kept":
-            self._keep(begin, end)
-        else:
-            inline = Inline(self._length, self._length, self._source[begin:end])
-            self._open[-1].children.append(inline)
-            if token.kind == "open":
-                self._open.append(inline)
-
-    def finished(self) -> Iterator[Passage | str]:
-        """The passage; or its text as it is, where there is nothing to read."""
-        text = "".join(self._text)
-        if text and not text.isspace():
-            inlines = self._top.children
-            yield Passage(self._source, text, self._origins, inlines, escaped=self._html)
-        elif self._span:
-            yield self._source[slice(*self._span)]
-
-    def _read(self, begin: int, end: int) -> None:
-        text, origins = self._source[begin:end], [(at, at + 1) for at in range(begin, end)]
-        if self._html:
-            text, origins = _unescaped(text, origins)
-        done = 0
-        for first, last in placeholder_spans(text):
-            self._append(text[done:first], origins[done:first])
-            self._keep(origins[first][0], origins[last - 1][1])
-            done = last
-        self._append(text[done:], origins[done:])
-
-    def _keep(self, begin: int, end: int) -> None:
-        mask = next(self._masks)
-        self._part(begin)
-        kept = Inline(self._length, self._length + len(mask), self._source[begin:end], masked=True)
-        self._open[-1].children.append(kept)
-        self._push(mask, [(begin, end)] * len(mask))
-        self._after_mask = True
-
-    def _append(self, text: str, origins: Sequence[Span]) -> None:
-        if text:
-            if self._after_mask and text[0].isalnum():
-                self._part(origins[0][0])
-            self._push(text, origins)
-            self._after_mask = False
-
-    def _part(self, place: int) -> None:
-        """Put a space that is not written between a mask and a word that it touches."""
-        if self._text and self._text[-1][-1].isalnum():
-            self._push(" ", [(place, place)])
-
-    def _push(self, text: str, origins: Sequence[Span]) -> None:
-        self._text.append(text)
-        self._origins.extend(origins)
-        self._length += len(text)
-
-
-def _unescaped(raw: str, origins: Sequence[Span]) -> tuple[str, list[Span]]:
-    """What a reader sees: references resolved, line breaks as spaces."""
-    text: list[str] = []
-    places: list[Span] = []
-    done = 0
-    for match in _REFERENCE.finditer(raw):
-        begin, end = match.span()
-        text.append(raw[done:begin])
-        places.extend(origins[done:begin])
-        characters = unescape(match[0])
-        text.append(characters)
-        if len(characters) == end - begin:  # no reference after all
-            places.extend(origins[begin:end])
-        else:
-            places.extend([(origins[begin][0], origins[end - 1][1])] * len(characters))
-        done = end
-    text.append(raw[done:])
-    places.extend(origins[done:])
-    return "".join(text).translate(_SPACES), places
-
-
-def _masks(source: str) -> Iterator[str]:
-    """Words for placeholders that do not stand in the text otherwise."""
-    free = [name for name in MASKS if name.lower() not in source.lower()]
-    return itertools.cycle(
-        free or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
-    )

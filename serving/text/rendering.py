@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from serving.text.passage import Passage
+from serving.text.passage import Passage, escaped
 from serving.text.placement import Placed
 
-_ESCAPED = {"&": "&amp;", "<": "&lt;", ">": "&gt;"}
-_TABLE = str.maketrans(_ESCAPED)
+_END_OF_CDATA = "]]>"
 
 
 @dataclass
@@ -33,9 +32,16 @@ class Rendered:
         self.length += len(text)
 
 
-def escaped(text: str) -> str:
-    """As text of HTML, outside of attributes."""
-    return text.translate(_TABLE)
+def as_it_was(passage: Passage) -> Rendered:
+    """The passage's source, where its translation is the same."""
+    begin, end = passage.span
+    starts, ends = zip(*passage.origins, strict=True)
+    return Rendered(
+        [passage.source[begin:end]],
+        [start - begin for start in starts],
+        [last - begin for last in ends],
+        end - begin,
+    )
 
 
 def render(passage: Passage, placed: Placed) -> Rendered:
@@ -46,6 +52,9 @@ def render(passage: Passage, placed: Placed) -> Rendered:
     skipped = 0  # characters up to here are replaced
     for piece in placed.pieces:
         begin, end = piece.target
+        stays = piece.translated is None or (
+            not passage.inlines and piece.translated.text == passage.text[slice(*piece.source)]
+        )
         for index in range(begin, end):
             while marks and marks[0][0] <= index:
                 rendered.write(marks.popleft()[1])
@@ -56,13 +65,16 @@ def render(passage: Passage, placed: Placed) -> Rendered:
             rendered.starts[index] = rendered.length
             if index in placed.replaced:
                 skipped, text = placed.replaced[index]
-            elif piece.translated is None:
+            elif stays:
                 text = passage.written(piece.source[0] + index - begin)
             else:
                 text = placed.target[index]
-                text = _ESCAPED.get(text, text) if passage.escaped else text
+                text = escaped(text, passage.markup)
             rendered.write(text)
             rendered.ends[index] = rendered.length
     for _, mark in marks:
         rendered.write(mark)
+    if passage.markup == "cdata" and _END_OF_CDATA in rendered.text:
+        rendered.parts = [rendered.text.replace(_END_OF_CDATA, "]]]]><![CDATA[>")]
+        rendered.length = len(rendered.parts[0])
     return rendered

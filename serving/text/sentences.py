@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import re
-import unicodedata
 from collections.abc import Callable, Iterator
 
 from sentencex import get_sentence_boundaries
 
+from serving.text.abbreviations import goes_on
 from serving.text.alignment import Span
+from serving.text.symbols import UNSEEN_ENDS
 
+_CELL = re.compile(r"[^|]+")
 _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
 _COMMA = re.compile(r"[,)\]]\s+|[，、]")  # noqa: RUF001
@@ -17,24 +19,44 @@ _SPACE = re.compile(r"\s+")
 _SPACE_MARK = re.compile(r"\s")
 _MARKER = re.compile(r"(?:(?:[-–—*•·‣◦▪>#|+]+|\(?(?:\d{1,3}|[a-zA-Z])\))\s+)+")
 _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
-_CONTENT = re.compile(r"[^\s\ufeff](?:.*[^\s\ufeff])?", re.DOTALL)
-_NO_WORDS = frozenset(("Sm", "Sk"))
+_CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
+_LONG = re.compile(r"\S{25,}")
+"""Words that may be longer than a model reads."""
+_UNSPACED = re.compile(
+    "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
+)
+"""Characters of scripts without spaces between words."""
 _MIDDLE = 0.3
 """Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
 
 
 def sentence_spans(text: str, language: str) -> Iterator[Span]:
     """Each sentence, without the white space around it and the marker of a list before it; a line
-    break or a tab always ends one."""
+    break, a tab, and a bar between the cells of a table always end one."""
     for line in _LINE.finditer(text):
         if line[0].isspace():
             continue
-        for span in _boundaries(line[0], language):
-            begin, end = stripped(text, (line.start() + span[0], line.start() + span[1]))
-            marker = _MARKER.match(text, begin, end)
-            begin = marker.end() if marker else begin
-            if begin < end and not _NUMBER.fullmatch(text, begin, end):
-                yield begin, end
+        cells = [line.span()]
+        if "|" in line[0]:
+            cells = [cell.span() for cell in _CELL.finditer(text, *line.span())]
+        for first, last in cells:
+            for span in _sentences(text[first:last], language):
+                begin, end = stripped(text, (first + span[0], first + span[1]))
+                marker = _MARKER.match(text, begin, end)
+                begin = marker.end() if marker else begin
+                if begin < end and not _NUMBER.fullmatch(text, begin, end):
+                    yield begin, end
+
+
+def _sentences(line: str, language: str) -> list[Span]:
+    """Those of the library, put together where a full stop is of an abbreviation or a number."""
+    found: list[Span] = []
+    for begin, end in _boundaries(line, language):
+        if found and goes_on(line[slice(*found[-1])], line[begin:end], language):
+            found[-1] = (found[-1][0], end)
+        else:
+            found.append((begin, end))
+    return found
 
 
 def _boundaries(line: str, language: str) -> list[Span]:
@@ -60,9 +82,9 @@ def _split(line: str, language: str) -> list[Span] | None:
 
 
 def has_words(text: str) -> bool:
-    """Whether there is more than punctuation, such as bullets, rules and frames."""
-    categories = map(unicodedata.category, text)
-    return any(kind[0] not in "CPZ" and kind not in _NO_WORDS for kind in categories)
+    """Whether there is a letter: a number, a time, a rule or a picture is the same in all
+    languages."""
+    return any(map(str.isalpha, text))
 
 
 def stripped(text: str, span: Span) -> Span:
@@ -71,25 +93,45 @@ def stripped(text: str, span: Span) -> Span:
     return (found.start(), found.end()) if found else (span[1], span[1])
 
 
-def divided(text: str, span: Span, fits: Callable[[str], bool]) -> Iterator[Span]:
-    """The span, or parts of it that fit: divided near the middle, after clause punctuation where
-    there is some, else at a space. A word alone is left whole, fit or not."""
-    begin, end = span
+def divided(
+    text: str, span: Span, fits: Callable[[str], bool], *, between_words: bool = True
+) -> Iterator[Span]:
+    """The span, or parts of it that fit: divided around words that do not fit themselves, then
+    near the middle, after clause punctuation where there is some, else at a space. A word alone is
+    left whole, fit or not; without `between_words` so is what stands between such words."""
+    if fits(text[slice(*span)]):
+        yield span
+        return
+    done = span[0]
+    for word in _LONG.finditer(text, *span):
+        if not fits(word[0]) and not _UNSPACED.search(word[0]):
+            yield from _fitting(text, (done, word.start()), fits, between_words)
+            yield word.span()
+            done = word.end()
+    yield from _fitting(text, (done, span[1]), fits, between_words)
+
+
+def _fitting(
+    text: str, span: Span, fits: Callable[[str], bool], between_words: bool
+) -> Iterator[Span]:
+    begin, end = span = stripped(text, span)
+    if begin == end:
+        return
     part = text[begin:end]
-    cut = None if fits(part) else _cut(part)
+    cut = None if not between_words or fits(part) else _cut(part)
     if cut is None:
         yield span
         return
     for half in ((begin, begin + cut), (begin + cut, end)):
-        yield from divided(text, stripped(text, half), fits)
+        yield from _fitting(text, half, fits, between_words)
 
 
 def _cut(text: str) -> int | None:
     """Where the second part begins."""
     middle, low, high = len(text) / 2, len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
-    for pattern in (_STRONG, _COMMA, _SPACE):
-        places = [match.end() for match in pattern.finditer(text)]
-        if pattern is not _SPACE:
+    for pattern in (_STRONG, _COMMA, _SPACE, _UNSPACED):
+        places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]
+        if pattern in (_STRONG, _COMMA):
             places = [place for place in places if low <= place <= high]
         if places:
             return min(places, key=lambda place: abs(place - middle))

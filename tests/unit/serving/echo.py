@@ -23,7 +23,7 @@ from serving.translation.texts import TextProcessor
 from serving.translation.translator import ModelTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper, Slots
 
-POISON = "\u2620"
+POISON = "\u16a6"
 """A text that begins with it makes the model answer NaN."""
 _FIRST_BYTE = 4
 _POISON_IDS = tuple(_FIRST_BYTE + byte for byte in POISON.encode())

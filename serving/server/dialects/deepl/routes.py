@@ -143,7 +143,7 @@ class _DeepLEndpoints:
             texts=texts,
             source=source,
             target=_language("target_lang", body.target_lang, registry.target_languages),
-            format="text" if body.tag_handling is None else "html",
+            format=body.tag_handling or "text",
             ignored=_tags(body.ignore_tags),
             split_sentences=body.split_sentences != "0",
         )

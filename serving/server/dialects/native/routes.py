@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import Literal, cast
+from typing import cast
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -35,6 +35,7 @@ from serving.server.dialects.native.wire import (
     TranslatedText,
     TranslateRequest,
     TranslateResponse,
+    WarningCode,
     WordLink,
 )
 from serving.server.jobs import JobResult, Jobs, TextPartial, TextResult, TranslationJob
@@ -44,9 +45,6 @@ from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
 from serving.text.languages import language_name
 from serving.text.terms import Terms
-
-_Warning = Literal["repetition", "max_length", "constraints"]
-
 
 _NAMES = {"text": "q"}
 """Parameters that have another name in the body."""
@@ -193,7 +191,7 @@ def _translated(result: TextResult) -> TranslatedText:
             )
             for hypothesis in result.hypotheses
         ],
-        warnings=cast(list[_Warning], list(result.warnings)),
+        warnings=cast(list[WarningCode], list(result.warnings)),
         timing=TimingBody(
             queue_ms=round(timing.queue_s * 1000, 3),
             encode_ms=round(timing.encode_s * 1000, 3),

@@ -28,6 +28,11 @@ def _options_schema() -> dict[str, Any]:
     return schema
 
 
+WarningCode = Literal[
+    "repetition", "max_length", "constraints", "long_word", "placeholder", "untranslated"
+]
+
+
 class GlossaryEntry(Wire):
     """A term and its translation."""
 
@@ -48,11 +53,11 @@ class TranslateRequest(Wire):
     """Language code."""
     model: str | None = None
     """Name of a model; by default the first for the language pair, as `/models` lists them."""
-    format: Annotated[Literal["text", "html"], BeforeValidator(lambda given: given or "text")] = (
-        "text"
-    )
-    """`html`: a document or a part of one. Tags are carried over to the words that translate
-    theirs; what is not text stays as it is."""
+    format: Annotated[
+        Literal["text", "html", "markdown", "xml"], BeforeValidator(lambda given: given or "text")
+    ] = "text"
+    """`html` and `xml`: a document or a part of one. Tags are carried over to the words that
+    translate theirs; what is not text stays as it is. XML that is not well-formed is refused."""
     split_sentences: Annotated[
         bool, BeforeValidator(lambda given: bool(given) if given in (0, 1) else given)
     ] = True
@@ -155,9 +160,12 @@ class TranslatedText(Wire):
     hypotheses: list[HypothesisBody]
     """Best first; empty where the text has no words. Hypothesis i of a text is made of hypothesis i
     of each of its sentences."""
-    warnings: list[Literal["repetition", "max_length", "constraints"]]
+    warnings: list[WarningCode]
     """`repetition`: the translation went in circles and was made again without repeated trigrams;
-    `max_length`: it was ended before its end; `constraints`: a required term is missing."""
+    `max_length`: it was ended before its end; `constraints`: a required term is missing;
+    `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
+    or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
+    kept its words, for the translation had too few."""
     timing: TimingBody
     model: str
     source: str

@@ -29,7 +29,7 @@ def translation(sentence: str) -> str:
     [
         ("One two. Three four!\n\n  Five?\tSix.\n", "text"),
         ("A zero.\0Between. Others.\0", "text"),
-        ("<p>One &amp; two. Three.</p>\n<ul><li>Four</li><li>...</li><li>Five.</li></ul>", "html"),
+        ("<p>One &auml; two. Three.</p>\n<ul><li>Four</li><li>...</li><li>Five.</li></ul>", "html"),
         ("...", "text"),
         ("", "html"),
     ],

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from serving.text.placeholders import numbered_tags, placeholder_spans
+from serving.text.placeholders import numbered_tags, placeholders
 
 
 def found(text: str) -> list[str]:
-    return [text[slice(*span)] for span in placeholder_spans(text)]
+    return [text[slice(*placeholder.span)] for placeholder in placeholders(text)]
 
 
 @pytest.mark.parametrize(
@@ -29,7 +29,7 @@ def test_placeholders(placeholder: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["100 % der Leute", "50%", "5% sind", "{siehe oben}", "a@b", "http:", "%something", "f(x)"],
+    ["100 % der Leute", "50%", "5% sind", "{siehe oben}", "a-b", "http:", "%something", "f(x)"],
 )
 def test_what_is_text(text: str) -> None:
     assert found(text) == []

@@ -37,6 +37,48 @@ def test_punctuation(language: str, text: str, wanted: list[str]) -> None:
     assert sentences(text, language) == wanted
 
 
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Das war im 4. Quartal gut."),
+        ("de", "Er kommt am 9. März an."),
+        ("de", "Die 2. Bundesliga ist gut."),
+        ("de", "Der 1. und 2. Platz sind weg."),
+        ("de", "Wir kommen evtl. Montag vorbei."),
+        ("de", "Das gilt inkl. Versand und zzgl. Steuer."),
+        ("de", "Die Fa. Meyer u. a. Firmen"),
+        ("de", "Das gilt z. B. Dienstags."),
+        ("de", "Siehe Bd. 3, Kap. 4 und ggf. Anhang 2."),
+        ("de", "im XIX. Jahrhundert"),
+        ("de", "J. R. R. Tolkien schrieb es."),
+        ("de", "Prof. Dr. K. Meyer kommt."),
+        ("en", "Use e.g. This one."),
+        ("en", "It is No. 5 here, and approx. 5 km."),
+        ("en", "See Fig. 3 and Eq. 4 in Vol. 2, ch. 7."),
+        ("en", "J. R. R. Tolkien wrote it."),
+        ("en", "Max. Speed is 5."),
+    ],
+)
+def test_a_full_stop_of_an_abbreviation_or_a_number_ends_nothing(language: str, text: str) -> None:
+    assert sentences(text, language) == [text]
+
+
+@pytest.mark.parametrize(
+    ("language", "text"),
+    [
+        ("de", "Das war 1995.|Dann ging er."),
+        ("de", "Es war der 5.|Das war gut."),
+        ("de", "Er ist 12.|Sie ist 11."),
+        ("en", "I said no.|Then we left."),
+        ("en", "It took 5 min.|Then we left."),
+        ("en", "He works at Acme Inc.|The firm is big."),
+        ("en", "This is Plan B.|It works."),
+    ],
+)
+def test_a_full_stop_that_ends_a_sentence_does(language: str, text: str) -> None:
+    assert sentences(text.replace("|", " "), language) == text.split("|")
+
+
 def test_a_line_break_or_a_tab_ends_a_sentence() -> None:
     assert sentences(" eins\r\n\r\n  zwei \tdrei\u2028vier\n") == ["eins", "zwei", "drei", "vier"]
 
@@ -52,6 +94,8 @@ def test_a_line_break_or_a_tab_ends_a_sentence() -> None:
         ("3. Mai 2020", ["3. Mai 2020"]),
         ("-5 Grad", ["-5 Grad"]),
         ("1)", []),
+        ("1. Erstens ist es gut", ["Erstens ist es gut"]),
+        ("Seite | Firma | 7", ["Seite", "Firma", "7"]),
     ],
 )
 def test_markers_of_lists_are_no_part_of_a_sentence(text: str, wanted: list[str]) -> None:
@@ -112,11 +156,13 @@ def test_parts_fit_or_are_words(text: str, longest: int) -> None:
     assert all(len(part) <= longest or " " not in part for part in found)
 
 
-@pytest.mark.parametrize("text", ["---", "* * *", " | + => ", "…", "«»", ""])
-def test_signs_are_no_words(text: str) -> None:
+@pytest.mark.parametrize(
+    "text", ["---", "* * *", " | + => ", "…", "«»", "", "5", "06:45", "👍", "½"]
+)
+def test_signs_numbers_and_pictures_are_no_words(text: str) -> None:
     assert not has_words(text)
 
 
-@pytest.mark.parametrize("text", ["a.", "5", "東京", "👍", "Ω!"])
-def test_letters_digits_and_pictures_are(text: str) -> None:
+@pytest.mark.parametrize("text", ["a.", "5 km", "東京", "ʰ", "Ω!"])
+def test_letters_are(text: str) -> None:
     assert has_words(text)

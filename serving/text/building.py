@@ -1,0 +1,358 @@
+"""A passage in the making: its text as a model is to read it, with what is kept set aside."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from html import unescape
+
+from serving.text.alignment import Span
+from serving.text.passage import Inline, Markup, Passage
+from serving.text.placeholders import Placeholder, is_plain, placeholders
+from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
+
+MASKS = ("Tom", "Boston", "Paris", "London", "John")
+"""Words that stand for placeholders in what a model reads: names that models copy most
+reliably (docs/decisions.md)."""
+_REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
+_SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
+_LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
+_ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
+_MOST_CONTROLS = 32
+"""Stretches with directions of their own within each other; deeper controls are dropped."""
+_BIDI = re.compile(BIDI)
+_UNSEEN = re.compile(f"{BIDI}|{INVISIBLE}")
+
+
+@dataclass
+class _Group:
+    """Things in a row, white space between them included."""
+
+    opening: str
+    end: int
+    """In the source."""
+    blanks: tuple[str, list[Span]]
+    """Before it."""
+    symbol: bool
+    """Whether a symbol is among them, which divides words."""
+    after: str = ""
+    origins: list[Span] = field(default_factory=list)
+
+
+def word_masks(source: str) -> Iterator[str]:
+    """Words for placeholders that do not stand in the text otherwise."""
+    free = [name for name in MASKS if name.lower() not in source.lower()]
+    yield from itertools.cycle(
+        free or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
+    )
+
+
+class Builder:
+    """A passage in the making."""
+
+    def __init__(
+        self,
+        source: str,
+        masks: Iterator[str],
+        markup: Markup,
+        *,
+        in_message: bool = False,
+    ) -> None:
+        """In a message of ICU a `#` is a number."""
+        self._source, self._masks, self._markup = source, masks, markup
+        self._in_message = in_message
+        self._text: list[str] = []
+        self._length = 0
+        self._origins: list[Span] = []
+        self._top = Inline(0, 0, "")
+        self._open = [self._top]
+        self._outside: list[tuple[int, bool, int]] = []  # of each open element: see `_begin`
+        self._span: Span | None = None
+        self._after_mask = False
+        self._group: _Group | None = None
+        self._fresh = True  # nothing stands before, in the passage or the innermost element
+        self._floor = 0  # white space up to here is on the other side of a tag
+
+    def text(self, span: Span) -> None:
+        """Append text of the source."""
+        begin, end = self._seen(span)
+        text, origins = (
+            self._source[begin:end],
+            list(zip(range(begin, end), range(begin + 1, end + 1), strict=True)),
+        )
+        if self._markup in ("html", "xml"):
+            text, origins = _unescaped(text, origins)
+        self._read(text, origins)
+
+    def space(self, span: Span) -> None:
+        """Append something that is read as a space, such as a line break and what is before the
+        next line's text."""
+        self._append(" ", [self._seen(span)])
+
+    def open(self, span: Span) -> None:
+        """Begin an element."""
+        self._begin(self._seen(span))
+
+    def close(self, span: Span) -> None:
+        """End the innermost element."""
+        self._end(self._seen(span))
+
+    def thing(self, span: Span, *, symbol: bool = False) -> None:
+        """Append something without words that stands between them."""
+        begin, end = self._seen(span)
+        written = self._source[begin:end]
+        if symbol and self._markup == "html" and "<" in written and ">" not in written:
+            written = written.replace("<", "&lt;")  # elsewhere it could begin a tag
+        if self._group:
+            self._group.opening += self._source[self._group.end : begin] + written
+            self._group.end, self._group.after, self._group.origins = end, "", []
+            self._group.symbol |= symbol
+        else:
+            self._group = _Group(written, end, self._without_blanks(), symbol)
+
+    def script(self, span: Span) -> None:
+        """Append something without words that belongs to what stands before it."""
+        begin, end = self._seen(span)
+        self._flush("")
+        self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
+        self._floor = self._length
+
+    def kept(self, span: Span, parts: Iterable[Passage | str] = ()) -> None:
+        """Append something that a word stands for."""
+        begin, end = self._seen(span)
+        self._flush("a")
+        mask = next(self._masks)
+        self._part(begin)
+        inline = Inline(
+            self._length,
+            self._length + len(mask),
+            self._source[begin:end],
+            masked=True,
+            parts=list(parts),
+        )
+        self._open[-1].children.append(inline)
+        self._push(mask, [(begin, end)] * len(mask))
+        self._after_mask = True
+
+    def finished(self) -> Iterator[Passage | str]:
+        """The passage; or its text as it is, where there is nothing to read."""
+        self._flush("")
+        text = "".join(self._text)
+        if self._span is None:
+            return
+        if text and not text.isspace():
+            inlines = self._top.children
+            yield Passage(self._source, text, self._origins, inlines, self._span, self._markup)
+        else:
+            yield self._source[slice(*self._span)]
+
+    def _seen(self, span: Span) -> Span:
+        self._span = (self._span[0], max(self._span[1], span[1])) if self._span else span
+        return span
+
+    def _begin(self, span: Span) -> None:
+        self._flush("(")
+        inline = Inline(self._length, self._length, self._source[slice(*span)])
+        self._open[-1].children.append(inline)
+        self._open.append(inline)
+        self._outside.append((span[0], self._fresh, self._floor))
+        self._fresh, self._floor = True, self._length
+
+    def _end(self, span: Span) -> None:
+        if self._open[-1].begin < self._length:
+            self._flush(")")
+        element = self._open.pop()
+        begin, fresh, floor = self._outside.pop()
+        if element.begin == self._length:  # without text it is a thing
+            self._open[-1].children.pop()
+            self._group, self._fresh, self._floor = None, fresh, floor
+            self.thing((begin, span[1]), symbol=True)
+            return
+        element.end, element.closing = self._length, self._source[slice(*span)]
+        self._fresh, self._floor = False, self._length
+
+    def _read(self, text: str, origins: list[Span]) -> None:
+        if is_plain(text):
+            self._append(text, origins)
+            return
+        found = list(placeholders(text, escapes=self._markup == "text"))
+        if self._in_message and "#" in text:
+            found = _with_numbers(text, found)
+        paired = _paired_controls(text, found) if _BIDI.search(text) else frozenset()
+        done = 0
+        for placeholder in found:
+            first, last = placeholder.span
+            self._plain(text, origins, (done, first), paired)
+            span = (origins[first][0], origins[last - 1][1])
+            if placeholder.kind == "script":
+                self.script(span)
+            elif placeholder.kind == "symbol":
+                self.thing(span, symbol=True)
+            else:
+                self.kept(span)
+            done = last
+        self._plain(text, origins, (done, len(text)), paired)
+
+    def _plain(self, text: str, origins: list[Span], span: Span, paired: frozenset[int]) -> None:
+        """Append text without placeholders, and take out of it what nobody sees; `paired` are
+        places of controls that are written in pairs."""
+        done, end = span
+        for match in _UNSEEN.finditer(text, done, end):
+            at = match.start()
+            self._append(text[done:at], origins[done:at])
+            done = match.end()
+            if at not in paired:
+                self._drop(origins[at])
+            elif text[at] in OPENING_BIDI:
+                self._end(origins[at])
+            else:
+                self._begin(origins[at])
+        self._append(text[done:end], origins[done:end])
+
+    def _drop(self, origin: Span) -> None:
+        """Leave out a character; it is written with the one before it, or as a thing at the
+        beginning."""
+        if self._length and self._group is None:
+            self._origins[-1] = (self._origins[-1][0], max(origin[1], self._origins[-1][1]))
+        elif self._group:
+            self.thing(origin)
+        else:
+            self.script(origin)
+
+    def _append(self, text: str, origins: list[Span]) -> None:
+        if not text:
+            return
+        if self._group:
+            blanks = _LEADING_BLANKS.match(text)
+            count = blanks.end() if blanks else 0
+            self._group.after += text[:count]
+            self._group.origins += origins[:count]
+            text, origins = text[count:], origins[count:]
+            if not text:
+                return
+            self._flush(text[0])
+        if self._after_mask and text[0].isalnum():
+            self._part(origins[0][0])
+        self._push(text, origins)
+        self._after_mask = False
+
+    def _flush(self, following: str) -> None:
+        """Put the things in a row into the text, and decide which white space beside them the text
+        has: as much as it would have without them. `following` is what comes next."""
+        group, self._group = self._group, None
+        if group is None:
+            return
+        before, after = group.blanks[0], group.after
+        last = self._text[-1][-1] if self._text else ""
+        starts = self._fresh or last in _ENDS_OF_LINES
+        word = bool(following) and following not in CLOSING_SIGNS
+        joined = False
+        drop_before = drop_after = False
+        if before:
+            drop_before = not word if not after else not word and following != "("
+            drop_after = bool(after) and not drop_before
+        elif after:
+            drop_after = starts
+        else:
+            joined = group.symbol and last.isalnum() and following.isalnum()
+        if not drop_before and before:
+            self._push(*group.blanks)
+        inline = Inline(
+            self._length,
+            self._length,
+            group.opening,
+            before=before if drop_before else "",
+            after=after if drop_after else "",
+            joined=joined,
+        )
+        self._open[-1].children.append(inline)
+        self._floor = self._length
+        if not drop_after and after:
+            self._push(after, group.origins)
+        if joined:
+            self._push(" ", [(group.end, group.end)])
+
+    def _without_blanks(self) -> tuple[str, list[Span]]:
+        """Take white space from the end of the text."""
+        blanks = ""
+        while self._text and self._length > self._floor:
+            kept = self._text[-1].rstrip(_BLANK_SIGNS)
+            kept_length = max(len(kept), len(self._text[-1]) - (self._length - self._floor))
+            cut = self._text[-1][kept_length:]
+            if not cut:
+                break
+            blanks = cut + blanks
+            self._length -= len(cut)
+            if kept_length:
+                self._text[-1] = self._text[-1][:kept_length]
+                break
+            self._text.pop()
+        origins = self._origins[self._length :]
+        del self._origins[self._length :]
+        return blanks, origins
+
+    def _part(self, place: int) -> None:
+        """Put a space that is not written between a mask and a word that it touches."""
+        if self._text and self._text[-1][-1].isalnum():
+            self._push(" ", [(place, place)])
+
+    def _push(self, text: str, origins: Sequence[Span]) -> None:
+        self._text.append(text)
+        self._origins.extend(origins)
+        self._length += len(text)
+        self._fresh = self._fresh and text.isspace()
+
+
+_BLANK_SIGNS = "".join(filter(re.compile(f"[{BLANKS}]").match, map(chr, range(0x3001))))
+
+
+def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
+    """The placeholders of a message's branch, in which `#` is one, whatever follows it."""
+    numbers = [match.span() for match in re.finditer("#", text)]
+    others = [p for p in found if "#" not in text[slice(*p.span)]]
+    return sorted(
+        [*others, *(Placeholder(span, "symbol") for span in numbers)], key=lambda p: p.span
+    )
+
+
+def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
+    """Where the controls of direction are that belong together, with no kept thing across one."""
+    inside = {at for placeholder in kept for at in range(*placeholder.span)}
+    pairs: set[int] = set()
+    stack: list[int] = []
+    for match in _BIDI.finditer(text):
+        at, openings = match.start(), OPENING_BIDI.get(match[0])
+        if at in inside:
+            continue
+        if openings is None:
+            stack.append(at)
+        elif stack and text[stack[-1]] in openings:
+            opened = stack.pop()
+            if len(stack) < _MOST_CONTROLS:
+                pairs |= {opened, at}
+    return frozenset(pairs)
+
+
+def _unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
+    """What a reader sees: references resolved, line breaks as spaces."""
+    if "&" not in raw:
+        return raw.translate(_SPACES), origins
+    text: list[str] = []
+    places: list[Span] = []
+    done = 0
+    for match in _REFERENCE.finditer(raw):
+        begin, end = match.span()
+        text.append(raw[done:begin])
+        places.extend(origins[done:begin])
+        characters = unescape(match[0])
+        text.append(characters)
+        if len(characters) == end - begin:  # no reference after all
+            places.extend(origins[begin:end])
+        else:
+            places.extend([(origins[begin][0], origins[end - 1][1])] * len(characters))
+        done = end
+    text.append(raw[done:])
+    places.extend(origins[done:])
+    return "".join(text).translate(_SPACES), places

@@ -1,0 +1,39 @@
+"""Messages of ICU: `{count, plural, one {# file} other {# files}}`."""
+
+from __future__ import annotations
+
+import re
+
+from serving.text.alignment import Span
+
+_HEAD = re.compile(r"\{\s*[\w.-]+\s*,\s*(?:plural|selectordinal|select)\s*,(?:\s*offset:\s*\d+)?")
+_SELECTOR = re.compile(r"\s*(?:=\s*)?[^\s{}=]+\s*\{")
+_END = re.compile(r"\s*\}")
+_SIGN = re.compile(r"'[{}][^']*+'?|[{}]")
+
+
+def icu_branches(text: str, begin: int) -> tuple[int, list[Span]] | None:
+    """Of a plural or select that begins with a brace: its end, and the texts of its branches; None
+    where it is none, or not a whole one."""
+    head = _HEAD.match(text, begin)
+    if head is None:
+        return None
+    at, branches = head.end(), []
+    while selector := _SELECTOR.match(text, at):
+        end = _closing(text, selector.end())
+        if end is None:
+            return None
+        branches.append((selector.end(), end))
+        at = end + 1
+    closed = _END.match(text, at)
+    return (closed.end(), branches) if closed and branches else None
+
+
+def _closing(text: str, begin: int) -> int | None:
+    """Where the brace that was opened before `begin` is closed; a quoted brace is text."""
+    depth = 1
+    for sign in _SIGN.finditer(text, begin):
+        depth += {"{": 1, "}": -1}.get(sign[0], 0)
+        if depth == 0:
+            return sign.start()
+    return None

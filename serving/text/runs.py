@@ -1,0 +1,201 @@
+"""What is kept though tags stand in the midst of it: `#<b>topic</b>`, `H<sub>2</sub>O`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from serving.text.alignment import Span
+from serving.text.placeholders import placeholders
+from serving.text.reading import Token
+
+_MESSAGE = re.compile(r",\s*(?:plural|select)")
+_DEPTH = 8
+"""Messages of ICU within each other; deeper ones stay as they are."""
+_HINT = re.compile(r"[@#]|://|www\.|\w\.\w")
+_SCRIPTS = frozenset(("sub", "sup"))
+_SHORT = re.compile(r"\s*\S{1,12}\s*")
+_TAG = re.compile(r"<[^>]*>")
+_LAST_WORD = re.compile(r"[^\W_]+\Z")
+_FIRST_WORD = re.compile(r"[^\W_]+")
+
+
+def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[Token]:
+    """The tokens, with short raised and lowered text as part
+    of what stands before it, links, names and topics in one piece where tags divide them, and
+    messages of ICU, which are within `depth` others."""
+    if len(tokens) > 2:
+        tokens = _with_scripts(source, tokens)
+    elif not _MESSAGE.search(source):
+        return list(tokens)
+    found: list[Token] = []
+    run: list[Token] = []
+    for token in tokens:
+        if token.kind == "boundary":
+            found += _joined(source, run, depth)
+            found.append(token)
+            run = []
+        else:
+            run.append(token)
+    return found + _joined(source, run, depth)
+
+
+def _with_scripts(source: str, tokens: Sequence[Token]) -> list[Token]:
+    tokens = list(tokens)
+    found: list[Token] = []
+    index = 0
+    while index < len(tokens):
+        token = tokens[index]
+        last = _end_of_script(source, tokens, index)
+        before = (
+            source[slice(*found[-1].span)]
+            if found and found[-1].kind in ("text", "script", "kept")
+            else ""
+        )
+        if last is None or not before or before[-1].isspace():
+            found.append(token)
+            index += 1
+            continue
+        index = last + 1
+        span = (token.span[0], tokens[last].span[1])
+        after = tokens[index] if index < len(tokens) else None
+        word = _FIRST_WORD.match(source, *after.span) if after and after.kind == "text" else None
+        begin = _LAST_WORD.search(source, *found[-1].span) if found[-1].kind == "text" else None
+        if word and (begin or found[-1].kind == "kept"):  # in the midst of a word, as in a formula
+            text = found.pop()
+            first = begin.start() if begin else text.span[0]
+            if text.span[0] < first:
+                found.append(Token("text", (text.span[0], first)))
+            found.append(Token("kept", (first, word.end())))
+            if after and word.end() < after.span[1]:
+                tokens[index] = Token("text", (word.end(), after.span[1]))
+            else:
+                index += 1
+        else:
+            found.append(Token("script", span))
+    return found
+
+
+def _end_of_script(source: str, tokens: Sequence[Token], start: int) -> int | None:
+    """Where a raised or lowered element ends that holds no more than a word."""
+    if tokens[start].kind != "open" or tokens[start].name.lower() not in _SCRIPTS:
+        return None
+    depth, text = 0, ""
+    for index in range(start, min(start + 12, len(tokens))):
+        token = tokens[index]
+        if token.kind == "boundary":
+            return None
+        depth += {"open": 1, "close": -1}.get(token.kind, 0)
+        if token.kind in ("text", "kept"):
+            text += _TAG.sub("", source[slice(*token.span)])
+        if depth == 0:
+            return index if _SHORT.fullmatch(text) else None
+    return None
+
+
+def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
+    """Tokens without a boundary, with what belongs together in one."""
+    texts = [token for token in tokens if token.kind == "text"]
+    if not texts:
+        return tokens
+    whole = "".join(_shown(source, token) for token in tokens)
+    message = _MESSAGE.search(whole) is not None
+    if not message and (len(texts) < 2 or not _HINT.search(whole)):
+        return tokens
+    places = [at for token in tokens for at in _shown_places(source, token)]
+    found: list[Token] = []
+    rest = tokens
+    for placeholder in placeholders(whole, escapes=False):
+        first, last = placeholder.span
+        begin, end = places[first], places[last - 1] + 1
+        if placeholder.kind != "word":
+            continue
+        span = _balanced(tokens, (begin, end))
+        if span is None or (rest and span[0] < rest[0].span[0]):
+            continue
+        span = _with_elements(tokens, span)
+        if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
+            continue
+        branches = [
+            (places[b], places[e - 1] + 1) if b < e else (0, 0) for b, e in placeholder.branches
+        ]
+        if depth == _DEPTH:
+            branches = []
+        found += _cut(rest, (0, span[0]))
+        found.append(
+            Token(
+                "kept",
+                span,
+                branches=tuple(
+                    (branch, tuple(joined_tokens(source, _cut(tokens, branch), depth + 1)))
+                    for branch in branches
+                    if branch[0] < branch[1]
+                ),
+            )
+        )
+        rest = _cut(rest, (span[1], len(source)))
+    return found + rest
+
+
+def _shown(source: str, token: Token) -> str:
+    return (
+        source[slice(*token.span)]
+        if token.kind == "text"
+        else " " * (token.kind in ("kept", "space"))
+    )
+
+
+def _shown_places(source: str, token: Token) -> range:
+    begin = token.span[0]
+    return range(begin, begin + len(_shown(source, token)))
+
+
+def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
+    """The tokens within a span, and the parts of text that are."""
+    begin, end = span
+    found = []
+    for token in tokens:
+        first, last = max(begin, token.span[0]), min(end, token.span[1])
+        if first < last:
+            found.append(
+                token
+                if token.span == (first, last)
+                else Token(token.kind, (first, last), token.name)
+            )
+    return found
+
+
+def _divided(tokens: Sequence[Token], span: Span) -> bool:
+    """Whether a span is in several tokens."""
+    return not any(token.span[0] <= span[0] and span[1] <= token.span[1] for token in tokens)
+
+
+def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
+    """The span with the elements that hold nothing else."""
+    starts = {token.span[0]: token for token in tokens if token.kind == "close"}
+    ends = {token.span[1]: token for token in tokens if token.kind == "open"}
+    begin, end = span
+    while begin in ends and end in starts and ends[begin].name == starts[end].name:
+        begin, end = ends[begin].span[0], starts[end].span[1]
+    return begin, end
+
+
+def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:
+    """The span and the tags beside it whose partners are in it; None where others stand between."""
+    begin, end = span
+    inside = _cut(tokens, span)
+    opened = closed = 0
+    for token in inside:
+        if token.kind == "open":
+            opened += 1
+        elif token.kind == "close" and opened:
+            opened -= 1
+        elif token.kind == "close":
+            closed += 1
+    for token in reversed(tokens):
+        if closed and token.span[1] == begin and token.kind == "open":
+            begin, closed = token.span[0], closed - 1
+    for token in tokens:
+        if opened and token.span[0] == end and token.kind == "close":
+            end, opened = token.span[1], opened - 1
+    return None if opened or closed else (begin, end)

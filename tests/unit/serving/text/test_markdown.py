@@ -1,0 +1,58 @@
+"""Markdown: what is read of it, and what comes back."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.unit.serving.text.fakes import TRANSLATORS, Translator, backwards, read, same, translated
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences", "result"),
+    [
+        ("# Ein Titel #\n", ["Ein Titel"], "# EIN TITEL #\n"),
+        ("Titel\n=====\n", ["Titel"], "TITEL\n=====\n"),
+        ("Das ist **sehr** gut.", ["Das ist sehr gut."], "DAS IST **SEHR** GUT."),
+        ("***Beides*** und ~~weg~~", ["Beides und weg"], "***BEIDES*** UND ~~WEG~~"),
+        ("_Hier_ ist 5 * 3", ["Hier ist 5 3"], "_HIER_ IST 5 * 3"),
+        ("Der [rote Hund](/x \"Titel\")", ["Der rote Hund"], "DER [ROTE HUND](/x \"Titel\")"),
+        ("[A **b**][r]!\n\n[r]: /u \"T\"\n", ["A b!"], "[A **B**][r]!\n\n[r]: /u \"T\"\n"),
+        ("Siehe [r] da\n\n[r]: /u\n", ["Siehe Tom da"], "SIEHE [r] DA\n\n[r]: /u\n"),
+        ("Ein ![Bild](b.png) hier", ["Ein hier"], "EIN ![Bild](b.png) HIER"),
+        ("Nimm `x = 1` da", ["Nimm Tom da"], "NIMM `x = 1` DA"),
+        ("```py\nein = 1\n```\n\n    code hier\n\nWort", ["Wort"], None),
+        ("Auf <https://x.org/a> da", ["Auf Tom da"], "AUF <https://x.org/a> DA"),
+        ("- Eins\n- [x] Zwei\n  1. X", ["Eins", "Zwei", "X"], "- EINS\n- [x] ZWEI\n  1. X"),
+        ("> Ein Satz\n> geht weiter. Neu", ["Ein Satz geht weiter.", "Neu"], None),
+        ("Eins  \nZwei\\\nDrei", ["Eins", "Zwei", "Drei"], "EINS  \nZWEI\\\nDREI"),
+        ("| a b | 5 |\n|--|:-:|\n| x\\|y | **z** |", ["a b", "x y", "z"],
+         "| A B | 5 |\n|--|:-:|\n| X\\|Y | **Z** |"),
+        ("---\ntitle: Wort\n---\n\nText", ["Text"], "---\ntitle: Wort\n---\n\nTEXT"),
+        ("Ein <b>Wort</b> <kbd>X</kbd> da", ["Ein Wort Tom da"], "EIN <b>WORT</b> <kbd>X</kbd> DA"),
+        ("<div>\nEin <i>Text</i>\n</div>\n", ["Ein Text"], "<div>\nEIN <i>TEXT</i>\n</div>\n"),
+        ("Wort[^1] da\n\n[^1]: Ein Text", ["Wort da", "Ein Text"], "WORT[^1] DA\n\n[^1]: EIN TEXT"),
+        ("Ein \\*Wort\\* &nbsp; da", ["Ein Wort da"], "EIN \\*WORT\\* &nbsp; DA"),
+        ("## Teil {#id}\n", ["Teil"], "## TEIL {#id}\n"),
+        ("> [!NOTE]\n> Ein Hinweis", ["Ein Hinweis"], "> [!NOTE]\n> EIN HINWEIS"),
+    ],
+)  # fmt: skip
+def test_what_is_read_and_what_stays(source: str, sentences: list[str], result: str | None) -> None:
+    assert read(source, "markdown").sentences == sentences
+    assert translated(source, same, "markdown") == source
+    if result is not None:
+        assert translated(source, format="markdown") == result
+
+
+def test_marks_go_with_their_words() -> None:
+    assert (
+        translated("Ein **alter** [Hund](/x)", backwards, "markdown") == "[HUND](/x) **ALTER** EIN"
+    )
+
+
+@pytest.mark.parametrize("translator", TRANSLATORS)
+def test_marks_come_out_once(translator: Translator) -> None:
+    source = "Ein **alter** [Hund](/x) frisst `code` und ![b](c.png) *hier*"
+    result = translated(source, translator, "markdown")
+    for mark in ("[", "](/x)", "`code`", "![b](c.png)"):
+        assert result.count(mark) == source.count(mark)
+    assert result.count("*") == source.count("*")
