@@ -65,7 +65,9 @@ class TextEngine:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        return self.translator.translate(sources, search.options(shortlist=self._shortlist))
+        return self.translator.translate_sentences(
+            sources, search.options(shortlist=self._shortlist)
+        )
 
     def outputs(self, results: list[Any]) -> list[SystemOutput]:
         outputs = []

@@ -32,7 +32,7 @@ def translation_figures(bundle: Path, tests: Sequence[TextPair]) -> tuple[Qualit
 
 def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
     text = test.read()
-    translations = [result.text for result in translator.translate(text.sources)]
+    translations = [result.text for result in translator.translate_sentences(text.sources)]
     note = f"{len(translations)} sentences, beam {translator.default_options.beam_size}"
     scores = measure_quality(translations, text.references)
     for metric, value, signature in (

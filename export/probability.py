@@ -36,7 +36,7 @@ def calibrate_probability(bundle: Path, source: Path, reference: Path, data: str
     """
     pairs = read_pairs(source, reference)
     translator = Translator(bundle, workers=default_threads())
-    translations = translator.translate([text for text, _ in pairs])
+    translations = translator.translate_sentences([text for text, _ in pairs])
     metric, options = CHRF(), translator.default_options
     scores, good = [], []
     for translation, (_, wanted) in zip(translations, pairs, strict=True):

@@ -42,6 +42,23 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         help="a search option, for example beam_size=1; may be repeated",
     )
     translate.add_argument("--target-prefix", default="", help="how each translation begins")
+    translate.add_argument(
+        "--no-split",
+        dest="split",
+        action="store_false",
+        help="a line is one sentence, however many it seems to hold",
+    )
+    translate.add_argument(
+        "--format",
+        choices=("text", "html", "markdown", "xml"),
+        default="text",
+        help="what a line is a piece of (default text)",
+    )
+    translate.add_argument(
+        "--stream",
+        action="store_true",
+        help="answer each line as it comes, on a pipe that stays open; slower for whole files",
+    )
 
     score = verbs.add_parser(
         "score", help="log-probability of given translations: source TAB translation a line"

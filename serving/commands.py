@@ -7,34 +7,98 @@ import dataclasses
 import json
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from serving.errors import InvalidOptionError, InvalidTextError, RequestError
-from serving.lines import LineEncodingError, decode_lines
+from serving.bundle.manifest import check_shortlist
+from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
+from serving.lines import LineEncodingError, decode_line, decode_lines
 from serving.search.options import parse_options
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
-from serving.translation.translator import Translator
+from serving.translation.translator import TextInSentences, Translator
+
+FAILED_LINES = 3
+"""Exit status where a line could not be translated and the others were."""
 
 
 def translate(options: argparse.Namespace) -> int:
-    """Translate each line of stdin."""
+    """Translate each line of stdin: all of them together, or with --stream each as it comes.
+
+    A line that cannot be translated is named on stderr and stays empty.
+    """
     threads = _threads(options)
-    # A worker a thread: a file is many sentences.
-    translator = Translator(options.bundle, threads=threads, workers=threads)
-    search = parse_options(translator.manifest.search | _assignments(options.option))
-    lines, prefix = _read_lines(), options.target_prefix
-    progress = ProgressLine(len(lines))
-    try:
-        results = translator.translate(lines, search, target_prefix=prefix, progress=progress.add)
-    except RequestError:
-        _find_line(lines, lambda line: translator.texts.prepare(line, search, prefix))
-        raise
-    progress.finish()
-    for result in results:
-        print(_json(result) if options.json else result.text.replace("\n", " "))
-    return 0
+    # A worker a thread: a file is many sentences. A line alone is done soonest by all threads.
+    workers = 1 if options.stream else threads
+    translator = Translator(options.bundle, threads=threads, workers=workers)
+    lines = _TranslatedLines(translator, options)
+    if options.stream:
+        for line in sys.stdin.buffer:
+            lines.translate([line])
+    else:
+        content = sys.stdin.buffer.read().split(b"\n")
+        if content[-1] == b"":
+            content.pop()
+        lines.progress = ProgressLine(len(content))
+        lines.translate(content)
+        lines.progress.finish()
+    return FAILED_LINES if lines.failed else 0
+
+
+class _TranslatedLines:
+    """Translates lines and prints them in their order."""
+
+    def __init__(self, translator: Translator, options: argparse.Namespace) -> None:
+        self._translator, self._options = translator, options
+        self._search = parse_options(translator.manifest.search | _assignments(options.option))
+        # What is wrong with it is wrong for every line.
+        translator.texts.encode_target(options.target_prefix, "target_prefix")
+        check_shortlist(self._search, translator.manifest)
+        self._count = 0
+        self.failed = False
+        self.progress: ProgressLine | None = None
+
+    def translate(self, lines: Sequence[bytes]) -> None:
+        """Translate and print these, together."""
+        first, self._count = self._count + 1, self._count + len(lines)
+        read: dict[int, TextInSentences] = {}
+        for number, line in enumerate(lines, first):
+            try:
+                read[number] = self._read(line, number)
+            except (RequestError, LineEncodingError) as error:
+                self._refuse(number, error)
+        numbers = list(read)
+        found: dict[int, Translation] = {}
+        for index, result in self._translator.translate_read(list(read.values())):
+            if isinstance(result, ServingError):
+                self._refuse(numbers[index], result)
+                continue
+            found[numbers[index]] = result
+            if self.progress:
+                self.progress.add(1)
+        for number in range(first, self._count + 1):
+            print(self._written(found.get(number)))
+        sys.stdout.flush()
+
+    def _read(self, line: bytes, number: int) -> TextInSentences:
+        options = self._options
+        return self._translator.read(
+            decode_line(line, number),
+            self._search,
+            options.target_prefix,
+            format=options.format,
+            split=options.split,
+        )
+
+    def _written(self, translation: Translation | None) -> str:
+        if translation is None:
+            return ""
+        return _json(translation) if self._options.json else translation.text.replace("\n", " ")
+
+    def _refuse(self, number: int, error: Exception) -> None:
+        self.failed = True
+        reason = str(error) if isinstance(error, LineEncodingError) else f"line {number}: {error}"
+        print(f"error: {reason}", file=sys.stderr)
 
 
 def score(options: argparse.Namespace) -> int:

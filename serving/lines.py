@@ -19,11 +19,14 @@ def decode_lines(content: bytes) -> list[str]:
     lines = content.split(b"\n")
     if lines[-1] == b"":
         lines.pop()
-    decoded = []
-    for number, line in enumerate(lines, 1):
-        try:
-            decoded.append(line.removesuffix(b"\r").decode("utf-8"))
-        except UnicodeDecodeError as error:
-            start = error.start
-            raise LineEncodingError(number, start, line[start], error.reason) from error
-    return decoded
+    return [decode_line(line, number) for number, line in enumerate(lines, 1)]
+
+
+def decode_line(line: bytes, number: int) -> str:
+    """One line without its end, whose number counts from 1; raises LineEncodingError."""
+    line = line.removesuffix(b"\n").removesuffix(b"\r")
+    try:
+        return line.decode("utf-8")
+    except UnicodeDecodeError as error:
+        start = error.start
+        raise LineEncodingError(number, start, line[start], error.reason) from error

@@ -13,7 +13,7 @@ from typing import Any, ParamSpec, TypeVar
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
-from serving.errors import InvalidOptionError, RequestError
+from serving.errors import RequestError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.admission import (
@@ -34,7 +34,7 @@ from serving.text.detection import detect_among
 from serving.text.document import Document, Format
 from serving.text.growing import GrowingTexts
 from serving.text.terms import NO_TERMS, Terms
-from serving.translation.joining import join_hypotheses, join_timing, join_warnings
+from serving.translation.joining import check_single, join_timings, join_translations
 from serving.translation.results import TextHypothesis
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
@@ -255,7 +255,7 @@ class Jobs:
                 check_text(text)
                 if translated:  # else it has no sentences and stays as it is
                     document.divide(source, model.scheduler.fits, split=job.split_sentences)
-                _check_single(job, options[model.name], len(document.sentences))
+                check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index
                 raise
@@ -287,20 +287,6 @@ def _common_name(plans: Sequence[_Plan]) -> str:
     """The name of the model for logs and metrics; texts of several languages may have several."""
     names = {plan.model.name for plan in plans}
     return names.pop() if len(names) == 1 else "several"
-
-
-def _check_single(job: TranslationJob, options: SearchOptions, sentences: int) -> None:
-    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
-    for name, asked in (
-        ("options.return_alternatives", options.return_alternatives),
-        ("required", bool(job.terms.required)),
-    ):
-        if asked and sentences > 1:
-            raise InvalidOptionError(
-                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
-                "false, or send the sentences as texts",
-                parameter=name.rpartition(".")[2],
-            )
 
 
 def _requests(
@@ -340,13 +326,13 @@ def _job_result(
 
 
 def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
-    hypotheses = join_hypotheses(plan.document, results, alignments=job.alignments)
-    text = hypotheses[0].text if hypotheses else plan.document.untranslated
+    sentences = [result.translation for result in results]
+    joined = join_translations(plan.document, sentences, alignments=job.alignments)
     return TextResult(
-        text=text,
-        hypotheses=hypotheses,
-        warnings=[*join_warnings(results), *plan.document.warnings],
-        timing=join_timing(results),
+        text=joined.text,
+        hypotheses=joined.hypotheses,
+        warnings=joined.warnings,
+        timing=join_timings([result.timing for result in results]),
         model=plan.model,
         source=plan.source,
         confidence=plan.confidence,

@@ -5,15 +5,43 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
+from serving.errors import InvalidOptionError
 from serving.queue.ticket import RequestTiming
+from serving.search.options import SearchOptions
 from serving.text.document import Document
 from serving.text.placement import Translated
-from serving.translation.results import TextHypothesis
-from serving.translation.ticket import Completed
+from serving.text.terms import Terms
+from serving.translation.results import TextHypothesis, Translation
 
 
-def join_hypotheses(
-    document: Document, results: Sequence[Completed], *, alignments: bool
+def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
+    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
+    for name, asked in (
+        ("options.return_alternatives", options.return_alternatives),
+        ("required", bool(terms.required)),
+    ):
+        if asked and sentences > 1:
+            raise InvalidOptionError(
+                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
+                "false, or send the sentences as texts",
+                parameter=name.rpartition(".")[2],
+            )
+
+
+def join_translations(
+    document: Document, translations: Sequence[Translation], *, alignments: bool
+) -> Translation:
+    """The translation of a document from those of its sentences; a text without sentences stays as
+    it is and has no hypotheses."""
+    hypotheses = _join_hypotheses(document, translations, alignments=alignments)
+    text = hypotheses[0].text if hypotheses else document.untranslated
+    warnings = [w for translation in translations for w in translation.warnings]
+    every = tuple(dict.fromkeys([*warnings, *document.warnings]))
+    return Translation(text, tuple(hypotheses), every)
+
+
+def _join_hypotheses(
+    document: Document, translations: Sequence[Translation], *, alignments: bool
 ) -> list[TextHypothesis]:
     """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one; no text
     comes twice.
@@ -24,9 +52,9 @@ def join_hypotheses(
     """
     # A sentence without pieces for the model has no hypotheses.
     lists = [
-        result.translation.hypotheses
-        or (TextHypothesis(result.translation.text, 0.0, 0.0, (), (), finished=True),)
-        for result in results
+        translation.hypotheses
+        or (TextHypothesis(translation.text, 0.0, 0.0, (), (), finished=True),)
+        for translation in translations
     ]
     joined = [
         _joined(
@@ -43,14 +71,8 @@ def join_hypotheses(
     return list(best.values())
 
 
-def join_warnings(results: Sequence[Completed]) -> list[str]:
-    """Every warning once."""
-    return list(dict.fromkeys(w for result in results for w in result.translation.warnings))
-
-
-def join_timing(results: Sequence[Completed]) -> RequestTiming:
+def join_timings(timings: Sequence[RequestTiming]) -> RequestTiming:
     """From the first start to the last end; the longest encoding; the largest batch."""
-    timings = [result.timing for result in results]
     queue_s = min((timing.queue_s for timing in timings), default=0.0)
     encode_s = max((timing.encode_s for timing in timings), default=0.0)
     ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)

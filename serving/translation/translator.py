@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 
 from serving.bundle.manifest import Manifest
-from serving.errors import DecodingError, InvalidOptionError
+from serving.errors import DecodingError, InvalidOptionError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.offline import decode_in_batches, fill_batches
@@ -21,14 +23,35 @@ from serving.search.options import SearchOptions
 from serving.search.prefix_tree import round_up
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
+from serving.text.characters import check_text
+from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
+from serving.translation.joining import check_single, join_translations
 from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
 from serving.translation.results import Score, Translation, gathered
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.texts import TextProcessor, load_texts
 
-_WARM_UP_TEXT = "1 2 3"
+_WARM_UP_TEXT = "A warm-up."
+
+Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True)
+class TextInSentences:
+    """A text that has been read."""
+
+    document: Document
+    sentences: Sequence[Sentence | None]
+    """What is to be decoded; None where the model has no pieces."""
+    alignments: bool
+    """Whether hypotheses keep their word links."""
+
+    def joined(self, translations: Mapping[int, Translation]) -> Translation:
+        """The text's translation from those of its sentences, by number."""
+        ordered = [translations[number] for number in range(len(self.sentences))]
+        return join_translations(self.document, ordered, alignments=self.alignments)
 
 
 class BundleSteppers:
@@ -87,7 +110,7 @@ class ModelTranslator:
 
     def warm_up(self) -> None:
         """Translate something: the first time takes longer."""
-        self.translate(_WARM_UP_TEXT)
+        self.translate_sentences([_WARM_UP_TEXT])
 
     def translate(
         self,
@@ -97,20 +120,123 @@ class ModelTranslator:
         target_prefix: str | Sequence[str] = "",
         alignments: bool = False,
         terms: Terms = NO_TERMS,
+        format: Format = "text",
+        split: bool = True,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
-        """Translate texts, batched by length; results in input order.
+        """Translate texts of any number of sentences, as the server does; results in input order.
 
-        `target_prefix` is one text for all, or one a text; with `alignments` each hypothesis has
-        word links; `terms` are those of every text. `progress` is called with the number of texts
-        just finished. Raises RequestError for a text that cannot be read or is too long.
+        What is not for a model (markup, placeholders, numbers, symbols) is kept. Without `split` a
+        text, or a block of markup, is one sentence. `target_prefix` is one text for all, or one a
+        text, of which the first sentence gets it; with `alignments` each hypothesis has word links;
+        `terms` are those of every sentence. `progress` is called with the number of texts just
+        finished. Raises RequestError for a text that cannot be read or is too long, and
+        DecodingError where the model fails on one.
         """
         texts = [texts] if isinstance(texts, str) else list(texts)
         prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
         options = options or self.default_options
-        results: list[Translation | None] = [None] * len(texts)
+        read = [
+            self.read(
+                text,
+                options,
+                prefix,
+                alignments=alignments,
+                terms=terms,
+                format=format,
+                split=split,
+            )
+            for text, prefix in zip(texts, prefixes, strict=True)
+        ]
+        results: dict[int, Translation] = {}
+        for index, result in self.translate_read(read):
+            if isinstance(result, ServingError):
+                raise result
+            results[index] = result
+            if progress:
+                progress(1)
+        return [results[index] for index in range(len(texts))]
+
+    def read(
+        self,
+        text: str,
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        format: Format = "text",
+        split: bool = True,
+    ) -> TextInSentences:
+        """Read a text, to be given to `translate_read`; see `translate`, which raises the same."""
+        check_text(text)
+        document = Document(text, format)
+        language = self.manifest.languages.source[0]
+        document.divide(language, self.texts.fits, split=split)
+        check_single(options, terms, len(document.sentences))
+        sentences, prefix = [], target_prefix
+        for sentence in document.sentences:
+            sentences.append(
+                self.texts.prepare(
+                    sentence,
+                    options,
+                    prefix,
+                    alignments=alignments or document.needs_links,
+                    terms=terms,
+                )
+            )
+            prefix = ""
+        return TextInSentences(document, sentences, alignments)
+
+    def translate_read(
+        self, texts: Sequence[TextInSentences]
+    ) -> Iterator[tuple[int, Translation | ServingError]]:
+        """Each text's index with its translation, or with what it failed with, as they end."""
+        waiting: dict[tuple[int, int], Sentence] = {}
+        found: list[dict[int, Translation]] = []
+        for index, text in enumerate(texts):
+            found.append({})
+            for number, sentence in enumerate(text.sentences):
+                if sentence is None:  # the model has no pieces for it
+                    found[index][number] = Translation("")
+                else:
+                    waiting[index, number] = sentence
+            if len(found[index]) == len(text.sentences):
+                yield index, text.joined(found[index])
+        failed: set[int] = set()
+        for (index, number), result in self._translate(waiting):
+            if index in failed:
+                continue
+            if isinstance(result, ServingError):
+                failed.add(index)
+                yield index, result
+                continue
+            found[index][number] = result
+            if len(found[index]) == len(texts[index].sentences):
+                yield index, texts[index].joined(found[index])
+
+    def translate_sentences(
+        self,
+        sentences: str | Sequence[str],
+        options: SearchOptions | None = None,
+        *,
+        target_prefix: str | Sequence[str] = "",
+        alignments: bool = False,
+        terms: Terms = NO_TERMS,
+        progress: Callable[[int], None] | None = None,
+    ) -> list[Translation]:
+        """Translate one sentence each, just as it is: nothing is divided, kept or put right.
+
+        This is what a model is measured by. Results are in input order; for the rest see
+        `translate`.
+        """
+        sentences = [sentences] if isinstance(sentences, str) else list(sentences)
+        count = len(sentences)
+        prefixes = [target_prefix] * count if isinstance(target_prefix, str) else target_prefix
+        options = options or self.default_options
+        results: list[Translation | None] = [None] * count
         waiting: dict[int, Sentence] = {}
-        for index, (text, prefix) in enumerate(zip(texts, prefixes, strict=True)):
+        for index, (text, prefix) in enumerate(zip(sentences, prefixes, strict=True)):
             sentence = self.texts.prepare(text, options, prefix, alignments=alignments, terms=terms)
             if sentence is None:
                 results[index] = Translation("")
@@ -119,32 +245,57 @@ class ModelTranslator:
             else:
                 waiting[index] = sentence
         for index, result in self._translate(waiting):
+            if isinstance(result, ServingError):
+                raise result
             results[index] = result
             if progress:
                 progress(1)
         return [result for result in results if result is not None]
 
-    def _translate(self, waiting: dict[int, Sentence]) -> Iterator[tuple[int, Translation]]:
-        """Each sentence's key and translation."""
+    def _translate(
+        self, waiting: dict[Key, Sentence]
+    ) -> Iterator[tuple[Key, Translation | DecodingError]]:
+        """Each sentence's key and translation, or what the model failed with on it."""
         while waiting:  # a second round decodes what the loop guard sent back
-            again: dict[int, Sentence] = {}
-            for index, finished in self._decode(waiting):
-                match self.texts.complete(waiting[index], finished):
+            again: dict[Key, Sentence] = {}
+            for key, finished in self._decode(waiting):
+                try:
+                    outcome = self.texts.complete(waiting[key], finished)
+                except DecodingError as error:
+                    yield key, error
+                    continue
+                match outcome:
                     case Done(translation):
-                        yield index, translation
+                        yield key, translation
                     case Again(sentence):
-                        again[index] = sentence
+                        again[key] = sentence
                     case Split(sentences):
-                        parts = dict(self._translate(dict(enumerate(sentences))))
-                        yield index, gathered([parts[n] for n in range(len(parts))])
+                        yield key, self._gathered(sentences)
             waiting = again
 
-    def _decode(self, sentences: dict[int, Sentence]) -> Iterator[tuple[int, Finished]]:
+    def _gathered(self, sentences: Sequence[Sentence]) -> Translation | DecodingError:
+        """One translation with the hypotheses of several sentences."""
+        parts: dict[int, Translation] = {}
+        for number, result in self._translate(dict(enumerate(sentences))):
+            if isinstance(result, DecodingError):
+                return result
+            parts[number] = result
+        return gathered([parts[number] for number in range(len(parts))])
+
+    def _decode(self, sentences: dict[Key, Sentence]) -> Iterator[tuple[Key, Finished]]:
+        keys = list(sentences)
         for shortlisted in (False, True):
-            part = {key: s for key, s in sentences.items() if s.shortlisted == shortlisted}
+            part = {
+                number: sentences[key]
+                for number, key in enumerate(keys)
+                if sentences[key].shortlisted == shortlisted
+            }
             if part:
                 stepper = self.steppers.stepper_for(shortlisted=shortlisted)
-                yield from decode_in_batches(stepper, part, self.workers, self._limits)
+                for number, finished in decode_in_batches(
+                    stepper, part, self.workers, self._limits
+                ):
+                    yield keys[number], finished
 
     def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
         """Log-probabilities of given translations (source, target); results in input order.

@@ -20,7 +20,7 @@ TEXTS = [
 
 def alone(translator: Translator, request: Request) -> Translation:
     """What becomes of a request without company."""
-    (translation,) = translator.translate(
+    (translation,) = translator.translate_sentences(
         request.text,
         request.options,
         target_prefix=request.target_prefix,

@@ -44,7 +44,9 @@ def test_alignment_error_rate(name: str, limit: float) -> None:
     translator = Translator(MODELS / name, threads=1)
     found = sure = found_sure = found_possible = 0
     for source, target, sure_links, possible_links in pairs_by_hand():
-        (result,) = translator.translate(source, GREEDY, target_prefix=target, alignments=True)
+        (result,) = translator.translate_sentences(
+            source, GREEDY, target_prefix=target, alignments=True
+        )
         hypothesis = result.hypotheses[0]
         assert hypothesis.text.startswith(target)
         assert hypothesis.alignment is not None

@@ -41,7 +41,7 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
     assert all("building" in h.text and "old" not in h.text for h in with_terms.hypotheses)
     assert all("hour" in h.text for h in with_entry.hypotheses)
     for translation, request in ((linked, plain[2]), (forced, others[4])):
-        (same,) = translator.translate(
+        (same,) = translator.translate_sentences(
             request.text, request.options, target_prefix=request.target_prefix
         )
         without = [dataclasses.replace(h, alignment=None) for h in translation.hypotheses]

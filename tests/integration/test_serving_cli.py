@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from serving import Translator
 from serving.__main__ import main
 from serving.errors import InvalidOptionError
 from serving.search.options import SearchOptions
+
+ROOT = Path(__file__).resolve().parents[2]
 
 
 class Terminal:
@@ -41,7 +45,7 @@ def test_lines_keep_their_order_and_blank_lines_stay(terminal: Terminal, tiny_bu
     wanted = [result.text for result in Translator(tiny_bundle).translate(TEXT)]
     assert status == 0
     assert out == "".join(f"{line}\n" for line in wanted)
-    assert (wanted[0], wanted[1], wanted[3]) == ("dog cat", "", "")
+    assert (wanted[0], wanted[1], wanted[3]) == ("dog cat", "", "   ")
     assert err.startswith("6/6 sentences")
 
 
@@ -76,9 +80,7 @@ def test_score_agrees_with_the_search(terminal: Terminal, tiny_bundle: Path) -> 
 @pytest.mark.parametrize(
     ("arguments", "text", "message"),
     [
-        (["translate"], b"dog\n\xff\xfe\n", "line 2 is not UTF-8"),
-        (["translate"], "dog\ncat\n" + "dog " * 400, "line 3: text must have at most 255 pieces"),
-        (["translate"], "dog\ncat\x00\n", "line 2: text must be Unicode without NUL"),
+        (["score"], b"dog\tcat\n\xff\xfe\n", "line 2 is not UTF-8"),
         (["translate", "--option", "beam_sise=2"], "dog", "did you mean 'beam_size'"),
         (["translate", "--option", "beam_size"], "dog", "KEY=VALUE"),
         (["translate", "--option", "beam_size=0"], "dog", "beam_size must be an integer in [1,"),
@@ -94,6 +96,69 @@ def test_bad_input_is_one_line_on_stderr(
     assert out == ""
     assert message in err
     assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("stream", [[], ["--stream"]])
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        (b"\xff\xfe", "line 2 is not UTF-8"),
+        (b"cat\x00", "line 2: text must be Unicode without NUL"),
+        (b"dog, " * 400, "line 2: text must have at most 255 pieces"),
+    ],
+)
+def test_a_line_that_cannot_be_translated_stays_empty_and_the_others_go_on(
+    terminal: Terminal, tiny_bundle: Path, line: bytes, message: str, stream: list[str]
+) -> None:
+    arguments = ["--no-split", *stream]
+    status, out, err = terminal("translate", tiny_bundle, *arguments, text=b"dog\n%s\ncat" % line)
+    assert status == 3
+    assert out == "dog\n\ncat\n"
+    assert message in err
+
+
+def test_lines_of_several_sentences_are_split_unless_told_otherwise(
+    terminal: Terminal, tiny_bundle: Path
+) -> None:
+    text = "The dog. The cat. " * 60
+    status, out, _ = terminal("translate", tiny_bundle, text=text)
+    assert status == 0
+    assert len(out.split()) >= 120  # of each sentence there is something
+    status, out, err = terminal("translate", tiny_bundle, "--no-split", text=text)
+    assert (status, out) == (3, "\n")
+    assert "at most 255 pieces" in err
+
+
+@pytest.mark.parametrize(
+    ("format", "line", "kept"),
+    [
+        ("html", '<b class="x">dog</b> cat', '<b class="x">'),
+        ("xml", "<title>dog</title>", "<title>"),
+        ("markdown", "`code` dog", "`code`"),
+        ("text", "dog 07:45 {name}", "{name}"),
+    ],
+)
+def test_formats_of_lines(
+    terminal: Terminal, tiny_bundle: Path, format: str, line: str, kept: str
+) -> None:
+    status, out, _ = terminal("translate", tiny_bundle, "--format", format, text=line)
+    assert status == 0
+    assert out.count(kept) == 1
+
+
+def test_a_pipe_that_stays_open_is_answered_line_by_line(tiny_bundle: Path) -> None:
+    command = [sys.executable, "-m", "serving", "translate", str(tiny_bundle), "--stream"]
+    with subprocess.Popen(
+        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=ROOT, text=True
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        for line in ("dog", "cat", "", "king"):
+            process.stdin.write(f"{line}\n")
+            process.stdin.flush()
+            assert process.stdout.readline() == f"{line}\n"
+        process.stdin.close()
+        assert process.wait(60) == 0
 
 
 def test_a_folder_without_a_bundle(terminal: Terminal, tmp_path: Path) -> None:

@@ -244,18 +244,18 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
     assert sizes[0] < sizes[1] <= manifest.sizes.vocab_size
     plain = SearchOptions(loop_guard=False)
     listed = dataclasses.replace(plain, shortlist=True)
-    wanted = [found.text for found in translator.translate(texts, plain)]
+    wanted = [found.text for found in translator.translate_sentences(texts, plain)]
     assert "shortlist" not in vars(translator.steppers)  # it is loaded when it is asked for
-    assert [found.text for found in translator.translate(texts, listed)] == wanted
+    assert [found.text for found in translator.translate_sentences(texts, listed)] == wanted
     # A prefix and a constraint need the whole vocabulary; beside them the others keep their lists.
     first_word = texts[0].split()[0]
     prefixes = ["", "", first_word, *[""] * 5]
-    forced = translator.translate(texts, listed, target_prefix=prefixes)
+    forced = translator.translate_sentences(texts, listed, target_prefix=prefixes)
     assert [found.text for found in forced[:2]] == wanted[:2]
     assert forced[2].text.startswith(first_word)
     once = f"{first_word} {first_word} {first_word}"
     blocked = dataclasses.replace(listed, no_repeat_ngram_size=1)
-    assert translator.translate(once, blocked)[0].text.split().count(first_word) <= 1
+    assert translator.translate_sentences(once, blocked)[0].text.split().count(first_word) <= 1
 
 
 def test_a_scheduler_decodes_both_kinds_at_once(bundle: Path, texts: list[str]) -> None:
@@ -273,12 +273,14 @@ def test_a_scheduler_decodes_both_kinds_at_once(bundle: Path, texts: list[str]) 
         found = [outcome.translation for outcome in asyncio.run(outcomes())]
     finally:
         scheduler.close()
-    assert found == [translator.translate(t, o)[0] for t, o in zip(texts, options, strict=True)]
+    assert found == [
+        translator.translate_sentences(t, o)[0] for t, o in zip(texts, options, strict=True)
+    ]
 
 
 def test_a_bundle_without_a_list_says_so(tiny_model: TinyModel) -> None:
     with pytest.raises(InvalidOptionError, match="shortlist must be false for the model 'tiny'"):
-        Translator(tiny_model.fp32).translate("der hund", SearchOptions(shortlist=True))
+        Translator(tiny_model.fp32).translate_sentences("der hund", SearchOptions(shortlist=True))
 
 
 def test_a_damaged_list_is_refused(bundle: Path, tmp_path: Path) -> None:

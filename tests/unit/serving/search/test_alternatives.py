@@ -92,7 +92,7 @@ ALTERNATIVES = SearchOptions(
 
 def test_texts_through_the_translator_and_through_the_scheduler() -> None:
     translator = EchoTranslator()
-    (result,) = translator.translate("abcdef", ALTERNATIVES, target_prefix="xy")
+    (result,) = translator.translate_sentences("abcdef", ALTERNATIVES, target_prefix="xy")
     assert [h.text[:3] for h in result.hypotheses[:2]] == ["xyc", "xyd"]
     assert result.text == "xycdef"
     assert len({h.tokens[2] for h in result.hypotheses}) == 3

@@ -90,14 +90,16 @@ def test_terms_are_held_by_a_narrow_beam_too_and_neighbours_are_left_alone(
 def test_what_there_is_no_room_for_is_a_warning() -> None:
     translator = EchoTranslator()
     options = SearchOptions(beam_size=3, max_length=4, loop_guard=False)
-    (short,) = translator.translate("abcdef", options, terms=Terms(required=("uvwxyz",)))
+    (short,) = translator.translate_sentences("abcdef", options, terms=Terms(required=("uvwxyz",)))
     assert short.warnings == ("max_length", "constraints")
-    (long,) = translator.translate("abc", replace(options, max_length=20), terms=Terms(("xyz",)))
+    (long,) = translator.translate_sentences(
+        "abc", replace(options, max_length=20), terms=Terms(("xyz",))
+    )
     assert "xyz" in long.text
     assert long.warnings == ()
-    (without,) = translator.translate("abc", options, terms=Terms(forbidden=("b",)))
+    (without,) = translator.translate_sentences("abc", options, terms=Terms(forbidden=("b",)))
     assert "b" not in without.text
-    assert translator.translate("abc", options, terms=Terms())[0].text == "abc"
+    assert translator.translate_sentences("abc", options, terms=Terms())[0].text == "abc"
 
 
 @pytest.mark.parametrize(
@@ -106,7 +108,7 @@ def test_what_there_is_no_room_for_is_a_warning() -> None:
 def test_a_glossary_entry_counts_where_its_source_occurs(text: str, held: bool) -> None:
     translator = EchoTranslator()
     terms = Terms(glossary=(("cat", "QQ"), ("dog", "WW")))
-    (result,) = translator.translate(text, SearchOptions(beam_size=4), terms=terms)
+    (result,) = translator.translate_sentences(text, SearchOptions(beam_size=4), terms=terms)
     assert ("QQ" in result.text) == held
     assert "WW" not in result.text
 

@@ -172,6 +172,6 @@ def test_requests_with_and_without_links_are_not_taken_for_one_another() -> None
     for link, same in zip(first.alignment, moved.alignment, strict=True):
         assert moved.text[slice(*same.target)] == first.text[slice(*link.target)]
         assert tuple(place - 1 for place in same.source) == link.source
-    (offline,) = translator.translate("ab cd", requests[1].options, alignments=True)
+    (offline,) = translator.translate_sentences("ab cd", requests[1].options, alignments=True)
     assert offline.hypotheses[0].alignment == first.alignment
     scheduler.close(30)

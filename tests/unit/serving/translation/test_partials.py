@@ -115,7 +115,7 @@ def test_partials_begin_with_each_other_and_the_whole_with_them() -> None:
             check(partials, whole)
             told += len(partials)
             assert request.stream or not partials
-            (alone,) = translator.translate(
+            (alone,) = translator.translate_sentences(
                 request.text, request.options, target_prefix=request.target_prefix
             )
             assert alone.text == whole or "repetition" in alone.warnings

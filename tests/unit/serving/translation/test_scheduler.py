@@ -159,7 +159,7 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
         for text in texts
     ]
     alone = [
-        translator.translate([r.text], r.options, target_prefix=[r.target_prefix])[0]
+        translator.translate_sentences([r.text], r.options, target_prefix=[r.target_prefix])[0]
         for r in requests
     ]
     scheduler = TranslationScheduler(translator, limits=BatchLimits(max_rows=7))

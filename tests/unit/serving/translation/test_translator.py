@@ -31,7 +31,7 @@ def test_results_keep_the_order_of_the_texts_and_blank_ones_stay_blank(
 ) -> None:
     texts = ["a long text", "b", "", "c d", " \t\n", "b", "the longest text of all", "e"] * 9
     done: list[int] = []
-    results = translator.translate(texts, GREEDY, progress=done.append)
+    results = translator.translate_sentences(texts, GREEDY, progress=done.append)
     assert [result.text for result in results] == [text.strip() for text in texts]
     assert results[2] == Translation("")
     assert sum(done) == len(texts)
@@ -40,36 +40,36 @@ def test_results_keep_the_order_of_the_texts_and_blank_ones_stay_blank(
 
 
 def test_one_text_and_none(translator: EchoTranslator) -> None:
-    (result,) = translator.translate("abc")
+    (result,) = translator.translate_sentences("abc")
     assert result.text == "abc"
     assert result.warnings == ()
-    assert translator.translate([]) == []
+    assert translator.translate_sentences([]) == []
     assert translator.score([]) == []
 
 
 def test_every_batch_gives_equal_scores(translator: EchoTranslator) -> None:
     texts = ["abc", "defgh", "i", "jklmnopq"]
     options = SearchOptions(beam_size=4, num_hypotheses=4)
-    together = translator.translate(texts, options)
-    assert together == [translator.translate(text, options)[0] for text in texts]
-    assert together[::-1] == translator.translate(texts[::-1], options)
+    together = translator.translate_sentences(texts, options)
+    assert together == [translator.translate_sentences(text, options)[0] for text in texts]
+    assert together[::-1] == translator.translate_sentences(texts[::-1], options)
 
 
 def test_target_prefix_is_one_for_all_or_one_a_text(translator: EchoTranslator) -> None:
     options = SearchOptions(beam_size=2, loop_guard=False)
-    results = translator.translate(["abcd", "efgh"], options, target_prefix=["xy", ""])
+    results = translator.translate_sentences(["abcd", "efgh"], options, target_prefix=["xy", ""])
     assert [result.text for result in results] == ["xycd", "efgh"]
-    results = translator.translate(["abcd", "efgh"], options, target_prefix="z")
+    results = translator.translate_sentences(["abcd", "efgh"], options, target_prefix="z")
     assert [result.text for result in results] == ["zbcd", "zfgh"]
     with pytest.raises(ValueError, match="shorter"):
-        translator.translate(["abcd", "efgh"], options, target_prefix=["x"])
+        translator.translate_sentences(["abcd", "efgh"], options, target_prefix=["x"])
 
 
 def test_scores_of_given_texts_equal_those_of_decoding(translator: EchoTranslator) -> None:
     options = SearchOptions(beam_size=4, num_hypotheses=3, loop_guard=False)
     texts = ["abc", "a longer one", "de"]
     pairs, wanted = [], []
-    for text, result in zip(texts, translator.translate(texts, options), strict=True):
+    for text, result in zip(texts, translator.translate_sentences(texts, options), strict=True):
         for hypothesis in result.hypotheses:
             if hypothesis.finished and len(hypothesis.text) == len(hypothesis.tokens):
                 pairs.append((text, hypothesis.text))
@@ -105,8 +105,8 @@ def test_unreadable_text_is_refused_wherever_it_stands(
     translator: EchoTranslator, text: str, message: str
 ) -> None:
     for call in (
-        lambda: translator.translate(["fine", text]),
-        lambda: translator.translate("fine", target_prefix=text),
+        lambda: translator.translate_sentences(["fine", text]),
+        lambda: translator.translate_sentences("fine", target_prefix=text),
         lambda: translator.score([(text, "fine")]),
         lambda: translator.score([("fine", text)]),
     ):
@@ -125,8 +125,14 @@ def test_other_text_passes(text: str) -> None:
 def test_a_text_over_the_limit_is_refused_not_cut(translator: EchoTranslator) -> None:
     limit = translator.manifest.sizes.max_source
     for call, message in (
-        (lambda: translator.translate("a" * limit), f"at most {limit - 1} pieces .* got {limit}"),
-        (lambda: translator.translate("a", target_prefix="b" * (limit + 1)), "target_prefix must"),
+        (
+            lambda: translator.translate_sentences("a" * limit),
+            f"at most {limit - 1} pieces .* got {limit}",
+        ),
+        (
+            lambda: translator.translate_sentences("a", target_prefix="b" * (limit + 1)),
+            "target_prefix must",
+        ),
         (lambda: translator.score([("a", "b" * (limit + 1))]), "target must .* got 257"),
         (lambda: translator.score([("a" * limit, "b")]), "split it into sentences"),
     ):
@@ -134,11 +140,11 @@ def test_a_text_over_the_limit_is_refused_not_cut(translator: EchoTranslator) ->
             call()
     text = "".join(chr(97 + i * 7 % 26) for i in range(limit - 1))
     options = SearchOptions(beam_size=1, max_length=400, loop_guard=False)
-    assert translator.translate(text, options)[0].text == text
+    assert translator.translate_sentences(text, options)[0].text == text
 
 
 def test_max_length_is_a_warning(translator: EchoTranslator) -> None:
-    (result,) = translator.translate("abcdef", SearchOptions(beam_size=3, max_length=3))
+    (result,) = translator.translate_sentences("abcdef", SearchOptions(beam_size=3, max_length=3))
     assert result.text == "abc"
     assert result.warnings == ("max_length",)
     assert not result.hypotheses[0].finished
@@ -146,21 +152,21 @@ def test_max_length_is_a_warning(translator: EchoTranslator) -> None:
 
 def test_a_loop_is_decoded_again_without_repeated_trigrams(translator: EchoTranslator) -> None:
     texts = ["abcdef", "ab" * 8, "xyz"]
-    results = translator.translate(texts, SearchOptions(beam_size=2))
+    results = translator.translate_sentences(texts, SearchOptions(beam_size=2))
     assert [result.text for result in results][::2] == texts[::2]
     looped = results[1]
     assert looped.warnings[0] == "repetition"
     tokens = looped.hypotheses[0].tokens
     trigrams = [tokens[i : i + 3] for i in range(len(tokens) - 2)]
     assert len(trigrams) == len(set(trigrams))
-    assert translator.translate(texts[1], GREEDY)[0].text == texts[1]
+    assert translator.translate_sentences(texts[1], GREEDY)[0].text == texts[1]
     allowed = SearchOptions(beam_size=2, no_repeat_ngram_size=20)
-    assert translator.translate(texts[1], allowed)[0].warnings == ()
+    assert translator.translate_sentences(texts[1], allowed)[0].warnings == ()
 
 
 def test_a_non_finite_score_is_an_error_of_its_own(translator: EchoTranslator) -> None:
     with pytest.raises(DecodingError, match="non-finite"):
-        translator.translate(["abc", POISON])
+        translator.translate_sentences(["abc", POISON])
     with pytest.raises(DecodingError, match="non-finite"):
         translator.score([("abc", "abc"), (POISON, "abc")])
 
@@ -169,7 +175,7 @@ def test_threads_may_share_a_translator(translator: EchoTranslator) -> None:
     results: dict[str, str] = {}
 
     def translate(text: str) -> None:
-        results[text] = translator.translate(text, GREEDY)[0].text
+        results[text] = translator.translate_sentences(text, GREEDY)[0].text
 
     threads = [threading.Thread(target=translate, args=(text,)) for text in "abcdefgh"]
     for thread in threads:
@@ -191,14 +197,14 @@ def test_loops_are_found_as_a_pattern_finds_them(head: list[int], length: int, t
 def test_a_text_that_could_outgrow_the_cache_is_refused_before_any_work() -> None:
     # FakeStepper counts source ids x slots: 9 x (4 beams x (28 + 8) steps) = 1,296.
     translator = EchoTranslator(limits=BatchLimits(max_cache_bytes=1_300))
-    assert translator.translate("abcdefgh")[0].text == "abcdefgh"
+    assert translator.translate_sentences("abcdefgh")[0].text == "abcdefgh"
     calls = translator.stepper.calls
     with pytest.raises(TooLongError, match=r"source of 10 ids, beam_size 4, up to 152 slots"):
-        translator.translate(["a", "abcdefghi"])
+        translator.translate_sentences(["a", "abcdefghi"])
     with pytest.raises(TooLongError, match=r"source of 9 ids, beam_size 4, up to 152"):
-        translator.translate("abcdefgh", target_prefix="abcdefgh")
+        translator.translate_sentences("abcdefgh", target_prefix="abcdefgh")
     with pytest.raises(TooLongError, match="max_cache_bytes"):
         translator.score([("abc", "x" * 90)])
     assert translator.stepper.calls == calls
     greedy = SearchOptions(beam_size=1, max_length=20)
-    assert translator.translate("abcdefghi" * 2, greedy)[0].text == "abcdefghi" * 2
+    assert translator.translate_sentences("abcdefghi" * 2, greedy)[0].text == "abcdefghi" * 2
