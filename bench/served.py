@@ -22,7 +22,7 @@ from bench.child import start_child
 from bench.errors import BenchError
 from bench.loading import load
 from bench.processor import child_environment
-from bench.systems import BenchJob, LoadedSystem, Search
+from bench.systems import BenchJob, LoadedSystem, Search, token_id
 from serving.bundle.manifest import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
@@ -132,8 +132,8 @@ class Served:
 
 
 def _ids(text: str) -> list[int]:
-    """Ids that end with eos, of a text of ids in decimals."""
-    return [*map(int, text.split()), EOS_ID]
+    """Ids that end with eos, of a text that spells each as `id_token` does."""
+    return [*map(token_id, text.split()), EOS_ID]
 
 
 def main() -> None:

@@ -21,7 +21,7 @@ from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line
 from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.served import Served
-from bench.systems import Search
+from bench.systems import Search, id_token
 from export.graphs import write_graphs
 from serving.bundle.manifest import Languages, TokenizerFiles, write_manifest
 from serving.bundle.words import EOS, UNK
@@ -208,7 +208,7 @@ def layouts(kind: str, cores: int) -> list[Layout]:
 
 
 def texts_of(subject: Subject, *, long_tail: bool = False) -> list[str]:
-    """What the requests hold; ids in decimals for a random model.
+    """What the requests hold; for a random model ids, spelt as words.
 
     No text stands there twice: equal requests in flight would be decoded once. With a `long_tail`
     every twentieth is made of six, joined to one sentence.
@@ -217,7 +217,7 @@ def texts_of(subject: Subject, *, long_tail: bool = False) -> list[str]:
     if subject.tokenizer is not None:
         texts, joint = [str(source) for source in subject.sources], ", "
     else:
-        texts = [" ".join(map(str, source[:-1])) for source in subject.sources]
+        texts = [" ".join(id_token(int(i)) for i in source[:-1]) for source in subject.sources]
     texts = list(dict.fromkeys(texts))
     if not long_tail:
         return texts
@@ -248,7 +248,7 @@ def _write(subject: Subject, folder: Path) -> Path:
         precision=OUR_INT8.precision,
         ranges=static_ranges(subject),
     )
-    words = [str(number) for number in range(subject.model.config.vocab_size)]
+    words = [id_token(number) for number in range(subject.model.config.vocab_size)]
     words[1], words[3] = UNK, EOS
     (bundle / _WORDS_FILE).write_text("".join(f"{word}\n" for word in words))
     tokenizer = TokenizerFiles(kind="words", source_file=_WORDS_FILE, target_file=_WORDS_FILE)

@@ -92,6 +92,18 @@ def read_id_manifest(folder: str) -> Manifest:
     return Manifest.model_validate(json.loads((Path(folder) / ID_MANIFEST).read_text()))
 
 
+_LETTERS = str.maketrans("0123456789", "abcdefghij")
+_DIGITS = str.maketrans("abcdefghij", "0123456789")
+
+
 def id_token(token_id: int) -> str:
-    """The written form of an id where there is no tokenizer."""
-    return ("<pad>", "<unk>", "<s>", "</s>")[token_id] if token_id <= EOS_ID else str(token_id)
+    """The written form of an id where there is no tokenizer: its digits as the letters a to j,
+    since texts without letters are not translated."""
+    if token_id <= EOS_ID:
+        return ("<pad>", "<unk>", "<s>", "</s>")[token_id]
+    return str(token_id).translate(_LETTERS)
+
+
+def token_id(word: str) -> int:
+    """The id that `id_token` writes so."""
+    return int(word.translate(_DIGITS))
