@@ -215,4 +215,6 @@ class DecodingError(ServingError):
 class DecoderLostError(ServingError):
     """What decoded this request has failed, or its process has ended, before it was done."""
 
+    status = 503
     code = "decoder_lost"
+    retry_after_s: float = 1.0

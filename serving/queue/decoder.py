@@ -165,14 +165,19 @@ class Decoder(Generic[Task, News, Outcome]):
         self._observer.joined(waits_s, joined.lengths)
 
     def _fail_all(self, error: Exception) -> None:
-        """What was running fails with an error after which clients may try again."""
-        if not isinstance(error, DecoderLostError):
+        """What was running when its process died is decoded once more, here or elsewhere; all else
+        fails with an error after which clients may try again."""
+        died = isinstance(error, DecoderLostError)
+        if not died:
             logger.error("a decoder failed", exc_info=error)
         if not isinstance(error, ServingError):
             cause, error = error, DecoderLostError("decoding has failed; try again")
             error.__cause__ = cause
-        for work in self._works.values():
-            work.fail(error)
+        for work in reversed(self._works.values()):  # the oldest is then the first to be taken
+            if died and work.retry():
+                self._queue.put_back(work)
+            else:
+                work.fail(error)
         self._works.clear()
         self._resting.clear()
 

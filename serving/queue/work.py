@@ -17,6 +17,7 @@ class Work(ABC, Generic[Task, News, Outcome]):
 
     began = False
     """Whether it has been taken into a batch."""
+    _retried = False
 
     def __init__(self, task: Task, demand: Demand, submitted: float, deadline: float) -> None:
         """The times are by the monotonic clock."""
@@ -32,6 +33,11 @@ class Work(ABC, Generic[Task, News, Outcome]):
         took, and the rows of the batch."""
         del began, encode_s, batch_size
         self.began = True
+
+    def retry(self) -> bool:
+        """Whether it may be decoded anew after what decoded it has died, which is so once."""
+        first, self._retried = not self._retried, True
+        return first
 
     @abstractmethod
     def tell(self, news: News) -> None:

@@ -21,7 +21,6 @@ import pytest
 from serving.errors import (
     BundleError,
     CancelledError,
-    DecoderLostError,
     DecodingError,
     InvalidOptionError,
 )
@@ -168,7 +167,7 @@ def test_a_cancelled_sentence_leaves_though_nothing_else_happens(
     assert not alive(pid)
 
 
-def test_only_what_a_process_decodes_is_lost_with_it() -> None:
+def test_what_a_process_decodes_is_decoded_elsewhere_when_it_dies() -> None:
     metrics = Metrics(lambda: State(ready=True, models=[]))
     processes = TwoProcesses()
     scheduler = TranslationScheduler(processes, workers=2, observer=metrics.observer("m"))
@@ -176,13 +175,8 @@ def test_only_what_a_process_decodes_is_lost_with_it() -> None:
     tickets = [scheduler.submit(Request(text=f"{LONG} {n}")) for n in range(200)]
     wait_until(lambda: scheduler.num_held > 32)  # more than one of them can hold
     os.kill(before[0], signal.SIGKILL)
-    lost = 0
     for ticket in tickets:
-        try:
-            assert ticket.result(PATIENT).translation.text
-        except DecoderLostError:
-            lost += 1
-    assert 0 < lost <= 32
+        assert ticket.result(PATIENT).translation.text
     wait_until(lambda: processes.pids[0] != before[0] and scheduler.num_held == 0)
     assert processes.pids[1] == before[1]
     assert b'macaron_decoders_lost_total{model="m"} 1.0' in metrics.text()

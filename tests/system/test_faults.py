@@ -103,7 +103,7 @@ def test_1_company_and_order_change_nothing(server: Server, bundles: Path) -> No
 def test_2_a_poisoned_item_fails_alone(server: Server) -> None:
     rng = random.Random(1)
     good = [faults.some_text(rng) for _ in range(8)]
-    poison = ["a\0b", "x" * 9000, ["Hallo", "wort" * 900]]
+    poison = ["a\0b", "x" * 20_001, ["Hallo", "wort " * 4001]]
     alone = [hypotheses(server.ask(text, options={"beam_size": 3})) for text in good]
     with ThreadPoolExecutor(8) as pool:
         asked = [pool.submit(server.ask, q, options={"beam_size": 3}) for q in (*good, *poison)]
@@ -149,7 +149,7 @@ def test_5_a_deadline_is_kept_and_nothing_goes_on(server: Server) -> None:
     "fields",
     [
         {"q": ["a"] * 129},
-        {"q": "a" * 5001},
+        {"q": "a" * 20_001},
         {"q": "a", "options": {"beam_size": 17}},
         {"q": "a", "options": {"num_hypotheses": 17, "beam_size": 16}},
         {"q": "a", "options": {"max_length": 513}},
@@ -383,9 +383,7 @@ def test_7_a_worker_that_dies_takes_its_own_requests_alone(bundles: Path, tmp_pa
     assert found.asked > found.lost
 
 
-def test_a_decoding_process_that_dies_takes_its_own_texts_alone(
-    bundles: Path, tmp_path: Path
-) -> None:
+def test_a_decoding_process_that_dies_takes_no_text_with_it(bundles: Path, tmp_path: Path) -> None:
     with running(bundles, tmp_path, MACARON_THREADS="2") as server:
         before = faults.decoder_pids(server)
         found = faults.kill_one(server, faults.decoder_pids, 6.0)
@@ -394,5 +392,5 @@ def test_a_decoding_process_that_dies_takes_its_own_texts_alone(
         assert faults.held(server) == 0
     assert lost == 1
     assert found.lost == 0  # every client gets an answer
-    assert found.refused <= found.clients
-    assert found.asked > found.refused
+    assert found.refused == 0  # what it decoded is decoded anew
+    assert found.asked > 0

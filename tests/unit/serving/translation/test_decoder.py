@@ -183,22 +183,31 @@ def test_an_engine_without_sentences_does_not_rest() -> None:
     scheduler.close(PATIENT)
 
 
-def test_an_engine_that_is_lost_fails_its_sentences_and_is_restarted(
+def test_what_an_engine_decoded_that_is_lost_is_decoded_once_more(
     scheduler: TranslationScheduler, engines: list[ToldEngine]
 ) -> None:
     tickets = scheduler.submit_all(requests("a", "b"))
     wait_until(lambda: all(engine.joined for engine in engines))
     engines[0].tell(DecoderLostError("gone"))
-    wait_until(lambda: engines[0].restarts == 1)
-    engines[1].finish()
-    outcomes = []
-    for ticket in tickets:
-        try:
-            outcomes.append(ticket.result(PATIENT).translation.text)
-        except DecoderLostError as error:
-            outcomes.append(str(error))
-    assert sorted(outcomes) == ["done", "gone"]
-    assert engines[1].restarts == 0
+    wait_until(lambda: sum(len(engine.joined) for engine in engines) == 3)
+    assert (engines[0].restarts, engines[1].restarts) == (1, 0)
+    for engine in engines:
+        engine.finish()
+    assert [ticket.result(PATIENT).translation.text for ticket in tickets] == ["done", "done"]
+
+
+def test_what_is_lost_twice_fails_with_an_error_to_try_again_after() -> None:
+    engine = ToldEngine()
+    scheduler = TranslationScheduler(ToldTranslator(engine))
+    (ticket,) = scheduler.submit_all(requests("a"))
+    for joined in (1, 2):
+        wait_until(lambda joined=joined: len(engine.joined) == joined)
+        engine.tell(DecoderLostError("gone"))
+    with pytest.raises(DecoderLostError, match="gone") as caught:
+        ticket.result(PATIENT)
+    assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
+    wait_until(lambda: engine.restarts == 2)
+    scheduler.close(PATIENT)
 
 
 def test_a_group_that_has_ended_does_not_rest(
@@ -229,11 +238,10 @@ def test_what_waits_at_the_end_is_done_by_the_engine_that_is_restarted() -> None
     wait_until(lambda: len(engine.joined) == 1)
     scheduler.retire()
     engine.tell(DecoderLostError("gone"))
-    with pytest.raises(DecoderLostError):
-        first.result(PATIENT)
-    wait_until(lambda: len(engine.joined) == 2)
-    engine.finish()
-    assert second.result(PATIENT).translation.text == "done"
+    for ticket, joined in ((first, 2), (second, 3)):
+        wait_until(lambda joined=joined: len(engine.joined) == joined)
+        engine.finish()
+        assert ticket.result(PATIENT).translation.text == "done"
     scheduler.close(PATIENT)
     assert (engine.restarts, engine.closed) == (1, True)
 
