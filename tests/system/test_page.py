@@ -483,7 +483,7 @@ def test_nothing_is_cut_off_at_360_pixels(browser: Browser, server: Server) -> N
         page = opened(visited, server)
         page.get_by_text("Options").click()
         page.get_by_label("Compare all models").check()
-        translated(page, "Donaudampfschifffahrtsgesellschaftskapitän" * 3)
+        translated(page, "Donaudampfschifffahrtsgesellschaftskapitän " * 3)
         page.get_by_text("This request as code").first.click()
         assert page.evaluate("document.documentElement.scrollWidth") == 360
         output(page).get_by_role("button").last.click()

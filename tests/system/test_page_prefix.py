@@ -60,10 +60,10 @@ def proxy(server: Server, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
     site = re.sub(r"ssl_certificate\w* .*;", "", site)
     site = site.replace("127.0.0.1:3000", f"127.0.0.1:{server.port}")
     (folder / "nginx.conf").write_text(HTTP.format(site=site))
-    process = subprocess.Popen(
-        [str(NGINX), "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"],
-        stderr=(folder / "log.txt").open("wb"),
-    )
+    with (folder / "log.txt").open("wb") as log:
+        process = subprocess.Popen(
+            [str(NGINX), "-p", str(folder), "-e", "stderr", "-c", "nginx.conf"], stderr=log
+        )
     try:
         wait_for(f"http://127.0.0.1:{port}/macaron/livez", folder / "log.txt")
         yield f"http://127.0.0.1:{port}"

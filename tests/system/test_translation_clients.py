@@ -87,7 +87,9 @@ def test_libretranslatepy_raises(libre: LibreTranslateAPI) -> None:
     with pytest.raises(urllib.error.HTTPError) as refused:
         libre.translate("Hallo", "de", "xx")
     assert refused.value.code == 400
-    assert "target must be one of ['en']" in json.load(refused.value)["error"]
+    answer = json.load(refused.value)
+    assert answer["error"] == "xx is not supported"
+    assert "target must be one of ['en']" in answer["hint"]
 
 
 @pytest.mark.parametrize(("key", "status"), [("another-key", 403), (None, 401)])
