@@ -168,10 +168,9 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
         # Of a whole field in LibreTranslate's own words, which its clients know.
         missing = f"Invalid request: missing {name} parameter" if name == field else None
         return RequestError(missing or f"{name} is missing", parameter=field)
-    if first["type"] == "too_short" and not first["input"]:
-        return RequestError(
-            f"{name} must hold at least one item, got an empty list", parameter=field
-        )
+    if first["input"] == [] and any(error["type"] == "too_short" for error in deepest):
+        reason = f"{name} must have at least one item, got an empty list"
+        return RequestError(reason, parameter=field)
     same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
     wanted = " or ".join(
         dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)

@@ -58,7 +58,7 @@ class FakeLanguageStepper(FakeStepper):
         nothing = np.zeros((*label_scores.shape, 0))
         scores = PromptScores(label_scores, nothing.astype(np.float32), nothing.astype(np.int32))
         used_B = np.array([len(ids) for ids in prompts], np.int64)
-        return Prompted(state, used_B, 0), scores if labels is not None else None
+        return Prompted(state, longest, used_B, 0), scores if labels is not None else None
 
     def next(self, state: FakeState, inputs: StepInputs, top: int) -> LanguageOutputs:
         """The distribution after each row's token."""

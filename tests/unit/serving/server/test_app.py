@@ -81,7 +81,7 @@ def test_the_page_needs_nothing_from_elsewhere(client: TestClient) -> None:
     assert page.headers["content-type"].startswith("text/html")
     assert "default-src 'none'" in page.headers["content-security-policy"]
     assert "//" not in page.text
-    assert {"/web/app.js", "/web/style.css"} <= set(re.findall('(?:src|href)="([^"]+)', page.text))
+    assert {"web/app.js", "web/style.css"} <= set(re.findall('(?:src|href)="([^"]+)', page.text))
     for file in (ROOT / "serving/web").iterdir():
         response = client.get(f"/web/{file.name}")
         assert response.status_code == 200
@@ -266,8 +266,12 @@ async def status_of(app: Any, path: str) -> int:
     """What the app answers to a POST, called as a server calls it, with any path at all."""
     sent: list[Message] = []
     body = json.dumps(GOOD).encode()
+    received: list[bool] = []
 
     async def receive() -> Message:
+        if received:
+            await asyncio.Event().wait()  # the client stays
+        received.append(True)
         return {"type": "http.request", "body": body, "more_body": False}
 
     async def send(message: Message) -> None:

@@ -173,7 +173,7 @@ GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
         (NATIVE, "/translate", {**GOOD_NATIVE, "q": 5}, "q"),
         (NATIVE, "/translate", {**GOOD_NATIVE, "q": "x" * 30_000}, "q"),
         (NATIVE, "/translate", {**GOOD_NATIVE, "q": ["a", "\0"]}, "q"),
-        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "a" * 300}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "a, " * 300, "split_sentences": False}, "q"),
         (NATIVE, "/translate", {**GOOD_NATIVE, "q": ["a"] * 200}, "q"),
         (NATIVE, "/translate", {**GOOD_NATIVE, "q": "<" * 60_000, "format": "html"}, "q"),
         (NATIVE, "/translate", {**GOOD_NATIVE, "source": "xx"}, "source"),

@@ -97,7 +97,7 @@ def test_what_waits_and_what_is_decoded_shows(
 @pytest.mark.parametrize(
     ("body", "reason"),
     [
-        ({**GOOD, "q": "x" * 6000}, "too_long"),
+        ({**GOOD, "q": "x" * 20_001}, "too_long"),
         ({**GOOD, "options": {"beam": 1}}, "invalid_option"),
         ({**GOOD, "model": "none"}, "unknown_model"),
         ({**GOOD, "q": POISON}, "decoding_failed"),
