@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -102,3 +102,26 @@ def test_documented_names_exist(package: str) -> None:
     module = importlib.import_module(package)
     for name in module.__all__:
         assert getattr(module, name).__doc__
+
+
+# docs/architecture.md
+
+
+def hops(text: str) -> list[list[str]]:
+    """The numbered hops of each section."""
+    sections = text.split("\n## ")[1:]
+    return [re.findall(r"^(\d+)\. ", section, re.MULTILINE) for section in sections]
+
+
+def test_the_plot_names_modules_that_exist_in_fifteen_hops_a_way() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    names = set(re.findall(r"`((?:serving|training|export|bench)\.[a-z_.]+)`", text))
+    names |= set(re.findall(r"\[((?:serving|training|export)\.[a-z_.]+)\]", text))
+    assert len(names) > 50
+    missing = [name for name in sorted(names) if importlib.util.find_spec(name) is None]
+    assert missing == []
+    ways = hops(text)
+    assert len(ways) == 2
+    for numbers in ways:
+        assert numbers == [str(number) for number in range(1, len(numbers) + 1)]
+        assert len(numbers) <= 15
