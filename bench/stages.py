@@ -33,12 +33,12 @@ def _ours() -> int:
     from serving.threads import keep_numpy_single
 
     keep_numpy_single()  # as the command itself does
-    from serving import commands  # noqa: F401
+    from serving.commands import TranslatedLines
     from serving.translation.translator import Translator
 
     _note(IMPORTED)
     _note_behind(Translator, "__init__", LOADED)
-    _note_behind(Translator, "translate", TRANSLATED)
+    _note_behind(TranslatedLines, "translate", TRANSLATED)
     return run()
 
 

@@ -189,7 +189,7 @@ def _words(each: TimedTranslation, folder: Path) -> list[str]:
     place, setting = str(folder / folder_name(each.system)), each.setting
     if each.system == OUR_INT8:
         options = [f"beam_size={BEAM}", f"max_length={MAX_LENGTH}", "loop_guard=false"]
-        words = ["translate", place, "--threads", str(setting.workers)]
+        words = ["translate", place, "--no-split", "--threads", str(setting.workers)]
         return words + [word for option in options for word in ("--option", option)]
     assert each.batches is not None
     kind, size = each.batches

@@ -31,7 +31,7 @@ def translate(options: argparse.Namespace) -> int:
     # A worker a thread: a file is many sentences. A line alone is done soonest by all threads.
     workers = 1 if options.stream else threads
     translator = Translator(options.bundle, threads=threads, workers=workers)
-    lines = _TranslatedLines(translator, options)
+    lines = TranslatedLines(translator, options)
     if options.stream:
         for line in sys.stdin.buffer:
             lines.translate([line])
@@ -45,7 +45,7 @@ def translate(options: argparse.Namespace) -> int:
     return FAILED_LINES if lines.failed else 0
 
 
-class _TranslatedLines:
+class TranslatedLines:
     """Translates lines and prints them in their order."""
 
     def __init__(self, translator: Translator, options: argparse.Namespace) -> None:
