@@ -59,6 +59,8 @@ def export_bundle(
     """
     activations = choose_activations(precision, target, activations)
     check_free(out, force=force)
+    for text in (*tests, *filter(None, [dev])):
+        text.read()  # what is wrong with a file should show before the work
     trained = load_trained(path)
     dev = dev or validation_pair(trained.checkpoint)
     dev_set = dev.read()

@@ -31,8 +31,16 @@ class TextPair:
     reference: Path
 
     def read(self) -> DevSet:
-        """The lines of both; raises CorpusError where they cannot be read or are not aligned."""
+        """The lines of both.
+
+        Raises CorpusError where they cannot be read or are not aligned, ExportError where no pair
+        has words on both sides.
+        """
         pairs = read_pairs(self.source, self.reference)
+        if not any(source.strip() and reference.strip() for source, reference in pairs):
+            raise ExportError(
+                f"{self.source}: no pair has words on both sides; give another text for {self.name}"
+            )
         return DevSet([source for source, _ in pairs], [reference for _, reference in pairs])
 
 
