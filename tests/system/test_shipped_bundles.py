@@ -78,17 +78,19 @@ def test_a_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
     language = translator.manifest.languages.source[0]
     file = Path(os.environ["MACARON_DATA"]) / "tatoeba_en_de" / f"dev.{language}.gz"
     lines = gzip.decompress(file.read_bytes()).decode("utf-8").splitlines()
-    prepared = [translator.prepare(line, translator.default_options) for line in lines]
+    prepared = [translator.texts.prepare(line, translator.default_options) for line in lines]
     sentences = [sentence for sentence in prepared if sentence is not None]
     assert len(sentences) > 2000
     if translator.manifest.family == "joint":  # which takes ten times as long
         sentences = sentences[::10]
 
+    stepper = translator.steppers.stepper_for(shortlisted=False)
+
     def search(order: list[int], size: int) -> dict[int, tuple[Hypothesis, ...]]:
         found = {}
         for start in range(0, len(order), size):
             batch = order[start : start + size]
-            for finished in decode(translator.stepper, [sentences[i] for i in batch]):
+            for finished in decode(stepper, [sentences[i] for i in batch]):
                 found[batch[finished.index]] = finished.hypotheses
         return found
 
