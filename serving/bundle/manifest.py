@@ -12,14 +12,19 @@ import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
+import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
 from serving.search.options import SearchOptions, parse_options
+from serving.search.prefix_tree import REPACK_EVERY, round_up
 from serving.search.sampling_options import parse_generation_options
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+MOST_JOINT_STATES = 256
+"""One or two sentences at beam 5: their matrix products are large already, and their states fit the
+processor's cache (docs/decisions.md)."""
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16"]
@@ -203,6 +208,32 @@ class Manifest(_Strict):
     commit: str = ""
     files: dict[str, str] = Field(default_factory=dict)
     """The sha256 of every other file in the folder, in hexadecimal, by name."""
+
+
+class CacheSizes:
+    """What a bundle's model takes of memory and gains by a larger batch, from its manifest alone: a
+    process that only fills batches needs no session."""
+
+    def __init__(self, manifest: Manifest) -> None:
+        self._kind, self._dim = manifest.decoder_kind, manifest.sizes.model_dim
+        self._num_caches = sum(tensor.role == "self" for tensor in manifest.step.inputs)
+
+    @property
+    def repack_every(self) -> int:
+        """Steps after which a sentence drops its dead cache slots."""
+        return REPACK_EVERY[self._kind]
+
+    @property
+    def most_states(self) -> int | None:
+        """Rows x beams x source positions beyond which a batch of a joint model is no faster; None
+        for others, whose batches may have any size."""
+        return MOST_JOINT_STATES if self._kind == "joint" else None
+
+    def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
+        """Bytes that caches of that size take, the spare copy that a repack writes included."""
+        height = round_up(source_length) if self._kind == "joint" else 1
+        size = np.dtype(np.float32).itemsize * self._dim
+        return 2 * self._num_caches * rows * height * slots * size
 
 
 def read_manifest(folder: Path) -> Manifest:

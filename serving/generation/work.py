@@ -13,9 +13,9 @@ from serving.generation.ticket import (
     GenerationTicket,
     PromptRead,
 )
+from serving.queue.engine import Work
 from serving.queue.limits import Demand
 from serving.queue.observer import Observer
-from serving.queue.work import Work
 from serving.search.prefix_tree import most_slots
 from serving.search.prompts import CHUNK
 from serving.search.sentence import Group

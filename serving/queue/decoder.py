@@ -14,11 +14,10 @@ from collections.abc import Hashable, Sequence
 from typing import Any, Generic
 
 from serving.errors import DecoderLostError, ServingError
-from serving.queue.engine import Engine, Joined, News, Outcome, Progress
+from serving.queue.engine import Engine, Joined, News, Outcome, Progress, Task, Work
 from serving.queue.limits import BatchLimits, BatchRoom
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
-from serving.queue.work import Task, Work
 from serving.search.stepper import CacheCosts
 
 MAX_OVERTAKEN_S = 0.5

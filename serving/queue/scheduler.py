@@ -10,12 +10,11 @@ from dataclasses import replace
 from typing import Generic
 
 from serving.queue.decoder import Decoder
-from serving.queue.engine import Engine, News, Outcome
+from serving.queue.engine import Engine, News, Outcome, Task, Work
 from serving.queue.limits import BatchLimits
 from serving.queue.observer import Observer
 from serving.queue.request_queue import RequestQueue
 from serving.queue.ticket import OpenTickets
-from serving.queue.work import Task, Work
 from serving.search.stepper import CacheCosts
 
 

@@ -15,11 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Int32s, Ints
-from serving.bundle.cache_sizes import CacheSizes
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
-from serving.runtime.block_pool import BlockPool
-from serving.runtime.cache_tensors import Caches
+from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.ort import Binding, Bindings, bind, check_int8, load_graph
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_capacity, round_up

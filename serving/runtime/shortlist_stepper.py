@@ -12,8 +12,7 @@ from pathlib import Path
 import numpy as np
 
 from serving.arrays import Ints
-from serving.bundle.cache_sizes import CacheSizes
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import CacheSizes, Manifest
 from serving.bundle.shortlist import load_shortlist
 from serving.errors import BundleError
 from serving.runtime.encoder import Encoder

@@ -15,10 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.cache_sizes import CacheSizes
-from serving.bundle.manifest import Graph, Manifest
-from serving.runtime.block_pool import BlockPool
-from serving.runtime.cache_tensors import Caches
+from serving.bundle.manifest import CacheSizes, Graph, Manifest
+from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import Binding, Bindings, bind, check_int8, has_kernels, load_graph
 from serving.search.ids import PAD_ID

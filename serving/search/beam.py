@@ -19,10 +19,9 @@ import numpy as np
 
 from serving.arrays import Floats, Ints
 from serving.errors import DecodingError
-from serving.search.candidates import Candidates, NextBeams, RowCandidates
 from serving.search.ids import EOS_ID
 from serving.search.prefix_tree import PrefixTree
-from serving.search.rows import Rows
+from serving.search.rows import Candidates, NextBeams, RowCandidates, Rows
 from serving.search.sentence import Finished, Sentence
 from serving.search.sentence_search import SentenceSearch
 from serving.search.stepper import State, Stepper

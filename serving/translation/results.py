@@ -1,10 +1,12 @@
-"""What becomes of a text: its translations with their scores."""
+"""What becomes of a sentence or a text: its translations with their scores, or other sentences that
+are to be decoded in its place."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from serving.search.sentence import Sentence
 from serving.text.alignment import Link
 
 
@@ -38,6 +40,32 @@ class Translation:
     warnings: tuple[str, ...] = ()
     """`repetition`: the output looped and was decoded again; `max_length`: it did not end;
     `constraints`: a hypothesis lacks a required term."""
+
+
+@dataclass(frozen=True)
+class Done:
+    """The search is done with a sentence, and it is translated."""
+
+    translation: Translation
+
+
+@dataclass(frozen=True)
+class Again:
+    """A sentence is to be decoded in another way: the loop guard found a loop."""
+
+    sentence: Sentence
+
+
+@dataclass(frozen=True)
+class Split:
+    """Others are to be decoded in the place of a sentence: their translations, `gathered`, are its
+    own."""
+
+    sentences: tuple[Sentence, ...]
+
+
+SentenceOutcome = Done | Again | Split
+"""What has become of a sentence that the search is done with."""
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from serving.queue.engine import Joined, Progress
 from serving.search.beam import BeamSearch
 from serving.search.sentence import Finished, Group, Sentence
 from serving.search.stepper import Stepper
-from serving.translation.outcomes import SentenceOutcome
+from serving.translation.results import SentenceOutcome
 from serving.translation.texts import TextProcessor
 
 JOIN_EVERY = 2

@@ -17,8 +17,7 @@ from serving.queue.scheduler import Scheduler
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.answers import AnswerCache
-from serving.translation.outcomes import SentenceOutcome
-from serving.translation.results import Translation
+from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.texts import TextProcessor
 from serving.translation.ticket import Request, TranslationTicket
 from serving.translation.work import SentenceWork

@@ -7,9 +7,8 @@ import functools
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.bundle.cache_sizes import CacheSizes
 from serving.bundle.load_tokenizer import load_tokenizer
-from serving.bundle.manifest import Manifest, check_shortlist, read_manifest
+from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import BundleError, InvalidOptionError, TooLongError
 from serving.queue.limits import BatchLimits, Demand, demand
@@ -23,8 +22,14 @@ from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader, Terms
-from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
-from serving.translation.results import TextHypothesis, Translation
+from serving.translation.results import (
+    Again,
+    Done,
+    SentenceOutcome,
+    Split,
+    TextHypothesis,
+    Translation,
+)
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""

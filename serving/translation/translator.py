@@ -28,8 +28,15 @@ from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
 from serving.translation.joining import check_single, join_translations
-from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
-from serving.translation.results import Score, Translation, gathered
+from serving.translation.results import (
+    Again,
+    Done,
+    Score,
+    SentenceOutcome,
+    Split,
+    Translation,
+    gathered,
+)
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.texts import TextProcessor, load_texts
 

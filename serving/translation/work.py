@@ -7,15 +7,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from serving.queue.engine import Work
 from serving.queue.limits import demand
 from serving.queue.observer import Observer
-from serving.queue.work import Work
 from serving.search.sentence import Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.stream import TextStream
 from serving.translation.answers import AnswerCache
-from serving.translation.outcomes import Again, Done, SentenceOutcome, Split
-from serving.translation.results import Translation, gathered
+from serving.translation.results import Again, Done, SentenceOutcome, Split, Translation, gathered
 from serving.translation.ticket import TranslationTicket
 
 _TranslationWork = Work[Sentence, list[int], SentenceOutcome]

@@ -16,7 +16,7 @@ from serving.search.beam import decode
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.outcomes import SentenceOutcome
+from serving.translation.results import SentenceOutcome
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until

@@ -9,11 +9,10 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.search.candidates import Candidates, NextBeams
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import PrefixTree
-from serving.search.rows import Rows
+from serving.search.rows import Candidates, NextBeams, Rows
 from serving.search.sentence import Sentence
 from serving.search.sentence_search import SentenceSearch
 

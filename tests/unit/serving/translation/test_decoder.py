@@ -13,8 +13,7 @@ from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sentence import Group, Sentence
-from serving.translation.outcomes import Done
-from serving.translation.results import TextHypothesis, Translation
+from serving.translation.results import Done, TextHypothesis, Translation
 from serving.translation.running import SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request

@@ -22,8 +22,7 @@ from serving.queue.limits import BatchLimits
 from serving.queue.request_queue import RequestQueue
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.outcomes import SentenceOutcome
-from serving.translation.results import Translation
+from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.running import JOIN_EVERY
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request, TranslationTicket

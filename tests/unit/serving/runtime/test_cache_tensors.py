@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from export.graphs import write_graphs
-from serving.runtime.block_pool import BlockPool
+from serving.runtime.cache_tensors import BlockPool
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.ids import EOS_ID
