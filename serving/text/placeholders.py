@@ -36,7 +36,7 @@ _MARK = r"""
 """
 _ESCAPE = r"""
     &(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6});
-    | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfv0-9"'\\|])
+    | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfvNh0-9"'\\|])
 """
 _VARIABLE = r"""
     (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+                           # e-mail addresses
@@ -69,7 +69,7 @@ _PATTERN = re.compile(
         | {_VARIABLE}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
-        | (?<!\w)[A-Z][A-Za-z]{{0,5}}[\u2080-\u2089]++(?!\w)                # CO₂
+        | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
         | (?<![\w.,])\d[\d.,]*+[\ \u00a0\u202f]?[A-Za-z]{{1,2}}[\u00b2\u00b3](?!\w)   # 5 m²
       )
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
