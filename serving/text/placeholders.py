@@ -36,19 +36,22 @@ _MARK = r"""
 """
 _ESCAPE = r"""
     &(?:[A-Za-z][A-Za-z0-9]{1,31}|\#[0-9]{1,7}|\#[xX][0-9a-fA-F]{1,6});
-    | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfv0"'\\|])
+    | \\(?:u[0-9a-fA-F]{4}|x[0-9a-fA-F]{2}|[ntrabfvNh0-9"'\\|])
 """
 _VARIABLE = r"""
     (?<![\w.+-])[\w.+-]++@[\w-]+(?:\.[\w-]+)+                           # e-mail addresses
     | (?<![\w@.])@[\w.-]*\w@[\w-]+(?:\.[\w-]+)+                         # @name@host
-    | \{\{\{[^{}\n]{0,200}\}\}\} | \{\{[^{}\n]{0,200}\}\}               # Handlebars, Jinja
-    | [$\#%@]\{[^{}\n]{0,200}\}                                         # shells, Ruby, JavaScript
+    | \{\{\{\{[^{}\n]{0,200}\}\}\}\} | \{\{\{[^{}\n]{0,200}\}\}\}       # Handlebars
+    | \{\{[^{}\n]{0,200}\}\}                                            # Jinja, Vue
+    | (?:[$\#%@]|@:)\{[^{}\n]{0,200}\}                                  # shells, Ruby, JavaScript
+    | (?<![\w`])`(?![\s`])[^`\n]{1,200}(?<!\s)`(?![\w`])                # code
     | \{\s?[^{}\s]{0,100}\s?\} | \{\s?[A-Z]+\([^{}()\n]{0,100}\)\s?\}   # Python, ICU, Fluent
     | \{\s*[\w.-]+\s*,\s*[a-zA-Z]+\s*(?:,[^{}\n]{0,100})?\}             # {0,number}
     | <%=[^%]{0,200}%> | <\?[^?]{0,200}\?>
-    | \$t\([^()\n]{0,100}\) | \$[A-Za-z_]\w*+\$?
+    | \$t\([^()\n]{0,100}\) | \$\([A-Za-z_]\w*+\) | \$[A-Za-z_]\w*+\$?
     | \[\[[^\[\]\n]{1,100}\]\] | \[%[^\[\]\n]{1,100}%\]
     | (?<![\w%])%[A-Za-z_]\w*+% | (?<!\w)@[A-Za-z_]\w*+@(?!\w)
+    | (?<!\w)(?:\#\#\w++\#\#|@@\w++@@)(?!\w) | (?<![^\s(])!(?=[A-Za-z_])\w++  # !name
     | (?<![\w%])%L?\d{1,2}(?![\w$.]) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
     | (?<![\w@./])@:?\w(?:[\w.-]*\w)? | (?<![\w\#&/])\#\w++(?!\ufe0f?\u20e3)  # mentions, hashtags
     | (?<![\w:/)]):[A-Za-z_]\w*+(?!:)                                   # :name
@@ -66,19 +69,25 @@ _PATTERN = re.compile(
         | {_VARIABLE}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
+        | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
+        | (?<![\w.,])\d[\d.,]*+[\ \u00a0\u202f]?[A-Za-z]{{1,2}}[\u00b2\u00b3](?!\w)   # 5 m²
       )
     | (?P<script> (?<=[^\s{SCRIPTS}])[{SCRIPTS}]++ )
     | (?P<symbol> {SYMBOLS} | [*=~^\#&<>\\`@{SCRIPTS}]++ | (?<![^\W_])_++ | _++(?![^\W_]) )
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/][A-Za-z_.~/]|www\.")
+_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|www\.")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
     r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
     r"|<!--(?:(?!--).)*+-->",
     re.DOTALL,
 )
+_BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
+"""What stands between variables that are one word: `{day}/{month}`."""
+_UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#-])")
+"""What belongs to the variable before it."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
@@ -100,14 +109,14 @@ def is_plain(text: str) -> bool:
 
 
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
-    """Each placeholder, in order, with what it makes one word with, such as `{n}px` or `{a}{b}`;
-    punctuation after a link belongs to the sentence.
+    """Each placeholder, in order, with what it makes one word with, such as `{n}px`, `{a}/{b}`
+    or `{n} %`; punctuation after a link belongs to the sentence.
 
     Without `escapes` character references and backslashes are text.
     """
     held: Placeholder | None = None
     for found in _found(text, escapes=escapes):
-        if held and held.kind == found.kind == "word" and found.span[0] <= held.span[1]:
+        if held and held.kind == found.kind == "word" and _touch(text, held.span, found.span):
             found = Placeholder(
                 (held.span[0], max(held.span[1], found.span[1])),
                 "word",
@@ -144,6 +153,8 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             kind = "word" if _touches_words(text, begin, end) and match[0][0] == "&" else "symbol"
         if kind in ("link", "word"):
             begin, end = _whole_word(text, begin, end)
+            if kind == "word":
+                begin, end = _with_unit(text, begin, end)
             at = end
             yield Placeholder((begin, end), "word", branches)
         else:
@@ -183,6 +194,19 @@ def _closing_punctuation(link: str) -> int:
 
 def _touches_words(text: str, begin: int, end: int) -> bool:
     return _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+
+
+def _touch(text: str, first: Span, second: Span) -> bool:
+    """Whether two words are one, with no more than signs between them."""
+    return second[0] <= first[1] or _BETWEEN.fullmatch(text, first[1], second[0]) is not None
+
+
+def _with_unit(text: str, begin: int, end: int) -> Span:
+    """A variable with the sign of a currency before or behind it, or a per cent sign."""
+    if text[begin - 1 : begin] in ("$", "€"):
+        begin -= 1
+    unit = _UNIT.match(text, end)
+    return begin, unit.end() if unit else end
 
 
 def _whole_word(text: str, begin: int, end: int) -> Span:
