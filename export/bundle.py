@@ -16,7 +16,7 @@ from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
-from export.texts import TextPair, validation_pair
+from export.texts import TextPair, fitting_sentences, validation_pair
 from serving.bundle.manifest import (
     Activations,
     Languages,
@@ -28,13 +28,13 @@ from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.ids import EOS_ID
 from serving.threads import default_threads
+from training.checkpoint import find_checkpoint
 from training.models import TranslationModel
 from training.run import Trained, load_trained
 from training.stepper import TorchStepper
 
 logger = logging.getLogger(__name__)
 
-_RANGE_SENTENCES = 64
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
 
 
@@ -53,19 +53,21 @@ def export_bundle(
 ) -> Manifest:
     """Write the bundle `out` of a checkpoint.
 
-    It is compared with the checkpoint on `dev` (default: the run's validation pairs) and scored on
-    `tests`. With `shortlist` it can choose from shortlists, for which the run's training text is
-    read. Raises ExportError (ParityError) without leaving anything behind.
+    int8 is fitted to `dev` (default: the run's validation pairs), the bundle is compared with the
+    checkpoint on it, and scored on `tests`. With `shortlist` it can choose from shortlists, for
+    which the run's training text is read. Raises ExportError (ParityError) without leaving anything
+    behind.
     """
     activations = choose_activations(precision, target, activations)
     check_free(out, force=force)
-    for text in (*tests, *filter(None, [dev])):
-        text.read()  # what is wrong with a file should show before the work
-    trained = load_trained(path)
-    dev = dev or validation_pair(trained.checkpoint)
+    for test in tests:
+        test.read()  # what is wrong with a file should show before the work
+    dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
+    fitted = fitting_sentences(dev, dev_set) if precision == "int8" else []
+    trained = load_trained(path)
     with new_folder(out) as folder:
-        arithmetic = _choose_arithmetic(trained, dev_set, precision, activations)
+        arithmetic = _choose_arithmetic(trained, fitted, precision, activations)
         manifest = write_graphs(
             trained.model,
             folder,
@@ -102,11 +104,10 @@ class _Arithmetic:
 
 
 def _choose_arithmetic(
-    trained: Trained, dev: DevSet, precision: str, activations: Activations
+    trained: Trained, sentences: list[str], precision: str, activations: Activations
 ) -> _Arithmetic:
-    """Quantise a twin and fit it to the end of the text; on its beginning logits are compared."""
-    encoded = trained.tokenizer.encode_batch(dev.sources[-_RANGE_SENTENCES:])
-    sources = [[*ids, EOS_ID] for ids in encoded]
+    """Quantise a twin and fit it to the sentences."""
+    sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
     twin = quantized_twin(trained.model) if precision == "int8" else trained.model
     ranges = measure_translation_ranges(twin, sources) if activations == "static" else None
     exact: frozenset[bytes] = frozenset()

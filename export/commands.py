@@ -11,7 +11,7 @@ from export.bundle import export_bundle
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
-from export.texts import TextPair
+from export.texts import Text, TextPair
 from export.trial import try_bundle
 from serving.bundle.manifest import Manifest, read_manifest
 from training.checkpoint import find_checkpoint
@@ -55,8 +55,8 @@ def _language_bundle(options: argparse.Namespace) -> int:
         target=options.target,
         activations=options.activations,
         priority=options.priority,
-        text=options.text,
-        tests=tuple((name, Path(file)) for name, file in options.test_text),
+        text=Text("--text", options.text) if options.text else None,
+        tests=tuple(Text(name, Path(file)) for name, file in options.test_text),
         force=options.force,
     )
     _print(options.out, manifest)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from export.language_parity import bundle_loss
-from export.texts import TextPair, clean_lines, windows_of
+from export.texts import Text, TextPair, windows_of
 from serving.bundle.manifest import Quality
 from serving.queue.limits import BatchLimits
 from serving.runtime.language_stepper import LanguageStepper
@@ -45,18 +45,16 @@ def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
         )
 
 
-def language_figure(
-    trained: TrainedLanguageModel, stepper: LanguageStepper, name: str, text: Path
-) -> Quality:
+def language_figure(trained: TrainedLanguageModel, stepper: LanguageStepper, text: Text) -> Quality:
     """Rolling perplexity of a text under a bundle, a word and a token."""
-    lines = clean_lines(trained, text)
+    lines = text.read(trained.recipe.data)
     windows = windows_of(trained, text, lines)
     loss = bundle_loss(stepper, windows)
     tokens, words = sum(w.scored for w in windows), sum(len(line.split()) for line in lines)
     word_perplexity = math.exp(loss / max(1, words))
-    logger.info("%s: word perplexity %.2f", name, word_perplexity)
+    logger.info("%s: word perplexity %.2f", text.name, word_perplexity)
     return Quality(
-        data=name,
+        data=text.name,
         metric="word perplexity",
         value=round(word_perplexity, 2),
         signature="rolling, eos before each document and not scored",

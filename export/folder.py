@@ -14,6 +14,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from serving.bundle.manifest import Manifest
+from training.checkpoint import ordinary_mode
 from training.config import Recipe, recipe_to_dict
 
 _PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
@@ -27,12 +28,16 @@ def check_free(out: Path, *, force: bool) -> None:
 
 @contextmanager
 def new_folder(out: Path) -> Iterator[Path]:
-    """A temporary folder beside `out`, which it becomes if nothing fails."""
-    out.parent.mkdir(parents=True, exist_ok=True)
-    folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    """A temporary folder beside `out`, which it becomes if nothing fails.
+
+    Raises ExportError where it cannot be written; nothing is left behind then.
+    """
+    folder: Path | None = None
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         yield folder
-        folder.chmod(0o755)  # mkdtemp makes it private
+        folder.chmod(ordinary_mode(0o777))  # mkdtemp makes it private
         if out.exists():
             old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
             os.replace(out, old / out.name)
@@ -40,8 +45,14 @@ def new_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(old)
         else:
             os.replace(folder, out)
+    except OSError as error:
+        raise ExportError(
+            f"{out}: cannot be written: {error.strerror or error}; make room or give access, then "
+            "the same command makes the bundle"
+        ) from error
     finally:
-        shutil.rmtree(folder, ignore_errors=True)
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:

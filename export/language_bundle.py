@@ -11,9 +11,9 @@ from export.exclusion import keep_exact_language
 from export.figures import language_figure
 from export.folder import check_free, new_folder, tell_origin
 from export.graphs import choose_activations, write_language_graphs
-from export.language_parity import LOGIT_WINDOWS, check_language, measure_language
+from export.language_parity import check_language, measure_language
 from export.quantize import quantized_twin
-from export.texts import compared_windows, validation_text
+from export.texts import Text, compared_windows, fitting_windows, validation_text
 from serving.bundle.manifest import (
     Activations,
     Manifest,
@@ -33,8 +33,6 @@ from training.run import (
 logger = logging.getLogger(__name__)
 
 GENERATION_DEFAULTS = {"max_length": 64, "temperature": 1.0}
-_RANGE_WINDOWS = 32
-"""Windows from which ranges are taken and exact products chosen; logits are compared on others."""
 
 
 def export_language_bundle(
@@ -45,42 +43,44 @@ def export_language_bundle(
     target: str,
     activations: Activations | None = None,
     priority: int = 0,
-    text: Path | None = None,
-    tests: tuple[tuple[str, Path], ...] = (),
+    text: Text | None = None,
+    tests: tuple[Text, ...] = (),
     force: bool = False,
 ) -> Manifest:
     """Write the bundle `out` of a language model's checkpoint.
 
-    It is compared with the checkpoint on `text` (default: the run's validation text), and its
-    rolling perplexity is measured on `tests`. Raises ExportError (ParityError) without leaving
-    anything behind.
+    int8 is fitted to `text` (default: the run's validation text), the bundle is compared with the
+    checkpoint on it, and its rolling perplexity is measured on `tests`. Raises ExportError
+    (ParityError) without leaving anything behind.
     """
     activations = choose_activations(precision, target, activations)
     check_free(out, force=force)
     trained = load_language_model(path)
     text = text or validation_text(trained.checkpoint)
+    for test in tests:
+        test.read(trained.recipe.data)  # what is wrong with a file should show before the work
     windows = compared_windows(trained, text)
-    some = windows[LOGIT_WINDOWS:][:_RANGE_WINDOWS] or windows
+    int8 = precision == "int8"
+    fitted = fitting_windows(text, windows) if int8 else []
     with new_folder(out) as folder:
-        int8 = precision == "int8"
         twin = quantized_twin(trained.model) if int8 else trained.model
-        ranges = measure_language_ranges(twin, some) if activations == "static" else None
-        exact = keep_exact_language(trained.model, twin, some) if int8 else frozenset()
+        ranges = measure_language_ranges(twin, fitted) if activations == "static" else None
+        exact = keep_exact_language(trained.model, twin, fitted) if int8 else frozenset()
         manifest = write_language_graphs(
             trained.model, folder, name=out.name, precision=precision, ranges=ranges, exact=exact
         )
         tokenizer = _write_vocabulary(trained, folder)
         stepper = LanguageStepper(folder, manifest, default_threads())
         parity = measure_language(trained.model, twin, stepper, windows)
-        logger.info("parity on %s: %s", text.name, parity)
+        logger.info("parity on %s: %s", text.file.name, parity)
         check_language(parity, precision)
         found = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-        quality = tuple(language_figure(trained, stepper, *test) for test in tests)
+        quality = tuple(language_figure(trained, stepper, test) for test in tests)
         manifest = manifest.model_copy(
             update={
                 "tokenizer": tokenizer,
                 "search": GENERATION_DEFAULTS,
-                "parity": {"data": text.name, **found, "fp32_products": len(exact)},
+                "parity": {"data": text.file.name, **found, "fp32_products": len(exact)},
                 "quality": quality,
                 "priority": priority,
             }

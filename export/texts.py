@@ -7,8 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from export.errors import ExportError
+from export.language_parity import LOGIT_WINDOWS
 from export.parity import DevSet
-from training.corpus import read_pairs
+from serving.text.sentences import has_words
+from training.config import TextConfig
+from training.corpus import read_lines, read_pairs
 from training.perplexity import Window, rolling_windows
 from training.run import (
     VALIDATION_SOURCE,
@@ -20,6 +23,12 @@ from training.text_data import read_documents
 
 _SCORED_TOKENS = 40_000
 """Of a validation text; a bundle scores so many in a minute or so."""
+
+_FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
+"""To which int8 is fitted: they give the ranges, and say which products it would spoil."""
+LEAST_SENTENCES, LEAST_TOKENS = 8, 128
+"""Under which ranges would be a matter of chance, and what is out of range is cut off; the figures
+of parity would not show it, for they are of the same few."""
 
 
 @dataclass(frozen=True)
@@ -58,27 +67,62 @@ def validation_pair(checkpoint: Path) -> TextPair:
     )
 
 
-def validation_text(checkpoint: Path) -> Path:
-    """The same of a language model: the cleaned text, a document a line."""
+@dataclass(frozen=True)
+class Text:
+    """A file of a language model's documents, one a line, plain or .gz, under a name."""
+
+    name: str
+    file: Path
+    clean: bool = False
+    """Whether it has been cleaned already, as a run's own validation text has."""
+
+    def read(self, data: TextConfig) -> list[str]:
+        """The documents, cleaned as a training text is.
+
+        Raises CorpusError where the file cannot be read, ExportError where nothing is left of it.
+        """
+        lines = read_lines(self.file) if self.clean else read_documents(self.file, data)[0]
+        if not any(line.strip() for line in lines):
+            raise ExportError(f"{self.file}: no line has words; give another text for {self.name}")
+        return lines
+
+
+def fitting_sentences(pair: TextPair, dev: DevSet) -> list[str]:
+    """The sentences to which int8 is fitted: the last ones that have words, as logits are compared
+    on the first.
+
+    Raises ExportError where there are too few.
+    """
+    sentences = [source for source in dev.sources if has_words(source)][-_FITTED_SENTENCES:]
+    if len(sentences) < LEAST_SENTENCES:
+        raise ExportError(
+            f"{pair.source}: int8 is fitted to at least {LEAST_SENTENCES} sentences with words, "
+            f"got {len(sentences)}; give a longer text with --dev SOURCE REFERENCE, or export with "
+            "--precision fp32"
+        )
+    return sentences
+
+
+def validation_text(checkpoint: Path) -> Text:
+    """The held-out text of the run of a language model that a checkpoint folder belongs to.
+
+    Raises ExportError where it kept none.
+    """
     for folder in _run_folders(checkpoint):
         if (folder / VALIDATION_TEXT).is_file():
-            return folder / VALIDATION_TEXT
+            return Text("validation", folder / VALIDATION_TEXT, clean=True)
     raise ExportError(
         f"{checkpoint}: its run holds no {VALIDATION_TEXT} to compare on; give --text FILE"
     )
 
 
-def compared_windows(trained: TrainedLanguageModel, text: Path) -> list[Window]:
+def compared_windows(trained: TrainedLanguageModel, text: Text) -> list[Window]:
     """Windows of a text to compare a language model on: the first ones, up to 40,000 tokens.
 
-    A run's own validation text is clean already. Raises ExportError where there is no text.
+    Raises a TrainingError or ExportError where there is no text.
     """
-    if text.name == VALIDATION_TEXT:
-        lines = text.read_text(encoding="utf-8").splitlines()
-    else:
-        lines = clean_lines(trained, text)
     kept, total = [], 0
-    for window in windows_of(trained, text, lines):
+    for window in windows_of(trained, text, text.read(trained.recipe.data)):
         kept.append(window)
         total += window.scored
         if total >= _SCORED_TOKENS:
@@ -86,19 +130,35 @@ def compared_windows(trained: TrainedLanguageModel, text: Path) -> list[Window]:
     return kept
 
 
-def clean_lines(trained: TrainedLanguageModel, text: Path) -> list[str]:
-    """The documents of a text, cleaned as the model's training text was."""
-    return read_documents(text, trained.recipe.data)[0]
+def fitting_windows(text: Text, windows: list[Window]) -> list[Window]:
+    """The windows to which int8 is fitted: others than those whose logits are compared, if these
+    are enough.
+
+    Raises ExportError where all together are too few.
+    """
+    others = windows[LOGIT_WINDOWS:][:_FITTED_WINDOWS]
+    chosen = others if _tokens(others) >= LEAST_TOKENS else windows[-_FITTED_WINDOWS:]
+    if _tokens(chosen) < LEAST_TOKENS:
+        raise ExportError(
+            f"{text.file}: int8 is fitted to at least {LEAST_TOKENS} tokens of text, got "
+            f"{_tokens(chosen)}; give a longer text with --text FILE, or export with --precision "
+            "fp32"
+        )
+    return chosen
 
 
-def windows_of(trained: TrainedLanguageModel, text: Path, lines: list[str]) -> list[Window]:
+def _tokens(windows: list[Window]) -> int:
+    return sum(window.scored for window in windows)
+
+
+def windows_of(trained: TrainedLanguageModel, text: Text, lines: list[str]) -> list[Window]:
     """Rolling windows over a text's lines, as long as the model's training segments.
 
     Raises ExportError where no line has a token.
     """
     documents = [ids for ids in trained.tokenizer.encode_batch(lines) if ids]
     if not documents:
-        raise ExportError(f"{text}: holds no text to compare on")
+        raise ExportError(f"{text.file}: no line has a token; give another text for {text.name}")
     return rolling_windows(documents, trained.recipe.data.segment_length)
 
 

@@ -34,11 +34,20 @@ def write_atomically(path: Path, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, _ordinary_mode())  # mkstemp makes the file private
+        os.chmod(temporary, ordinary_mode())  # mkstemp makes the file private
         os.replace(temporary, path)
     except OSError as error:
         if temporary is not None:
             Path(temporary).unlink(missing_ok=True)
+        raise cannot_write(path, error) from error
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there; raises StorageError where that is not allowed."""
+    try:
+        if path.exists():
+            path.unlink()
+    except OSError as error:
         raise cannot_write(path, error) from error
 
 
@@ -51,11 +60,11 @@ def cannot_write(path: Path, error: Exception) -> StorageError:
     )
 
 
-def _ordinary_mode() -> int:
-    """The permissions that an ordinary new file of this process gets."""
+def ordinary_mode(most: int = 0o666) -> int:
+    """The permissions that an ordinary new file of this process gets, or, of 0o777, a folder."""
     mask = os.umask(0)
     os.umask(mask)
-    return 0o666 & ~mask
+    return most & ~mask
 
 
 def save_checkpoint(
@@ -130,6 +139,8 @@ def read_state(folder: Path) -> dict[str, Any]:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
         raise BrokenCheckpointError(f"{folder / STATE}: cannot be read: {error}") from error
+    if not isinstance(state, dict):
+        raise BrokenCheckpointError(f"{folder / STATE}: cannot be read: it holds no JSON object")
     return state
 
 
@@ -197,7 +208,7 @@ def _new_folder(folder: Path) -> Iterator[Path]:
 def _replace_folder(temporary: Path, folder: Path) -> None:
     for path in (*temporary.iterdir(), temporary):  # a rename must not overtake the data
         if path.is_file():
-            path.chmod(_ordinary_mode())  # safetensors makes its files private
+            path.chmod(ordinary_mode())  # safetensors makes its files private
         handle = os.open(path, os.O_RDONLY)
         os.fsync(handle)
         os.close(handle)

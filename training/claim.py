@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from training.checkpoint import list_checkpoints, write_atomically
+from training.checkpoint import list_checkpoints, remove, write_atomically
 from training.config import Recipe, recipe_to_dict
 from training.errors import CheckpointError
 from training.run import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
@@ -82,20 +83,21 @@ def has_begun(run: Path) -> bool:
 
 
 def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
-    """Remove a vocabulary that an earlier start made for another size, kind or text."""
-    try:
+    """Remove a vocabulary that an earlier start made for another size, kind or text, or before it
+    failed, so that nobody can tell for what."""
+    found: Recipe | None = None
+    with contextlib.suppress(CheckpointError):
         found = read_run_recipe(run)
-    except CheckpointError:  # nobody has started here, or has got as far as a recipe
-        return
     same = (
-        found.model.vocab_size == recipe.model.vocab_size
+        found is not None
+        and found.model.vocab_size == recipe.model.vocab_size
         and found.tokenizer == recipe.tokenizer
         and found.data == recipe.data
         and found.loop.seed == recipe.loop.seed  # it chooses the pairs that are held out
     )
     if not same:
-        for name in (TOKENIZER_FILE, VOCABULARY_FILE):
-            (run / name).unlink(missing_ok=True)
+        for path in (run / TOKENIZER_FILE, run / VOCABULARY_FILE):
+            remove(path)
 
 
 def _may_change(key: str) -> bool:

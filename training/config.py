@@ -43,6 +43,7 @@ __all__ = [
     "TranslationRecipe",
     "expand",
     "load_recipe",
+    "read_tree",
     "recipe_from_dict",
     "recipe_to_dict",
 ]
@@ -100,15 +101,26 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
     if not path.is_file():
         known = sorted(p.stem for p in RECIPES.glob("*.yaml"))
         raise ConfigError(f"no recipe {name!r}{nearest(name, known)} (there are {known})")
-    try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise ConfigError(f"{path}: not a readable YAML file: {error}") from error
-    if not isinstance(tree, dict):
-        raise ConfigError(f"{path}: a recipe is a mapping, got {type(tree).__name__}")
+    tree = read_tree(path)
     for override in overrides:
         _apply_override(tree, override)
     return recipe_from_dict(tree)
+
+
+def read_tree(path: Path) -> dict[str, Any]:
+    """What a YAML file of a recipe holds.
+
+    Raises ConfigError, in one line that names the file, where it is no mapping.
+    """
+    try:
+        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        reason = " ".join(str(error).split())
+        raise ConfigError(f"{path}: not a readable YAML file: {reason}") from error
+    if not isinstance(tree, dict):
+        found = "is empty" if tree is None else f"holds a {type(tree).__name__}"
+        raise ConfigError(f"{path}: a recipe is a mapping of keys to values, but this {found}")
+    return tree
 
 
 def recipe_from_dict(tree: dict[str, Any]) -> Recipe:

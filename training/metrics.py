@@ -29,7 +29,10 @@ class MetricsLog:
             kept = [r for r in read_metrics(run) if r["step"] <= resume_step]
             lines = "".join(json.dumps(record) + "\n" for record in kept)
             write_atomically(self._path, lines.encode())
-        self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=resume_step + 1)
+        try:
+            self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=resume_step + 1)
+        except OSError as error:
+            raise cannot_write(run / "tensorboard", error) from error
 
     def log(self, kind: str, step: int, values: dict[str, float | str]) -> None:
         """Write one record; texts (signatures) go to the JSON line only."""
@@ -45,7 +48,10 @@ class MetricsLog:
 
     def close(self) -> None:
         """Write out what TensorBoard still holds back; nothing can be logged afterwards."""
-        self._writer.close()
+        try:
+            self._writer.close()
+        except OSError as error:
+            raise cannot_write(self._path.parent / "tensorboard", error) from error
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

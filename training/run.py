@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import torch
-import yaml
 
 from serving.bundle.tokenizer import TextTokenizer, Tokenizer
 from serving.bundle.words import WordVocabulary
@@ -31,9 +30,10 @@ from training.config import (
     LanguageRecipe,
     Recipe,
     TranslationRecipe,
+    read_tree,
     recipe_from_dict,
 )
-from training.errors import CheckpointError, ConfigError
+from training.errors import BrokenCheckpointError, CheckpointError, ConfigError
 from training.models import CausalLanguageModel, TranslationModel, build_model, build_network
 
 CONFIG_FILE = "config.yaml"
@@ -72,28 +72,27 @@ def read_run_recipe(folder: Path) -> Recipe:
     """
     if (folder / CONFIG_FILE).is_file():
         return _read_config(folder / CONFIG_FILE)
-    saved = next(
-        (f for f in (folder, *reversed(list_checkpoints(folder))) if (f / STATE).is_file()), None
+    broken: BrokenCheckpointError | None = None
+    for path in (folder, *reversed(list_checkpoints(folder)), folder / "best"):
+        if (path / STATE).is_file():
+            try:
+                return recipe_from_dict(read_state(path)["recipe"])
+            except BrokenCheckpointError as error:
+                broken = broken or error
+    raise broken or CheckpointError(
+        f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})"
     )
-    if saved is None:
-        raise CheckpointError(f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})")
-    return recipe_from_dict(read_state(saved)["recipe"])
 
 
 def _read_config(path: Path) -> Recipe:
     try:
-        tree = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        return recipe_from_dict(read_tree(path))
+    except ConfigError as error:
+        where = "" if str(path) in str(error) else f"{path}: "
         raise CheckpointError(
-            f"{path}: no readable recipe: {' '.join(str(error).split())}"
+            f"{where}{error}; delete it, then the recipe of the last checkpoint counts, and "
+            "without one that of the command"
         ) from error
-    if not isinstance(tree, dict):
-        found = "is empty" if tree is None else f"holds {type(tree).__name__}"
-        raise CheckpointError(
-            f"{path}: should be a recipe, but {found}; delete it, then the recipe of the last "
-            "checkpoint counts, and without one that of the command"
-        )
-    return recipe_from_dict(tree)
 
 
 def load_trained(path: Path, device: str = "cpu") -> Trained:

@@ -110,15 +110,27 @@ class Trainer:
             self.model.parameters(), optim.clip_norm or float("inf")
         )
         if not bool(torch.isfinite(norm)):
-            raise DivergedError(
-                f"gradient norm is {float(norm)} at step {self.step + 1}; lower optim.peak_lr "
-                "or lengthen optim.warmup_steps, then resume"
-            )
+            raise self._diverged(f"gradient norm is {float(norm)} at step {self.step + 1}")
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
         self.saved = None
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
+
+    def _diverged(self, what: str) -> DivergedError:
+        """The error that tells what is no longer finite, with what helps."""
+        first = ""
+        if self.saved is not None:  # nothing has been learnt since, and the next try ends here too
+            first = f"delete {self.saved}, with whose weights it begins, "
+        return DivergedError(
+            f"{what}; {first}lower optim.peak_lr or lengthen optim.warmup_steps, then resume"
+        )
+
+    def _check_weights(self) -> None:
+        """Raise DivergedError where a weight is not finite: no update would mend it."""
+        for name, weight in self.model.named_parameters():
+            if not bool(torch.isfinite(weight).all()):
+                raise self._diverged(f"{name} is no longer finite at step {self.step}")
 
     def _updates(self) -> Iterator[list[Any]]:
         """Groups of batches, from the saved position on, without end."""
@@ -132,6 +144,7 @@ class Trainer:
             self.epoch, self.position = self.epoch + 1, 0
 
     def _validate(self, log: MetricsLog) -> None:
+        self._check_weights()
         values = self.data.validate(self.model)
         log.log("validation", self.step, values)
         shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
@@ -148,9 +161,12 @@ class Trainer:
         return 0 < patience <= self.stale
 
     def _save(self) -> Path:
+        self._check_weights()
         folder = self.folder / "checkpoints" / f"step_{self.step:08d}"
         self._save_to(folder)
-        for old in list_checkpoints(self.folder)[: -self.recipe.loop.keep_checkpoints]:
+        # One that comes after this was broken when the run was resumed: the whole ones count.
+        whole = [path for path in list_checkpoints(self.folder) if path.name <= folder.name]
+        for old in whole[: -self.recipe.loop.keep_checkpoints]:
             shutil.rmtree(old)
         self.saved = folder
         return folder
@@ -172,22 +188,30 @@ class Trainer:
 
     def _restore_last(self) -> None:
         """Go on from the last checkpoint that can be read; one that a crash or a full disk has cut
-        off is passed over with a warning."""
-        checkpoints = list_checkpoints(self.folder)
+        off is passed over with a warning. Where there is none yet, the best one is the last."""
+        best = self.folder / "best"
+        checkpoints = list_checkpoints(self.folder) or ([best] if best.exists() else [])
         for folder in reversed(checkpoints):
             try:
                 self._restore(folder)
                 return
             except BrokenCheckpointError as error:
                 if folder == checkpoints[0]:
-                    raise
+                    place = best if folder == best else folder.parent
+                    raise BrokenCheckpointError(
+                        f"{error}; there is no other to go on from: delete {place}, then the run "
+                        "goes on from what else it holds, or begins anew"
+                    ) from error
                 logger.warning("%s; the checkpoint before it is used in its place", error)
 
     def _restore(self, folder: Path) -> None:
-        state = load_checkpoint(folder, self.model, self.optimizer)
-        self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
-        self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
-        self.stale, self.saved = state["stale"], folder
+        try:
+            state = load_checkpoint(folder, self.model, self.optimizer)
+            self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+            self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
+            self.stale, self.saved = state["stale"], folder
+        except KeyError as error:
+            raise BrokenCheckpointError(f"{folder}: cannot be read: it has no {error}") from error
         self.window.sums = state.get("window", self.window.sums)
         if state.get("corpus", self.data.digest) != self.data.digest:
             raise CheckpointError(

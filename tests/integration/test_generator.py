@@ -237,6 +237,30 @@ def test_a_word_list_makes_a_bundle_too(tmp_path: Path, capsys: pytest.CaptureFi
     assert "--text and --test-text" in capsys.readouterr().err
 
 
+def test_texts_are_read_before_a_graph_is_made(
+    tiny_language_model: TinyLanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr("export.language_bundle.write_language_graphs", None)
+    (tmp_path / "short.txt").write_text("the dog\n")
+    (tmp_path / "bad.txt").write_bytes(b"the dog\n\xff\n")
+    command = ["bundle", str(tiny_language_model.run), str(tmp_path / "lm")]
+    for arguments, message in (
+        (["--test-text", "bad", "bad.txt"], "bad.txt:2: not UTF-8"),
+        (["--test-text", "none", "none.txt"], "none.txt: cannot be read"),
+        (["--text", "bad.txt"], "bad.txt:2: not UTF-8"),
+        (["--text", "short.txt"], "short.txt: int8 is fitted to at least 128 tokens of text, got"),
+    ):
+        *options, file = arguments
+        assert export_main([*command, *options, str(tmp_path / file)]) == 1
+        error = capsys.readouterr().err.splitlines()[-1]
+        assert error.startswith("error: ")
+        assert message in error
+    assert not (tmp_path / "lm").exists()
+
+
 def run_command(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -12,11 +12,13 @@ from typing import Any
 
 import pytest
 import yaml
+from safetensors.torch import load_file, save_file
 
 from tests.toy.corpus import write_toy_corpus
 from tests.toy.recipe import write_toy_recipe
 from tests.toy.refusal import refusal
 from tests.toy.run import ToyRun, train_toy
+from tests.toy.text import write_toy_text
 from training.__main__ import main
 from training.checkpoint import list_checkpoints, load_weights, read_state
 from training.metrics import read_metrics
@@ -108,6 +110,43 @@ def test_after_divergence_a_lower_rate_goes_on_in_the_same_folder(
     train(toy, "loop.max_steps=40", "optim.peak_lr=1e-3")
     assert read_state(list_checkpoints(toy.run)[-1])["step"] == 40
     assert read_run_recipe(toy.run).optim.peak_lr == 1e-3
+
+
+def test_weights_that_are_not_finite_are_never_saved(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy = ToyRun(write_toy_recipe(tmp_path), tmp_path / "run")
+    often = ["loop.max_steps=3", "loop.checkpoint_every=1", "loop.validate_every=1"]
+    mad = ["optim.peak_lr=1e38", "optim.warmup_steps=1", "optim.clip_norm=0", "loop.bf16=false"]
+    assert "no longer finite at step 1; lower optim.peak_lr" in refused(capsys, toy, *often, *mad)
+    assert not list_checkpoints(toy.run)
+    train(toy, *often)
+    assert read_state(list_checkpoints(toy.run)[-1])["step"] == 3
+
+
+def test_a_checkpoint_from_which_every_try_diverges_is_named(
+    toy: ToyRun, capsys: pytest.CaptureFixture[str]
+) -> None:
+    last = list_checkpoints(toy.run)[-1]
+    weights = load_file(last / "model.safetensors")
+    save_file({name: 1e30 * value for name, value in weights.items()}, last / "model.safetensors")
+    longer = ["loop.max_steps=22", "optim.peak_lr=1e-3"]
+    assert f"delete {last}, with whose weights it begins" in refused(capsys, toy, *longer)
+    shutil.rmtree(last)
+    train(toy, *longer)
+    assert read_state(list_checkpoints(toy.run)[-1])["step"] == 22
+
+
+def test_a_vocabulary_left_by_a_start_that_failed_is_made_anew(
+    finished: ToyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    toy = ToyRun(write_toy_text(tmp_path, "sentencepiece"), tmp_path / "run")
+    assert "validation needs two" in refused(capsys, toy, "data.batch_size=2000")
+    train(toy, "model.vocab_size=310", "loop.max_steps=2")
+    other = ToyRun(finished.recipe, tmp_path / "other")
+    given = [f"tokenizer.file={path / 'tokenizer.model'}" for path in (toy.run, finished.run)]
+    assert "has 310 entries" in refused(capsys, other, given[0])
+    train(other, given[1], "loop.max_steps=2")
 
 
 # A run that has begun
@@ -203,7 +242,9 @@ def test_blank_validation_text_is_refused(
 # What a crash leaves behind
 
 
-@pytest.mark.parametrize("text", ["", "- a\n- list\n", "a: [broken\n"])
+@pytest.mark.parametrize(
+    "text", ["", "# name: toy\n", "- a\n- list\n", "a: [broken\n", "name: toy\n"]
+)
 def test_a_broken_config_is_one_line_whose_advice_works(
     toy: ToyRun, capsys: pytest.CaptureFixture[str], text: str
 ) -> None:
@@ -230,12 +271,40 @@ def test_a_last_checkpoint_that_was_cut_off_gives_way_to_the_one_before(
     assert (last / name).read_bytes() == content  # written anew, the same to the bit
 
 
-def test_where_every_checkpoint_is_broken_nothing_is_trained(
+@pytest.mark.parametrize("name", ["model.safetensors", "optimizer.safetensors", "state.json"])
+@pytest.mark.parametrize("content", [None, b"\0" * 5000, b"{}"])
+def test_so_does_one_that_lacks_something(
+    toy: ToyRun, caplog: pytest.LogCaptureFixture, name: str, content: bytes | None
+) -> None:
+    last = list_checkpoints(toy.run)[-1]
+    (last / name).unlink()
+    if content is not None:
+        (last / name).write_bytes(content)
+    train(toy)
+    assert f"{last}" in caplog.text
+    assert "the checkpoint before it is used" in caplog.text
+    load_trained(last)
+
+
+def test_a_broken_checkpoint_displaces_no_whole_one(toy: ToyRun) -> None:
+    first, last = list_checkpoints(toy.run)
+    (last / "state.json").write_text("")
+    train(toy, "loop.max_steps=15", "loop.checkpoint_every=5", "loop.keep_checkpoints=1")
+    assert [path.name for path in list_checkpoints(toy.run)] == ["step_00000015", last.name]
+    assert not first.exists()
+
+
+def test_where_every_checkpoint_is_broken_nothing_is_trained_until_they_are_gone(
     toy: ToyRun, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for folder in list_checkpoints(toy.run):
         (folder / "state.json").write_text("{")
-    assert "state.json: cannot be read" in refused(capsys, toy)
+    error = refused(capsys, toy)
+    assert "state.json: cannot be read" in error
+    assert f"delete {toy.run / 'checkpoints'}, then the run goes on" in error
+    shutil.rmtree(toy.run / "checkpoints")
+    train(toy, "loop.max_steps=22")  # from the best
+    assert [r["step"] for r in read_metrics(toy.run) if r["kind"] == "validation"] == [10, 20, 22]
 
 
 # A process may write no file larger than this, which a model is not: as on a disk that is full.

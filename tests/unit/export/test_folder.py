@@ -1,13 +1,17 @@
-"""What a manifest says of the repository that its bundle was made with."""
+"""A bundle's folder, and what its manifest says of the repository that it was made with."""
 
 from __future__ import annotations
 
+import errno
+import os
+import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from export import folder
+from export.errors import ExportError
 
 
 @pytest.fixture
@@ -38,3 +42,31 @@ def test_a_package_installed_inside_somebody_elses_repository_has_no_commit(
     (repository / "installed.py").write_text("")
     monkeypatch.setattr(folder, "__file__", str(repository / "installed.py"))
     assert folder.commit() == ""
+
+
+def test_a_folder_that_cannot_be_written_is_one_line_and_leaves_nothing(tmp_path: Path) -> None:
+    def write() -> None:
+        with folder.new_folder(tmp_path / "out") as place:
+            (place / "step.onnx").write_text("half")
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with pytest.raises(ExportError, match="out: cannot be written: No space left on device; make"):
+        write()
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "file").touch()
+    with (
+        pytest.raises(ExportError, match="file/out: cannot be written"),
+        folder.new_folder(tmp_path / "file" / "out"),
+    ):
+        pass
+
+
+@pytest.mark.parametrize("mask", [0o022, 0o002, 0o077])
+def test_a_new_folder_has_the_mode_of_an_ordinary_one(tmp_path: Path, mask: int) -> None:
+    before = os.umask(mask)
+    try:
+        with folder.new_folder(tmp_path / "out"):
+            pass
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o777 & ~mask

@@ -208,7 +208,8 @@ def test_an_unknown_recipe_names_the_nearest() -> None:
         (b"a: [1", "not a readable YAML"),
         (b"\xff\xfe", "not a readable YAML"),
         (b"- 1", "a recipe is a mapping"),
-        (b"", "a recipe is a mapping"),
+        (b"", "a recipe is a mapping of keys to values, but this is empty"),
+        (b"# all: of it\n", "but this is empty"),
         (b"name: x", "missing key 'data'"),
     ],
 )
