@@ -60,8 +60,8 @@ def export_bundle(
     """
     activations = choose_activations(precision, target, activations)
     check_free(out, force=force)
-    for test in tests:
-        test.read()  # what is wrong with a file should show before the work
+    # What is wrong with a file should show before the work.
+    test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
     fitted = fitting_sentences(dev, dev_set) if precision == "int8" else []
@@ -85,8 +85,8 @@ def export_bundle(
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
         write_manifest(folder, manifest)
-        if tests:
-            quality = translation_figures(folder, tests)
+        if test_sets:
+            quality = translation_figures(folder, test_sets)
             write_manifest(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
 

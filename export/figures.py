@@ -8,7 +8,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from export.language_parity import bundle_loss
-from export.texts import Text, TextPair, windows_of
+from export.parity import DevSet
+from export.texts import Text, windows_of
 from serving.bundle.manifest import Quality
 from serving.queue.limits import BatchLimits
 from serving.runtime.language_stepper import LanguageStepper
@@ -23,15 +24,15 @@ _TEST_CACHE_BYTES = 16 * 2**30
 """A bound that no test sentence reaches: what a search takes is far below what it may take."""
 
 
-def translation_figures(bundle: Path, tests: Sequence[TextPair]) -> tuple[Quality, ...]:
-    """BLEU and chrF2 of each text, translated by the finished bundle with its own defaults."""
+def translation_figures(bundle: Path, tests: Sequence[tuple[str, DevSet]]) -> tuple[Quality, ...]:
+    """BLEU and chrF2 of texts with their names, translated by the finished bundle with its own
+    defaults."""
     limits = BatchLimits(max_cache_bytes=_TEST_CACHE_BYTES)
     translator = Translator(bundle, workers=default_threads(), limits=limits)
-    return tuple(figure for test in tests for figure in _scores(translator, test))
+    return tuple(figure for test in tests for figure in _scores(translator, *test))
 
 
-def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
-    text = test.read()
+def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality]:
     translations = [result.text for result in translator.translate_sentences(text.sources)]
     note = f"{len(translations)} sentences, beam {translator.default_options.beam_size}"
     scores = measure_quality(translations, text.references)
@@ -39,15 +40,17 @@ def _scores(translator: Translator, test: TextPair) -> Iterator[Quality]:
         ("BLEU", scores.bleu, scores.bleu_signature),
         ("chrF2", scores.chrf, scores.chrf_signature),
     ):
-        logger.info("%s: %s %.2f", test.name, metric, value)
+        logger.info("%s: %s %.2f", name, metric, value)
         yield Quality(
-            data=test.name, metric=metric, value=round(value, 2), signature=signature, note=note
+            data=name, metric=metric, value=round(value, 2), signature=signature, note=note
         )
 
 
-def language_figure(trained: TrainedLanguageModel, stepper: LanguageStepper, text: Text) -> Quality:
-    """Rolling perplexity of a text under a bundle, a word and a token."""
-    lines = text.read(trained.recipe.data)
+def language_figure(
+    trained: TrainedLanguageModel, stepper: LanguageStepper, text: Text, lines: list[str]
+) -> Quality:
+    """Rolling perplexity of a text, of which these are the lines, under a bundle, a word and a
+    token."""
     windows = windows_of(trained, text, lines)
     loss = bundle_loss(stepper, windows)
     tokens, words = sum(w.scored for w in windows), sum(len(line.split()) for line in lines)

@@ -57,8 +57,8 @@ def export_language_bundle(
     check_free(out, force=force)
     trained = load_language_model(path)
     text = text or validation_text(trained.checkpoint)
-    for test in tests:
-        test.read(trained.recipe.data)  # what is wrong with a file should show before the work
+    # What is wrong with a file should show before the work.
+    read = [(test, test.read(trained.recipe.data)) for test in tests]
     windows = compared_windows(trained, text)
     int8 = precision == "int8"
     fitted = fitting_windows(text, windows) if int8 else []
@@ -75,7 +75,7 @@ def export_language_bundle(
         logger.info("parity on %s: %s", text.file.name, parity)
         check_language(parity, precision)
         found = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-        quality = tuple(language_figure(trained, stepper, test) for test in tests)
+        quality = tuple(language_figure(trained, stepper, *test) for test in read)
         manifest = manifest.model_copy(
             update={
                 "tokenizer": tokenizer,

@@ -45,8 +45,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def remove(path: Path) -> None:
     """Remove a file, if it is there; raises StorageError where that is not allowed."""
     try:
-        if path.exists():
-            path.unlink()
+        path.unlink(missing_ok=True)
     except OSError as error:
         raise cannot_write(path, error) from error
 

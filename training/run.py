@@ -76,12 +76,19 @@ def read_run_recipe(folder: Path) -> Recipe:
     for path in (folder, *reversed(list_checkpoints(folder)), folder / "best"):
         if (path / STATE).is_file():
             try:
-                return recipe_from_dict(read_state(path)["recipe"])
+                return _saved_recipe(path)
             except BrokenCheckpointError as error:
                 broken = broken or error
     raise broken or CheckpointError(
         f"{folder}: neither a run ({CONFIG_FILE}) nor a checkpoint ({STATE})"
     )
+
+
+def _saved_recipe(checkpoint: Path) -> Recipe:
+    state = read_state(checkpoint)
+    if "recipe" not in state:
+        raise BrokenCheckpointError(f"{checkpoint / STATE}: cannot be read: it has no recipe")
+    return recipe_from_dict(state["recipe"])
 
 
 def _read_config(path: Path) -> Recipe:

@@ -21,6 +21,7 @@ from tests.toy.run import ToyRun, train_toy
 from tests.toy.text import write_toy_text
 from training.__main__ import main
 from training.checkpoint import list_checkpoints, load_weights, read_state
+from training.errors import BrokenCheckpointError
 from training.metrics import read_metrics
 from training.run import load_trained, read_run_recipe
 
@@ -284,6 +285,19 @@ def test_so_does_one_that_lacks_something(
     assert f"{last}" in caplog.text
     assert "the checkpoint before it is used" in caplog.text
     load_trained(last)
+
+
+def test_without_a_config_the_newest_state_that_has_a_recipe_counts(toy: ToyRun) -> None:
+    (toy.run / "config.yaml").unlink()
+    (list_checkpoints(toy.run)[-1] / "state.json").write_text("{}")
+    assert read_run_recipe(toy.run).name == "toy"
+    shutil.rmtree(toy.run / "best")
+    for folder in list_checkpoints(toy.run):
+        (folder / "state.json").write_text("{}")
+    with pytest.raises(
+        BrokenCheckpointError, match=r"state\.json: cannot be read: it has no recipe"
+    ):
+        read_run_recipe(toy.run)
 
 
 def test_a_broken_checkpoint_displaces_no_whole_one(toy: ToyRun) -> None:

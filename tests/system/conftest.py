@@ -1,0 +1,30 @@
+"""What tests of the whole system have in common."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.testclient import TestClient
+
+from serving.server.app import create_app
+from serving.server.registry import Registry, load_bundles
+from serving.server.settings import Settings
+
+MODELS = Path(__file__).resolve().parents[2] / "models"
+
+
+@pytest.fixture(scope="module")
+def demo_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
+    """The app over the two Macaron bundles."""
+    folder = tmp_path_factory.mktemp("bundles")
+    for name in ("macaron-de-en", "macaron-en-de"):
+        shutil.copytree(MODELS / name, folder / name)
+    settings = Settings(bundles=folder, threads=1)
+    registry = Registry(settings)
+    registry.start(load_bundles(settings))
+    with TestClient(create_app(registry, settings)) as client:
+        yield client
+    registry.close()
