@@ -16,6 +16,7 @@ from starlette.types import Receive
 from serving.errors import RequestError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
+from serving.server.access_log import RequestContext
 from serving.server.admission import (
     check_cost,
     check_tags,
@@ -23,19 +24,21 @@ from serving.server.admission import (
     check_texts,
     choose_options,
 )
-from serving.server.context import RequestContext
 from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
-from serving.server.registry import AUTO, Registry
-from serving.server.served import ServedModel
+from serving.server.registry import AUTO, Registry, ServedModel
 from serving.server.settings import Settings, variable
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document, Format
 from serving.text.growing import GrowingTexts
 from serving.text.terms import NO_TERMS, Terms
-from serving.translation.joining import check_single, join_timings, join_translations
-from serving.translation.results import TextHypothesis
+from serving.translation.results import (
+    TextHypothesis,
+    check_single,
+    join_timings,
+    join_translations,
+)
 from serving.translation.ticket import Completed, Request, TranslationTicket
 
 P = ParamSpec("P")

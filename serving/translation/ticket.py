@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from serving.queue.ticket import RequestTiming, Ticket
 from serving.search.options import SearchOptions
-from serving.text.terms import Terms
+from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import Translation
 
 
@@ -21,7 +21,7 @@ class Request:
     target_prefix: str = ""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms = NO_TERMS
     stream: bool = False
     """Whether its ticket tells of what is certain before it ends."""
     timeout_s: float | None = None

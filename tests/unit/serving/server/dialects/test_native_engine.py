@@ -11,7 +11,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError
-from serving.server.context import RequestContext
+from serving.server.access_log import RequestContext
 from serving.server.gate import Gatekeeper
 from serving.server.jobs import JobResult, Jobs, TextPartial, TranslationJob
 from serving.server.registry import Registry
