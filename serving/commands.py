@@ -159,13 +159,13 @@ class ProgressLine:
         self._live = sys.stderr.isatty()
 
     def add(self, count: int) -> None:
-        """Count what is finished."""
+        """Count so many more as finished; on a terminal the line is written anew."""
         self._done += count
         if self._live:
             print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
 
     def finish(self) -> None:
-        """Print the totals."""
+        """Write the line for the last time, with the totals, on a terminal or not."""
         print(("\r" if self._live else "") + self._line(), file=sys.stderr)
 
     def _line(self) -> str:

@@ -92,11 +92,11 @@ class Builder:
         self._append(" ", [self._seen(span)])
 
     def open(self, span: Span) -> None:
-        """Begin an element."""
+        """An element begins here, within those that are open; its tag is not seen by a reader."""
         self._begin(self._seen(span))
 
     def close(self, span: Span) -> None:
-        """End the innermost element."""
+        """The innermost open element ends here."""
         self._end(self._seen(span))
 
     def thing(self, span: Span, *, symbol: bool = False) -> None:

@@ -23,11 +23,11 @@ class Rendered:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """What was written so far, as one string."""
         return "".join(self.parts)
 
     def write(self, text: str) -> None:
-        """Append."""
+        """Write this behind what was written so far."""
         self.parts.append(text)
         self.length += len(text)
 

@@ -29,7 +29,7 @@ class AnswerCache:
 
     @property
     def num_bytes(self) -> int:
-        """Bytes held, about."""
+        """Roughly how many bytes the answers take that are held."""
         return self._bytes
 
     def get(self, key: tuple[object, ...]) -> Translation | None:

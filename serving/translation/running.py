@@ -96,10 +96,10 @@ class RunningBatches:
         return self.collect()
 
     def wake(self) -> None:
-        """No step waits."""
+        """Nothing to do: steps here compute, and never wait to be woken."""
 
     def restart(self) -> None:
-        """Drop all."""
+        """Drop every batch, and give the memory of their caches back."""
         self._batches.clear()
         self.collect()
 
@@ -153,7 +153,7 @@ class _Batch:
         return tuple(len(sentence.source) for sentence in self.sentences.values())
 
     def join(self, sentences: Mapping[int, Sentence]) -> None:
-        """Let sentences join."""
+        """Give sentences rows of this batch; they are decoded from the next step on."""
         self._note(self._search.add(list(sentences.values())), sentences)
 
     def cancel(self, number: int) -> None:

@@ -14,7 +14,7 @@ from serving.translation.results import Translation
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One text to translate."""
+    """One text to translate, and what its client asks of the translation."""
 
     text: str
     options: SearchOptions = field(default_factory=SearchOptions)
@@ -45,7 +45,8 @@ class Completed:
 
 
 class TranslationTicket(Ticket[Completed]):
-    """A submitted text."""
+    """A text that was submitted: ends with its translation, and may tell of its beginning
+    before."""
 
     _told = ""
 

@@ -168,5 +168,5 @@ class PartWork(_TranslationWork):
                 raise ValueError("a part of a sentence cannot be split again")
 
     def fail(self, error: Exception) -> None:
-        """Fail the whole."""
+        """One part that fails is enough: the sentence that it is a part of fails."""
         self._whole.fail(error)

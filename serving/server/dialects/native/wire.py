@@ -98,7 +98,7 @@ class PartialBody(Wire):
 
 
 class TimingBody(Wire):
-    """Where the time went."""
+    """Where the time of a text went, in milliseconds; of its sentences, to the end of the last."""
 
     model_config = ConfigDict(title="Timing")
 
@@ -123,7 +123,7 @@ class WordLink(Wire):
 
 
 class HypothesisBody(Wire):
-    """One translation."""
+    """One translation of a text, with its scores; a text has as many as were asked for."""
 
     model_config = ConfigDict(title="Hypothesis")
 
@@ -153,7 +153,7 @@ class Detected(Wire):
 
 
 class TranslatedText(Wire):
-    """What one text became."""
+    """The best translation of a text, the others, and what a reader should know of them."""
 
     text: str
     """The best hypothesis; the text itself where it has no words."""

@@ -58,7 +58,7 @@ class _OpenAIEndpoints:
         self._gatekeeper = backend.gatekeeper
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """List every language model."""
+        """Every language model that is loaded; translators are not listed."""
         return json_response(
             OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
         )
