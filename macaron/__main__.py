@@ -65,6 +65,11 @@ GROUPS = (
         },
     ),
     Group(
+        "bulk",
+        _serving,
+        {"bulk": "translate or score whole files, text, JSONL or Parquet, with Ray Data"},
+    ),
+    Group(
         "train",
         _training,
         {
