@@ -80,6 +80,14 @@ GROUPS = (
             "scale": "depth and width of a joint model for a larger budget",
         },
     ),
+    Group(
+        "train,bulk",
+        _training,
+        {
+            "distill": "a teacher's translations of parallel text, for a student",
+            "backtranslate": "parallel text of text in one language",
+        },
+    ),
     Group("export", _export, {"export": "bundle, calibrate or verify: make and check bundles"}),
     Group(
         "bench",

@@ -51,6 +51,9 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     bulk.add_argument("--column", default="text", help="of JSONL and Parquet (default text)")
     bulk.add_argument("--into", help="member or column of the results (translation, or score)")
     bulk.add_argument(
+        "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"
+    )
+    bulk.add_argument(
         "--score",
         action="store_true",
         help="score given translations; text: source TAB translation",

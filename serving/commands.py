@@ -112,6 +112,7 @@ def bulk(options: argparse.Namespace) -> int:
         target_prefix=options.target_prefix,
         format=options.format,
         split=options.split,
+        n_best=options.n_best,
         threads=options.threads_per_worker,
     )
     failed = run(

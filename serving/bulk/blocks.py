@@ -20,8 +20,11 @@ from serving.errors import InvalidTextError
 from serving.lines import LineEncodingError, decode_line
 
 Kind = Literal["text", "jsonl", "parquet"]
-Result = str | float | None
-"""What a row became: its translation, the log-probability of a given one, or nothing."""
+Form = Literal["text", "texts", "number"]
+Result = str | list[str] | float | None
+"""What a row became: its translation, several of them, the log-probability of a given one, or
+nothing."""
+_TYPES = {"text": pa.string(), "texts": pa.list_(pa.string()), "number": pa.float64()}
 _SUFFIXES: dict[str, Kind] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
@@ -158,15 +161,15 @@ def written(
     results: Sequence[Result],
     into: str,
     *,
-    numbers: bool,
+    form: Form,
 ) -> bytes:
-    """A block with its results as a file of its own; `numbers` is whether results are such.
+    """A block with its results, which are all of one form, as a file of its own.
 
     Lines: each result, or each object with the result as a further member. Parquet: the table with
     a further column.
     """
     if table is not None:
-        column = pa.array(results, pa.float64() if numbers else pa.string())
+        column = pa.array(results, _TYPES[form])
         buffer = BytesIO()
         pq.write_table(table.append_column(into, column), buffer)
         return buffer.getvalue()
@@ -178,8 +181,8 @@ def written(
     return "".join(f"{line}\n" for line in lines).encode()
 
 
-def _line(result: str | float) -> str:
-    return result.replace("\n", " ") if isinstance(result, str) else f"{result:.6f}"
+def _line(result: str | list[str] | float) -> str:
+    return f"{result:.6f}" if isinstance(result, float) else str(result).replace("\n", " ")
 
 
 def join(kind: Kind, parts: Sequence[Path], file: IO[bytes]) -> None:

@@ -75,13 +75,21 @@ def _check(task: Task, out: Path, workers: int | None, *, force: bool) -> None:
             f"{out} would be {kind_of(out)}, but {task.file} is {kind_of(task.file)}; the end of a "
             "name tells the kind (.jsonl, .parquet, all else is text): give both the same"
         )
+    if task.n_best and kind_of(out) == "text":
+        raise BulkError(f"--n-best needs a .jsonl or .parquet file, got {out}")
     if out.exists() and not force:
         raise BulkError(f"{out} exists already; give --force to replace it")
     if not out.parent.is_dir():
         raise BulkError(f"{out.parent}: there is no such folder to write into")
-    for name, value in (("--workers", workers), ("--threads-per-worker", task.threads)):
-        if value is not None and value < 1:
-            raise BulkError(f"{name} must be >= 1, got {value}")
+    for name, value, least in (
+        ("--workers", workers, 1),
+        ("--threads-per-worker", task.threads, 1),
+        ("--n-best", task.n_best, 0),
+    ):
+        if value is not None and value < least:
+            raise BulkError(f"{name} must be >= {least}, got {value}")
+    if task.n_best and len(task.columns) > 1:
+        raise BulkError("--n-best and --score ask for different things; leave one out")
 
 
 def failed_rows(out: Path) -> Path:
@@ -135,6 +143,10 @@ def _start_ray(workers: int | None, address: str | None) -> Any:
     import ray
     import ray.data
 
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.max_errored_blocks = -1  # what is left out is told at the end
     try:
         if address is None:
             ray.init(
@@ -150,8 +162,4 @@ def _start_ray(workers: int | None, address: str | None) -> Any:
             f"no Ray cluster at {address!r}: {str(error).splitlines()[0]}; leave --address out to "
             "use this machine alone"
         ) from error
-    logging.getLogger("ray.data").setLevel(logging.ERROR)
-    context = ray.data.DataContext.get_current()
-    context.enable_progress_bars = False
-    context.max_errored_blocks = -1  # what is left out is told at the end
     return ray

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serving.bulk.blocks import Block, Result, Row, kind_of, read, written
+from serving.bulk.blocks import Block, Form, Result, Row, kind_of, read, written
 from serving.bundle.manifest import check_shortlist
 from serving.errors import ServingError
 from serving.search.options import parse_options
 from serving.text.document import Format
 from serving.threads import keep_numpy_single
+from serving.translation.results import Translation
 from serving.translation.translator import Translator
 
 
@@ -31,13 +32,17 @@ class Task:
     target_prefix: str = ""
     format: Format = "text"
     split: bool = True
+    n_best: int = 0
+    """How many translations of each row are wanted; 0 is the best one, not in a list."""
     threads: int = 1
     """Of one process."""
 
     @property
-    def scores(self) -> bool:
-        """Whether translations are given, and scored."""
-        return len(self.columns) == 2
+    def form(self) -> Form:
+        """What a result is: where two columns are named, translations are given, and scored."""
+        if len(self.columns) == 2:
+            return "number"
+        return "texts" if self.n_best else "text"
 
 
 class Failure(NamedTuple):
@@ -57,7 +62,10 @@ class Worker:
         self._task = task
         # One batch at once for each thread, as where a whole file is translated.
         self._translator = Translator(task.bundle, threads=task.threads, workers=task.threads)
-        self._options = parse_options({**self._translator.manifest.search, **task.options})
+        wanted = {"num_hypotheses": task.n_best} if task.n_best else {}
+        self._options = parse_options(
+            {**self._translator.manifest.search, **task.options, **wanted}
+        )
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
         block = Block(**row)
@@ -80,7 +88,7 @@ class Worker:
         task = self._task
         rows, table = read(task.file, block, task.columns)
         found: dict[int, Result | ServingError] = {}
-        if task.scores:
+        if task.form == "number":
             found.update(self._score(rows))
         else:
             found.update(self._translate(rows))
@@ -92,7 +100,7 @@ class Worker:
                 failures.append(Failure(block.first + index + 1, reason))
             results.append(None if isinstance(result, ServingError) else result)
         kind = kind_of(task.file)
-        return written(kind, rows, table, results, task.into, numbers=task.scores), failures
+        return written(kind, rows, table, results, task.into, form=task.form), failures
 
     def _translate(self, rows: Sequence[Row]) -> dict[int, Result | ServingError]:
         task = self._task
@@ -106,9 +114,15 @@ class Worker:
             split=task.split,
         )
         return {
-            numbers[index]: result if isinstance(result, ServingError) else result.text
+            numbers[index]: result if isinstance(result, ServingError) else self._wanted(result)
             for index, result in ended
         }
+
+    def _wanted(self, translation: Translation) -> str | list[str]:
+        if not self._task.n_best:
+            return translation.text
+        # A text without words has no hypotheses, and stays what it is.
+        return [hypothesis.text for hypothesis in translation.hypotheses] or [translation.text]
 
     def _score(self, rows: Sequence[Row]) -> dict[int, Result | ServingError]:
         pairs = {index: (row.texts[0], row.texts[1]) for index, row in enumerate(rows) if row.texts}

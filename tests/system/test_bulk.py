@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pyarrow as pa
@@ -18,6 +19,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from serving.__main__ import main
+from serving.bulk.blocks import cut
+from serving.bulk.worker import Task, Worker
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 
@@ -174,18 +177,35 @@ def test_tables_keep_their_order_and_name_the_rows_that_fail(
     assert "pieces" in failed["reason"]
 
 
+def decoded(folder: Path, rows: list[dict[str, str]], **asked: Any) -> list[dict[str, Any]]:
+    """What one worker makes of rows."""
+    (folder / "in.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    task = Task(bundle=BUNDLE, file=folder / "in.jsonl", into="made", **asked)
+    (block,) = cut(task.file, 100)
+    content, failures = Worker(task).decode(block)
+    assert not failures
+    return [json.loads(line) for line in content.splitlines()]
+
+
 def test_given_translations_are_scored(tmp_path: Path) -> None:
     pairs = [("Guten Morgen!", "Good morning!"), ("Guten Morgen!", "The house."), ("a", "b")]
-    source, out = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
     rows = [{"de": a, "en": b} for a, b in pairs]
-    source.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    options = ("--score", "--column", "de", "--target-column", "en")
-    status, told = end(start(source, out, *options))
-    assert status == 0, told
+    found = decoded(tmp_path, rows, columns=("de", "en"))
     wanted = [score.cumulative for score in Translator(BUNDLE, threads=1).score(pairs)]
-    found = [json.loads(line) for line in out.read_text().splitlines()]
-    assert [row.pop("score") for row in found] == pytest.approx(wanted, abs=1e-4)
+    assert [row.pop("made") for row in found] == pytest.approx(wanted, abs=1e-4)
     assert found == rows
+
+
+def test_a_row_may_have_several_translations(tmp_path: Path) -> None:
+    texts = ["Guten Morgen, wie geht es dir?", "7", "Das ist ein Haus."]
+    found = decoded(tmp_path, [{"text": t} for t in texts], columns=("text",), n_best=3)
+    options = SearchOptions(beam_size=5, num_hypotheses=3)
+    results = Translator(BUNDLE, threads=1).translate(texts, options)
+    assert [row["made"] for row in found] == [
+        [hypothesis.text for hypothesis in result.hypotheses] or [result.text] for result in results
+    ]
+    assert len(found[0]["made"]) == 3
+    assert found[1]["made"] == ["7"]
 
 
 @pytest.mark.parametrize(
@@ -196,6 +216,7 @@ def test_given_translations_are_scored(tmp_path: Path) -> None:
         ("macaron-de-en", ["in.de", "out.jsonl"], "give both the same"),
         ("macaron-de-en", ["in.de", "none/out.en"], "no such folder"),
         ("macaron-de-en", ["in.de", "out.en", "--workers", "0"], "--workers must be >= 1, got 0"),
+        ("macaron-de-en", ["in.de", "out.en", "--n-best", "2"], "needs a .jsonl or .parquet file"),
         ("macaron-de-en", ["in.de", "out.en", "--option", "beam=1"], "beam_size"),
         ("macaron-de-en", ["in.de", "out.en", "--target-prefix", "\ud800"], "surrogate"),
         ("lm-cascade", ["in.de", "out.en"], "translat"),

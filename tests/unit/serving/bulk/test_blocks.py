@@ -25,7 +25,7 @@ def upper(path: Path, folder: Path, rows: int, column: str = "text") -> bytes:
         found, table = read(path, block, [column])
         results = [row.texts[0].upper() if row.texts else None for row in found]
         part = folder / f"{block.number}.part"
-        part.write_bytes(written(kind, found, table, results, "capitals", numbers=False))
+        part.write_bytes(written(kind, found, table, results, "capitals", form="text"))
         parts.append(part)
     whole = io.BytesIO()
     join(kind, parts, whole)
