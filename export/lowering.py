@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 import onnx
 from onnx import numpy_helper
 
+from export.cuda_operators import check_operators
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
 from export.passes.fuse_attention import fuse_attention, fuse_attention_by_head
@@ -87,7 +88,8 @@ def lower_for_cuda(
     """The graph for a GPU, of standard operators alone; `element` is FLOAT, FLOAT16 or BFLOAT16.
 
     A product whose weights' key is in `exact` stays fp32; `half` names the inputs and outputs of
-    the graph that do not (see `mixed_precision`).
+    the graph that do not (see `mixed_precision`). Raises ExportError for an operator that has no
+    kernel there, and for attention on what is too large for fp16.
     """
     fold_transposes(model)
     scaled = fold_scalars(model)
@@ -102,6 +104,7 @@ def lower_for_cuda(
     ).run(RULES)
     typed = mixed_precision(lowered, element, half=half, exact=kept)
     onnx.checker.check_model(typed, full_check=True)
+    check_operators(typed)
     return typed
 
 
