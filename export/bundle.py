@@ -9,9 +9,17 @@ from typing import Any
 from export.arithmetic import Arithmetic, choose_translation_arithmetic
 from export.figures import translation_figures
 from export.folder import check_free, new_folder, tell_origin
-from export.gates import check_tests, compare_rounded, on_cpu, runs_here, told
+from export.gates import (
+    check_tests,
+    compare_in_reference,
+    compare_rounded,
+    on_cpu,
+    runs_here,
+    told,
+)
 from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
+from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
 from export.texts import TextPair, fitting_sentences, spread_sentences, validation_pair
 from serving.bundle.manifest import (
@@ -119,7 +127,9 @@ def _compare(
         if manifest.shortlist is not None:
             chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
             found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
-    rounded = compare_rounded(
-        trained.model, arithmetic.twin, manifest.precision, trained.tokenizer, dev
-    )
-    return {**found, **rounded, **arithmetic.report, **told(manifest)}
+    tokenizer = trained.tokenizer
+    found |= compare_rounded(trained.model, arithmetic.twin, manifest.precision, tokenizer, dev)
+    sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(dev.sources[:SENTENCES])]
+    targets = tokenizer.encode_batch(dev.references[:SENTENCES])
+    found |= compare_in_reference(arithmetic.twin, folder, manifest, sources, targets)
+    return {**found, **arithmetic.report, **told(manifest)}

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import onnxruntime
@@ -11,9 +13,10 @@ from export.errors import ExportError
 from export.half import HALF_TYPES
 from export.language_parity import LanguageParity, check_language, twin_parity
 from export.parity import DevSet, check, measure
+from export.reference_run import run_reference
 from serving.bundle.manifest import DecoderKind, Manifest
 from serving.bundle.tokenizer import Tokenizer
-from training.models import CausalLanguageModel, TranslationModel
+from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window
 from training.stepper import TorchStepper
 
@@ -83,6 +86,21 @@ def compare_rounded_language(
     parity = twin_parity(model, twin, windows)
     check_language(parity, precision)
     return {"rounded_in_pytorch": _without_logits(language_figures(parity))}
+
+
+def compare_in_reference(
+    twin: Network,
+    folder: Path,
+    manifest: Manifest,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+) -> dict[str, Any]:
+    """The figures of `run_reference` for the manifest; nothing for precisions of 32 bits."""
+    if manifest.precision not in HALF_TYPES:
+        return {}
+    run = run_reference(twin, folder, manifest, sources, targets)
+    figures = {k: float(f"{v:.4g}") for k, v in dataclasses.asdict(run).items()}
+    return {"onnx_reference": figures | {"tokens": run.tokens}}
 
 
 def language_figures(parity: LanguageParity) -> dict[str, float]:

@@ -110,17 +110,17 @@ def fit_half(model: Network, precision: str, run: Callable[[], object]) -> HalfF
 
 
 def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
-    """The largest absolute number that goes into or comes out of each Linear while `run` runs, by
-    the module's name: these are all the tensors that a 16-bit graph has, besides what attention
-    makes of values, which is no larger than they are.
+    """The largest absolute number of each Linear, by the module's name: of its weights, and of what
+    goes into it or comes out while `run` runs.
 
-    The head is none of them.
+    These are all the tensors of a graph that can be of 16 bits, but for what attention makes of
+    values, which is no larger than they are. The head is none of them.
     """
     largest: dict[str, float] = {}
     hooks = []
     for name, module in model.named_modules():
         if isinstance(module, nn.Linear):
-            largest[name] = 0.0
+            largest[name] = max(float(p.detach().abs().max()) for p in module.parameters())
             hooks.append(module.register_forward_hook(_watch(largest, name)))
     with torch.no_grad():
         run()

@@ -6,11 +6,12 @@ import logging
 from pathlib import Path
 from typing import Any
 
-from export.arithmetic import choose_language_arithmetic
+from export.arithmetic import Arithmetic, choose_language_arithmetic
 from export.figures import language_figure
 from export.folder import check_free, new_folder, tell_origin
 from export.gates import (
     check_tests,
+    compare_in_reference,
     compare_rounded_language,
     language_figures,
     on_cpu,
@@ -19,6 +20,7 @@ from export.gates import (
 )
 from export.graphs import choose_activations, write_language_graphs
 from export.language_parity import check_language, measure_language
+from export.reference_run import SENTENCES
 from export.texts import Text, compared_windows, fitting_windows, validation_text
 from serving.bundle.manifest import (
     Activations,
@@ -30,6 +32,8 @@ from serving.bundle.manifest import (
 )
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
+from training.models import CausalLanguageModel
+from training.perplexity import Window
 from training.run import (
     TOKENIZER_FILE,
     VOCABULARY_FILE,
@@ -90,18 +94,36 @@ def export_language_bundle(
             check_language(parity, precision)
             found |= {**language_figures(parity), "fp32_products": len(arithmetic.exact)}
             quality = tuple(language_figure(trained, stepper, *test) for test in read)
-        found |= compare_rounded_language(trained.model, arithmetic.twin, precision, windows)
+        found |= _compare_further(trained.model, arithmetic, folder, manifest, windows)
         manifest = manifest.model_copy(
             update={
                 "tokenizer": tokenizer,
                 "search": GENERATION_DEFAULTS,
-                "parity": {**found, **arithmetic.report, **told(manifest)},
+                "parity": found,
                 "quality": quality,
                 "priority": priority,
             }
         )
         write_manifest(folder, tell_origin(manifest, trained.recipe))
     return read_manifest(out)
+
+
+def _compare_further(
+    model: CausalLanguageModel,
+    arithmetic: Arithmetic[CausalLanguageModel],
+    folder: Path,
+    manifest: Manifest,
+    windows: list[Window],
+) -> dict[str, Any]:
+    """What the manifest says of parity besides the graphs in a session: of a GPU's bundle."""
+    first = [window.tokens.tolist() for window in windows[:SENTENCES]]
+    no_sources: list[list[int]] = [[] for _ in first]
+    return {
+        **compare_rounded_language(model, arithmetic.twin, manifest.precision, windows),
+        **compare_in_reference(arithmetic.twin, folder, manifest, no_sources, first),
+        **arithmetic.report,
+        **told(manifest),
+    }
 
 
 def _write_vocabulary(trained: TrainedLanguageModel, folder: Path) -> TokenizerFiles:

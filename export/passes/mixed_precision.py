@@ -14,10 +14,10 @@ from export.passes.dataflow import live_nodes
 MASK_FILL: dict[int, float] = {
     TensorProto.FLOAT: -1e30,
     TensorProto.BFLOAT16: -1e30,
-    TensorProto.FLOAT16: -65504.0,
+    TensorProto.FLOAT16: -3e4,
 }
 """What stands for -inf in the masks of attention, by the type of these: ONNX Runtime's
-memory-efficient kernels make NaN of less."""
+memory-efficient kernels make NaN of less. In fp16 a score can be added without an overflow."""
 _PRODUCTS = ("MatMul", "Gemm")
 _MOVING = ("Reshape", "Transpose", "Squeeze", "Unsqueeze", "Expand", "Split")
 """Operators that only move what their first input holds."""

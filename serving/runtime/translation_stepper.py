@@ -17,7 +17,6 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import CacheSizes, Graph, Manifest
 from serving.runtime.cache_tensors import BlockPool, Caches
-from serving.runtime.device import check_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import Binding, Bindings, bind, check_int8, has_kernels, load_graph
 from serving.search.ids import PAD_ID
@@ -71,7 +70,6 @@ class OnnxStepper(CacheSizes):
         # query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
-        check_device(folder, manifest)
         self._memory = BlockPool(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"

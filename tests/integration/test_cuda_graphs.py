@@ -14,15 +14,14 @@ import numpy as np
 import onnx
 import pytest
 from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference
-from onnx.reference import ReferenceEvaluator
 
 from export.cuda_operators import check_operators, cuda_table
 from export.errors import ExportError
 from export.graphs import ALLOWED, HEAD_UNIT, write_graphs, write_language_graphs
 from export.half import HALF_TYPES
 from export.parity import PairedStepper, search_all, total_log_probs
-from export.passes.dataflow import live_nodes
 from export.passes.mixed_precision import MASK_FILL
+from export.reference_run import evaluate
 from serving.bundle.manifest import Graph, Manifest
 from serving.runtime import language_stepper, translation_stepper
 from serving.runtime.language_stepper import LanguageStepper
@@ -298,28 +297,8 @@ def reference_logits(written: Written) -> np.ndarray:
                 shape = [SIZES[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
                 values[tensor.name] = np.zeros(shape, dtype_of(tensor.dtype))
         kept = [t.name for t in graph.outputs if t.role in ("source", "logits", "self")]
-        values |= run_in_reference(model, kept, values)
+        values |= evaluate(model, kept, values)
     return values["logits"]
-
-
-def run_in_reference(
-    model: onnx.ModelProto, outputs: list[str], values: dict[str, np.ndarray]
-) -> dict[str, np.ndarray]:
-    """Some outputs of a graph, by what they need alone: its choice of candidates gathers from more
-    places than the reference's NumPy can."""
-    nodes = live_nodes(list(model.graph.node), set(outputs))
-    del model.graph.node[:]
-    model.graph.node.extend(nodes)
-    kept = [value for value in model.graph.output if value.name in outputs]
-    del model.graph.output[:]
-    model.graph.output.extend(kept)
-    needed = {name for node in nodes for name in node.input}
-    feeds = {i.name: values[i.name] for i in model.graph.input if i.name in needed}
-    unneeded = [i for i in model.graph.input if i.name not in needed]
-    for value in unneeded:
-        model.graph.input.remove(value)
-    found = ReferenceEvaluator(model).run(outputs, feeds)
-    return dict(zip(outputs, found, strict=True))
 
 
 def dtype_of(dtype: str) -> Any:

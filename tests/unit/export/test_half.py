@@ -61,7 +61,10 @@ def test_magnitudes_are_of_what_goes_into_and_comes_out_of_each_product() -> Non
     model = Two()
     x = torch.tensor([[1.0, -7.0], [0.5, 0.5]])
     found = measure_magnitudes(model, lambda: (model.small(x), model.large(x * 0.1)))
-    assert found == {"small": 7.0, "large": pytest.approx(6000.0)}
+    assert found == {"small": 7.0, "large": pytest.approx(10_000.0)}
+    found = measure_magnitudes(model, lambda: model.large(x))
+    assert found["large"] == pytest.approx(60_000.0)
+    assert found["small"] == max(float(p.detach().abs().max()) for p in model.small.parameters())
     assert not model.small._forward_hooks
 
 
