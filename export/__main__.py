@@ -60,17 +60,19 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
 
 def _add_form(bundle: argparse.ArgumentParser) -> None:
     """In what arithmetic a bundle computes, for which machine, and with which graphs."""
-    bundle.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
+    bundle.add_argument(
+        "--precision", default="int8", help="cpu: fp32 or int8 (default); cuda: fp32, fp16 or bf16"
+    )
     bundle.add_argument(
         "--activations",
         choices=("row", "static"),
         help="int8: static scales from the text to compare on (default), or one for each row",
     )
-    bundle.add_argument("--target", default="cpu", help="cpu (default)")
+    bundle.add_argument("--target", default="cpu", help="cpu (default) or cuda")
     bundle.add_argument(
         "--shortlist",
         action="store_true",
-        help="translation: learn shortlists of target pieces from the run's training text",
+        help="translation, cpu: learn shortlists of target pieces from the run's training text",
     )
 
 

@@ -79,10 +79,16 @@ def measure_translation_ranges(
     twin: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
 ) -> dict[bytes, StaticRange]:
     """`measure_ranges` in beam searches from sources of ids that end with eos."""
+    return measure_ranges(twin, lambda: search_from(twin, sources, max_length))
+
+
+def search_from(
+    model: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
+) -> None:
+    """Run beam searches for what goes through the model in them."""
     options = SearchOptions(max_length=max_length, loop_guard=False)
     sentences = dict(enumerate(Sentence(list(source), options) for source in sources))
-    stepper = TorchStepper(twin)
-    return measure_ranges(twin, lambda: list(decode_in_batches(stepper, sentences)))
+    list(decode_in_batches(TorchStepper(model), sentences))
 
 
 def measure_language_ranges(

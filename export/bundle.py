@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from export.activation_ranges import measure_translation_ranges
-from export.exclusion import keep_exact_translation
+from export.arithmetic import Arithmetic, choose_translation_arithmetic
 from export.figures import translation_figures
 from export.folder import check_free, new_folder, tell_origin
-from export.graphs import TOKENIZER_FILE, choose_activations, write_graphs
+from export.gates import (
+    check_tests,
+    compare_in_reference,
+    compare_rounded,
+    on_cpu,
+    runs_here,
+    told,
+)
+from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
-from export.quantize import StaticRange, quantized_twin
+from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
-from export.texts import TextPair, fitting_sentences, validation_pair
+from export.texts import TextPair, fitting_sentences, spread_sentences, validation_pair
 from serving.bundle.manifest import (
     Activations,
     Languages,
@@ -53,26 +58,31 @@ def export_bundle(
 ) -> Manifest:
     """Write the bundle `out` of a checkpoint.
 
-    int8 is fitted to `dev` (default: the run's validation pairs), the bundle is compared with the
-    checkpoint on it, and scored on `tests`. With `shortlist` it can choose from shortlists, for
-    which the run's training text is read. Raises ExportError (ParityError) without leaving anything
-    behind.
+    int8 and fp16 are fitted to `dev` (default: the run's validation pairs), the bundle is compared
+    with the checkpoint on it, and scored on `tests`, all on the CPU. With `shortlist` it can choose
+    from shortlists, for which the run's training text is read. Raises ExportError (ParityError)
+    without leaving anything behind.
     """
     activations = choose_activations(precision, target, activations)
+    if shortlist:
+        check_shortlist(target)
+    check_tests(precision, len(tests))
     check_free(out, force=force)
     # What is wrong with a file should show before the work.
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    fitted = fitting_sentences(dev, dev_set) if precision == "int8" else []
+    sentences = _sentences_to_fit(precision, dev, dev_set)
     trained = load_trained(path)
     with new_folder(out) as folder:
-        arithmetic = _choose_arithmetic(trained, fitted, precision, activations)
+        sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
+        arithmetic = choose_translation_arithmetic(trained.model, sources, precision, activations)
         manifest = write_graphs(
             trained.model,
             folder,
             name=out.name,
             precision=precision,
+            target=target,
             ranges=arithmetic.ranges,
             exact=arithmetic.exact,
             shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
@@ -84,49 +94,42 @@ def export_bundle(
         update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
-        write_manifest(folder, manifest)
         if test_sets:
+            write_manifest(folder, on_cpu(manifest))
             quality = translation_figures(folder, test_sets)
-            write_manifest(folder, manifest.model_copy(update={"quality": quality}))
+            manifest = manifest.model_copy(update={"quality": quality})
+        write_manifest(folder, manifest)
     return read_manifest(out)
 
 
-@dataclass(frozen=True)
-class _Arithmetic:
-    """What a precision comes to for one model."""
-
-    twin: TranslationModel
-    """Computes in PyTorch what the bundle will; for fp32 it is the checkpoint's own model."""
-    ranges: Mapping[bytes, StaticRange] | None
-    """Of products with static activations, None where no product has them."""
-    exact: frozenset[bytes]
-    """Products that stay fp32 in an int8 bundle."""
-
-
-def _choose_arithmetic(
-    trained: Trained, sentences: list[str], precision: str, activations: Activations
-) -> _Arithmetic:
-    """Quantise a twin and fit it to the sentences."""
-    sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
-    twin = quantized_twin(trained.model) if precision == "int8" else trained.model
-    ranges = measure_translation_ranges(twin, sources) if activations == "static" else None
-    exact: frozenset[bytes] = frozenset()
+def _sentences_to_fit(precision: str, dev: TextPair, dev_set: DevSet) -> list[str]:
     if precision == "int8":
-        exact = keep_exact_translation(trained.model, twin, sources)
-    return _Arithmetic(twin, ranges, exact)
+        return fitting_sentences(dev, dev_set)
+    return spread_sentences(dev_set) if precision == "fp16" else []
 
 
 def _compare(
-    trained: Trained, arithmetic: _Arithmetic, folder: Path, manifest: Manifest, dev: DevSet
+    trained: Trained,
+    arithmetic: Arithmetic[TranslationModel],
+    folder: Path,
+    manifest: Manifest,
+    dev: DevSet,
 ) -> dict[str, Any]:
     """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
-    bundle = OnnxStepper(folder, manifest, default_threads())
-    checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
-    parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)
-    logger.info("parity with the checkpoint: %s", parity.to_dict())
-    check(parity, manifest.decoder_kind, manifest.precision)
-    found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}
-    if manifest.shortlist is not None:
-        chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
-        found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
-    return found
+    found: dict[str, Any] = {}
+    if runs_here(manifest.precision):
+        bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
+        checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
+        parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)
+        logger.info("parity with the checkpoint: %s", parity.to_dict())
+        check(parity, manifest.decoder_kind, manifest.precision)
+        found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}
+        if manifest.shortlist is not None:
+            chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
+            found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
+    tokenizer = trained.tokenizer
+    found |= compare_rounded(trained.model, arithmetic.twin, manifest.precision, tokenizer, dev)
+    sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(dev.sources[:SENTENCES])]
+    targets = tokenizer.encode_batch(dev.references[:SENTENCES])
+    found |= compare_in_reference(arithmetic.twin, folder, manifest, sources, targets)
+    return {**found, **arithmetic.report, **told(manifest)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,8 @@ import onnx
 
 from export.errors import ExportError
 from export.first_step import tell_beams_from_queries
-from export.lowering import lower
+from export.half import HALF_TYPES
+from export.lowering import lower, lower_for_cuda
 from export.onnx_graph import export_encoder, export_language_step, export_step
 from export.probe import probe_model
 from export.quantize import StaticRange
@@ -19,20 +21,31 @@ from export.shortlist import write_shortlist
 from serving.bundle.manifest import (
     FORMAT_VERSION,
     Activations,
+    DType,
     Graph,
     Languages,
     Manifest,
     ModelSizes,
     Task,
+    Tensor,
     TokenizerFiles,
 )
 from serving.bundle.shortlist import Shortlist
 from serving.search.options import MAX_STEPS
-from training.models import CausalLanguageModel, Network, TransformerConfig, TranslationModel
+from training.models import (
+    CausalLanguageModel,
+    ModelConfig,
+    Network,
+    TransformerConfig,
+    TranslationModel,
+)
 from training.models.light_attention import layer_reach
 
-ALLOWED = {"cpu": ("fp32", "int8")}
+ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16")}
 """Precisions that can be exported, by target device."""
+HEAD_UNIT = 8
+"""Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
+once."""
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
@@ -43,6 +56,22 @@ def check_precision(precision: str, target: str) -> None:
         raise ExportError(
             f"--target {target} --precision {precision} is not supported; use one of: {pairs}"
         )
+
+
+def check_heads(config: ModelConfig, target: str) -> None:
+    """Raise ExportError for heads of a size that attention under a mask does not take on a GPU."""
+    size = config.model_dim // config.num_heads
+    if target == "cuda" and size % HEAD_UNIT:
+        raise ExportError(
+            f"--target cuda needs heads of a multiple of {HEAD_UNIT} features, got {size} "
+            f"(model_dim {config.model_dim} / num_heads {config.num_heads}); use --target cpu"
+        )
+
+
+def check_shortlist(target: str) -> None:
+    """Raise ExportError where a bundle for that device cannot have shortlists."""
+    if target != "cpu":
+        raise ExportError(f"--shortlist needs --target cpu, got {target}; leave it out")
 
 
 def choose_activations(precision: str, target: str, activations: Activations | None) -> Activations:
@@ -62,6 +91,7 @@ def write_graphs(
     *,
     name: str,
     precision: str,
+    target: str = "cpu",
     ranges: Mapping[bytes, StaticRange] | None = None,
     exact: frozenset[bytes] = frozenset(),
     shortlist: Shortlist | None = None,
@@ -70,16 +100,16 @@ def write_graphs(
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos; `ranges` and
-    `exact` are those of `lower`. With a
-    `shortlist` there is a graph that chooses from it, too.
+    in evaluation mode. `max_source` counts ids with eos; `ranges` and `exact` are those of `lower`
+    and `lower_for_cuda`. With a `shortlist`, which only the CPU has, there is a graph that chooses
+    from it, too.
     """
-    check_precision(precision, "cpu")
+    check_precision(precision, target)
+    check_heads(model.config, target)
     model.eval()
-    encoder, encoder_graph = export_encoder(model)
-    encoder = lower(encoder, int8=precision == "int8", ranges=ranges, exact=exact)
-    step, step_graph = export_step(model)
-    step = _lower_step(step, step_graph, precision, ranges, exact)
+    form = _Form(precision, target, ranges, exact)
+    encoder, encoder_graph = form.lower(*export_encoder(model))
+    step, step_graph = form.lower(*export_step(model))
     step_graph = tell_beams_from_queries(step_graph, step)
     saved = {encoder_graph.file: encoder, step_graph.file: step}
     files = None
@@ -95,9 +125,8 @@ def write_graphs(
     config = model.config
     manifest = _manifest(
         model,
+        form,
         name=name,
-        precision=precision,
-        activations="row" if ranges is None else "static",
         task="translate",
         block=config.block if isinstance(config, TransformerConfig) else config.family,
         encoder=encoder_graph,
@@ -113,22 +142,23 @@ def write_language_graphs(
     *,
     name: str,
     precision: str,
+    target: str = "cpu",
     ranges: Mapping[bytes, StaticRange] | None = None,
     exact: frozenset[bytes] = frozenset(),
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
-    check_precision(precision, "cpu")
+    check_precision(precision, target)
+    check_heads(model.config, target)
     model.eval()
-    step, step_graph = export_language_step(model)
-    step = _lower_step(step, step_graph, precision, ranges, exact)
+    form = _Form(precision, target, ranges, exact)
+    step, step_graph = form.lower(*export_language_step(model))
     _save(step, folder / step_graph.file)
     _save_probe(folder, precision)
     reach = [layer for layer in layer_reach(model.config) if layer is not None]
     return _manifest(
         model,
+        form,
         name=name,
-        precision=precision,
-        activations="row" if ranges is None else "static",
         task="generate",
         block=model.config.block,
         encoder=None,
@@ -137,15 +167,44 @@ def write_language_graphs(
     )
 
 
-def _lower_step(
-    step: onnx.ModelProto,
-    graph: Graph,
-    precision: str,
-    ranges: Mapping[bytes, StaticRange] | None,
-    exact: frozenset[bytes],
-) -> onnx.ModelProto:
-    flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
-    return lower(step, int8=precision == "int8", flat_outputs=flat, ranges=ranges, exact=exact)
+@dataclass(frozen=True)
+class _Form:
+    """In what arithmetic graphs compute, and for which machine."""
+
+    precision: str
+    target: str
+    ranges: Mapping[bytes, StaticRange] | None
+    exact: frozenset[bytes]
+
+    def lower(self, proto: onnx.ModelProto, graph: Graph) -> tuple[onnx.ModelProto, Graph]:
+        """An exported graph in this form, and its description."""
+        flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
+        if self.target == "cpu":
+            int8 = self.precision == "int8"
+            return lower(
+                proto, int8=int8, flat_outputs=flat, ranges=self.ranges, exact=self.exact
+            ), graph
+        half = HALF_TYPES.get(self.precision)
+        if half is not None:
+            graph = _with_half_memory(graph, half.manifest)
+        tensors = (*graph.inputs, *graph.outputs)
+        names = {t.name for t in tensors if half is not None and t.dtype == half.manifest}
+        element = onnx.TensorProto.FLOAT if half is None else half.onnx
+        return lower_for_cuda(
+            proto, element, half=names, flat_outputs=flat, exact=self.exact
+        ), graph
+
+
+def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
+    """A graph's description, in which caches and source tensors are of that type."""
+
+    def typed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        memory = ("self", "source")
+        return tuple(
+            t.model_copy(update={"dtype": dtype}) if t.role in memory else t for t in tensors
+        )
+
+    return graph.model_copy(update={"inputs": typed(graph.inputs), "outputs": typed(graph.outputs)})
 
 
 def _save_probe(folder: Path, precision: str) -> None:
@@ -156,10 +215,9 @@ def _save_probe(folder: Path, precision: str) -> None:
 
 def _manifest(
     model: Network,
+    form: _Form,
     *,
     name: str,
-    precision: str,
-    activations: Activations,
     task: Task,
     block: str,
     encoder: Graph | None,
@@ -174,9 +232,9 @@ def _manifest(
         "family": config.family,
         "decoder_kind": model.decoder_kind,
         "block": block,
-        "precision": precision,
-        "activations": activations,
-        "target": "cpu",
+        "precision": form.precision,
+        "activations": "row" if form.ranges is None else "static",
+        "target": form.target,
         "sizes": ModelSizes(
             model_dim=config.model_dim,
             num_heads=config.num_heads,
@@ -192,7 +250,7 @@ def _manifest(
         ),
         "encoder": encoder,
         "step": step,
-        "probe_file": PROBE_FILE if precision == "int8" else None,
+        "probe_file": PROBE_FILE if form.precision == "int8" else None,
     }
     return Manifest.model_validate(tree)
 

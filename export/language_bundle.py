@@ -2,27 +2,38 @@
 
 from __future__ import annotations
 
-import dataclasses
 import logging
 from pathlib import Path
+from typing import Any
 
-from export.activation_ranges import measure_language_ranges
-from export.exclusion import keep_exact_language
+from export.arithmetic import Arithmetic, choose_language_arithmetic
 from export.figures import language_figure
 from export.folder import check_free, new_folder, tell_origin
+from export.gates import (
+    check_tests,
+    compare_in_reference,
+    compare_rounded_language,
+    language_figures,
+    on_cpu,
+    runs_here,
+    told,
+)
 from export.graphs import choose_activations, write_language_graphs
 from export.language_parity import check_language, measure_language
-from export.quantize import quantized_twin
+from export.reference_run import SENTENCES
 from export.texts import Text, compared_windows, fitting_windows, validation_text
 from serving.bundle.manifest import (
     Activations,
     Manifest,
+    Quality,
     TokenizerFiles,
     read_manifest,
     write_manifest,
 )
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
+from training.models import CausalLanguageModel
+from training.perplexity import Window
 from training.run import (
     TOKENIZER_FILE,
     VOCABULARY_FILE,
@@ -49,44 +60,70 @@ def export_language_bundle(
 ) -> Manifest:
     """Write the bundle `out` of a language model's checkpoint.
 
-    int8 is fitted to `text` (default: the run's validation text), the bundle is compared with the
-    checkpoint on it, and its rolling perplexity is measured on `tests`. Raises ExportError
-    (ParityError) without leaving anything behind.
+    int8 and fp16 are fitted to `text` (default: the run's validation text), the bundle is compared
+    with the checkpoint on it, and its rolling perplexity is measured on `tests`, all on the CPU.
+    Raises ExportError (ParityError) without leaving anything behind.
     """
     activations = choose_activations(precision, target, activations)
+    check_tests(precision, len(tests))
     check_free(out, force=force)
     trained = load_language_model(path)
     text = text or validation_text(trained.checkpoint)
     # What is wrong with a file should show before the work.
     read = [(test, test.read(trained.recipe.data)) for test in tests]
     windows = compared_windows(trained, text)
-    int8 = precision == "int8"
-    fitted = fitting_windows(text, windows) if int8 else []
+    fitted = fitting_windows(text, windows) if precision == "int8" else windows
     with new_folder(out) as folder:
-        twin = quantized_twin(trained.model) if int8 else trained.model
-        ranges = measure_language_ranges(twin, fitted) if activations == "static" else None
-        exact = keep_exact_language(trained.model, twin, fitted) if int8 else frozenset()
+        arithmetic = choose_language_arithmetic(trained.model, fitted, precision, activations)
         manifest = write_language_graphs(
-            trained.model, folder, name=out.name, precision=precision, ranges=ranges, exact=exact
+            trained.model,
+            folder,
+            name=out.name,
+            precision=precision,
+            target=target,
+            ranges=arithmetic.ranges,
+            exact=arithmetic.exact,
         )
         tokenizer = _write_vocabulary(trained, folder)
-        stepper = LanguageStepper(folder, manifest, default_threads())
-        parity = measure_language(trained.model, twin, stepper, windows)
-        logger.info("parity on %s: %s", text.file.name, parity)
-        check_language(parity, precision)
-        found = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-        quality = tuple(language_figure(trained, stepper, *test) for test in read)
+        found: dict[str, Any] = {"data": text.file.name}
+        quality: tuple[Quality, ...] = ()
+        if runs_here(precision):
+            stepper = LanguageStepper(folder, on_cpu(manifest), default_threads())
+            parity = measure_language(trained.model, arithmetic.twin, stepper, windows)
+            logger.info("parity on %s: %s", text.file.name, parity)
+            check_language(parity, precision)
+            found |= {**language_figures(parity), "fp32_products": len(arithmetic.exact)}
+            quality = tuple(language_figure(trained, stepper, *test) for test in read)
+        found |= _compare_further(trained.model, arithmetic, folder, manifest, windows)
         manifest = manifest.model_copy(
             update={
                 "tokenizer": tokenizer,
                 "search": GENERATION_DEFAULTS,
-                "parity": {"data": text.file.name, **found, "fp32_products": len(exact)},
+                "parity": found,
                 "quality": quality,
                 "priority": priority,
             }
         )
         write_manifest(folder, tell_origin(manifest, trained.recipe))
     return read_manifest(out)
+
+
+def _compare_further(
+    model: CausalLanguageModel,
+    arithmetic: Arithmetic[CausalLanguageModel],
+    folder: Path,
+    manifest: Manifest,
+    windows: list[Window],
+) -> dict[str, Any]:
+    """What the manifest says of parity besides the graphs in a session: of a GPU's bundle."""
+    first = [window.tokens.tolist() for window in windows[:SENTENCES]]
+    no_sources: list[list[int]] = [[] for _ in first]
+    return {
+        **compare_rounded_language(model, arithmetic.twin, manifest.precision, windows),
+        **compare_in_reference(arithmetic.twin, folder, manifest, no_sources, first),
+        **arithmetic.report,
+        **told(manifest),
+    }
 
 
 def _write_vocabulary(trained: TrainedLanguageModel, folder: Path) -> TokenizerFiles:

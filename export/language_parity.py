@@ -21,7 +21,7 @@ from serving.search.sampled_batch import step_inputs
 from training.models import CausalLanguageModel
 from training.perplexity import Window, score_windows
 
-MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005}
+MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005, "fp16": 0.001, "bf16": 0.005}
 """Relative, on the validation text."""
 LOGIT_WINDOWS = 8
 """Windows, the first ones, whose logits are compared step by step."""
@@ -69,6 +69,16 @@ def measure_language(
         perplexity_checkpoint=math.exp(loss),
         perplexity_bundle=math.exp(bundle_loss(stepper, windows) / tokens),
     )
+
+
+def twin_parity(
+    model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
+) -> LanguageParity:
+    """Compare with its checkpoint what computes a bundle's arithmetic in PyTorch, in the place of
+    the bundle."""
+    tokens = sum(window.scored for window in windows)
+    losses = [score_windows(each, windows) / tokens for each in (model, twin)]
+    return LanguageParity(tokens, 0.0, 0.0, *map(math.exp, losses))
 
 
 def check_language(parity: LanguageParity, precision: str) -> None:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import onnx
+from onnx import numpy_helper
 
-from export.passes.fold_scalars import fold_scalars
+from export.cuda_operators import check_operators
+from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
 from export.passes.fuse_attention import fuse_attention, fuse_attention_by_head
 from export.passes.fuse_choices import (
@@ -24,8 +26,9 @@ from export.passes.keep_rows_flat import drop_reshapes, keep_rows_flat
 from export.passes.lower_embeddings import lower_embeddings
 from export.passes.lower_listed_logits import lower_listed_logits
 from export.passes.lower_products import lower_products
+from export.passes.mixed_precision import mixed_precision
 from export.passes.rewriting import Rewriting
-from export.quantize import StaticRange
+from export.quantize import StaticRange, weight_key
 
 RULES = (lower_embeddings, lower_listed_logits, lower_products, keep_rows_flat, drop_reshapes)
 """Tried in this order at each node, in one walk: what one leaves flat the next takes flat."""
@@ -72,6 +75,37 @@ def lower(
     fuse(lowered)
     onnx.checker.check_model(lowered, full_check=False)
     return lowered
+
+
+def lower_for_cuda(
+    model: onnx.ModelProto,
+    element: int,
+    *,
+    half: Collection[str],
+    flat_outputs: frozenset[str] = frozenset(),
+    exact: frozenset[bytes] = frozenset(),
+) -> onnx.ModelProto:
+    """The graph for a GPU, of standard operators alone; `element` is FLOAT, FLOAT16 or BFLOAT16.
+
+    A product whose weights' key is in `exact` stays fp32; `half` names the inputs and outputs of
+    the graph that do not (see `mixed_precision`). Raises ExportError for an operator that has no
+    kernel there, and for attention on what is too large for fp16.
+    """
+    fold_transposes(model)
+    scaled = fold_scalars(model)
+    constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    kept = {
+        name
+        for name in constants
+        if exact and weight_key(original_of(name, scaled, constants)[0]) in exact
+    }
+    lowered = Rewriting(
+        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, ranges={}, exact=frozenset()
+    ).run(RULES)
+    typed = mixed_precision(lowered, element, half=half, exact=kept)
+    onnx.checker.check_model(typed, full_check=True)
+    check_operators(typed)
+    return typed
 
 
 def fuse(model: onnx.ModelProto) -> None:

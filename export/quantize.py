@@ -36,9 +36,10 @@ def quantize_columns(
     return quantized, scale_N.astype(np.float32)
 
 
-def weight_key(weight_s8_KN: NDArray[np.int8]) -> bytes:
-    """Names a product by its int8 weights, which a factor folded into their scales leaves alone."""
-    return hashlib.sha256(np.ascontiguousarray(weight_s8_KN).tobytes()).digest()
+def weight_key(weight_KN: NDArray[np.generic]) -> bytes:
+    """Names a product by its weights: the int8 ones, which a factor folded into their scales leaves
+    alone, or fp32 ones before anything was folded into them."""
+    return hashlib.sha256(np.ascontiguousarray(weight_KN).tobytes()).digest()
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ _SCORED_TOKENS = 40_000
 
 _FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
 """To which int8 is fitted: they give the ranges, and say which products it would spoil."""
+_MEASURED_SENTENCES = 256
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
 """Under which ranges would be a matter of chance, and what is out of range is cut off; the figures
 of parity would not show it, for they are of the same few."""
@@ -101,6 +102,12 @@ def fitting_sentences(pair: TextPair, dev: DevSet) -> list[str]:
             "--precision fp32"
         )
     return sentences
+
+
+def spread_sentences(dev: DevSet) -> list[str]:
+    """Sentences on which the magnitudes of fp16 are measured: up to 256 from all of the text."""
+    sentences = [source for source in dev.sources if has_words(source)]
+    return sentences[:: -(-len(sentences) // _MEASURED_SENTENCES) or 1]
 
 
 def validation_text(checkpoint: Path) -> Text:

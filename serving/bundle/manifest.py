@@ -12,7 +12,6 @@ import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
-import numpy as np
 from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
 
 from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
@@ -31,6 +30,8 @@ Precision = Literal["fp32", "int8", "fp16", "bf16"]
 Task = Literal["translate", "generate", "encode"]
 Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
+DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
+FLOAT_BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
 Role = Literal[
     "token",
     "position",
@@ -65,7 +66,7 @@ class Tensor(_Strict):
     """One input or output of a graph."""
 
     name: str
-    dtype: Literal["int64", "int32", "float32"]
+    dtype: DType
     axes: tuple[str | int, ...]
     """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
     shortlist, or fixed sizes."""
@@ -216,7 +217,9 @@ class CacheSizes:
 
     def __init__(self, manifest: Manifest) -> None:
         self._kind, self._dim = manifest.decoder_kind, manifest.sizes.model_dim
-        self._num_caches = sum(tensor.role == "self" for tensor in manifest.step.inputs)
+        caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
+        self._num_caches = len(caches)
+        self._cache_dtype: DType = caches[0].dtype if caches else "float32"
 
     @property
     def repack_every(self) -> int:
@@ -232,7 +235,7 @@ class CacheSizes:
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes that caches of that size take, the spare copy that a repack writes included."""
         height = round_up(source_length) if self._kind == "joint" else 1
-        size = np.dtype(np.float32).itemsize * self._dim
+        size = FLOAT_BYTES[self._cache_dtype] * self._dim
         return 2 * self._num_caches * rows * height * slots * size
 
 

@@ -11,6 +11,7 @@ import math
 import threading
 
 import numpy as np
+from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
 from serving.search.prefix_tree import Repack, places
@@ -23,14 +24,16 @@ _NO_MEMORY: Floats = np.zeros(0, np.float32)
 
 
 class BlockPool:
-    """Blocks of memory for float32 that go from one batch to the next; threads may share a pool.
+    """Blocks of memory that go from one batch to the next; threads may share a pool.
 
     The operating system hands out fresh memory page by page at the first touch, which can cost more
     than everything a step then does with it (docs/decisions.md). A block is a flat array. What it
     holds when it is taken is left from its last use.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, dtype: DTypeLike = np.float32) -> None:
+        """Of numbers of that type."""
+        self.dtype = np.dtype(dtype)
         self._lock = threading.Lock()
         self._blocks: list[Floats] = []
         """What nobody holds, the smallest first."""
@@ -43,7 +46,7 @@ class BlockPool:
                     return self._blocks.pop(place)
             # What is needed has outgrown what is kept: the new block takes the largest one's place.
             del self._blocks[-1:]
-        return np.zeros(int(size * _GROWTH), dtype=np.float32)
+        return np.zeros(int(size * _GROWTH), dtype=self.dtype)
 
     def give(self, block: Floats) -> None:
         """Give a block back. No part of it may be in use: whoever takes it next writes to it."""
@@ -61,10 +64,10 @@ class Caches:
     """
 
     def __init__(self, pool: BlockPool, tensors: int, rows: int, dim: int, height: int = 1) -> None:
-        """Caches of `rows` sentences, without slots. A sentence has `height` rows in a cache: one
-        for each source position with a joint model, otherwise one."""
+        """Caches of `rows` sentences, without slots, of the pool's type. A sentence has `height`
+        rows in a cache: one for each source position with a joint model, otherwise one."""
         self._pool, self.height = pool, height
-        self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), np.float32)
+        self.array_TRCD: Floats = np.zeros((tensors, rows * height, 0, dim), pool.dtype)
         self._blocks = [_NO_MEMORY, _NO_MEMORY]  # the caches, and memory for their next layout
         self.layout = 0
         """The number of the present layout. Each new one puts the arrays elsewhere in memory, so

@@ -13,6 +13,7 @@ import numpy as np
 from serving.arrays import Floats
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
+from serving.runtime.device import check_device
 from serving.runtime.ort import load_graph, names_by_role
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import round_up
@@ -26,9 +27,10 @@ class Encoder:
 
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         """Load the graph with `threads` intra-op threads; raises BundleError where the bundle has
-        none or ONNX Runtime refuses it."""
+        none or is for another device, or ONNX Runtime refuses it."""
         if manifest.encoder is None:
             raise BundleError(f"{folder}: a bundle for {manifest.task!r} has no encoder")
+        check_device(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = load_graph(folder, manifest.encoder.file, threads, int8=int8)
         names = names_by_role(manifest.encoder)

@@ -18,6 +18,7 @@ from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, Caches
+from serving.runtime.device import check_device
 from serving.runtime.ort import Binding, Bindings, bind, check_int8, load_graph
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_capacity, round_up
@@ -48,8 +49,8 @@ class LanguageStepper(CacheSizes):
     def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
         """Load the graph with `threads` intra-op threads.
 
-        Raises BundleError where it is an earlier version's, where ONNX Runtime refuses it, or where
-        this machine's int8 products are not exact.
+        Raises BundleError where it is an earlier version's or for another device, where ONNX
+        Runtime refuses it, or where this machine's int8 products are not exact.
         """
         roles = {tensor.role for tensor in manifest.step.inputs}
         if "top_rank" not in roles:
@@ -60,7 +61,8 @@ class LanguageStepper(CacheSizes):
         super().__init__(manifest)
         self._graph, self._vocab_size = manifest.step, manifest.sizes.vocab_size
         self._heads = manifest.sizes.num_heads
-        self._memory = BlockPool()
+        check_device(folder, manifest)
+        self._memory = BlockPool(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = load_graph(folder, manifest.step.file, threads, int8=int8)

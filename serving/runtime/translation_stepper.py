@@ -60,8 +60,9 @@ class OnnxStepper(CacheSizes):
         """Load the graphs with `threads` intra-op threads.
 
         `step` is the bundle's step graph unless given, `encoder` one that is loaded already;
-        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where ONNX
-        Runtime refuses a graph, or this machine's int8 products are not exact.
+        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where the
+        graphs are for another device, ONNX Runtime refuses one, or this machine's int8 products are
+        not exact.
         """
         super().__init__(manifest)
         self._sizes, self._step_graph = manifest.sizes, step or manifest.step
@@ -69,7 +70,7 @@ class OnnxStepper(CacheSizes):
         # query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
-        self._memory = BlockPool()
+        self._memory = BlockPool(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self.encoder = encoder or Encoder(folder, manifest, threads)
@@ -232,7 +233,10 @@ class OnnxStepper(CacheSizes):
         heads, layer = self._sizes.num_heads, self._sizes.alignment_layer
         keys_BSD = state.sources[-2 if layer is None else 2 * layer]
         tensors = outputs["alignment_query"], keys_BSD
-        query, key = (x[list(rows)].reshape(len(rows), x.shape[1], heads, -1) for x in tensors)
+        query, key = (
+            x[list(rows)].astype(np.float32, copy=False).reshape(len(rows), x.shape[1], heads, -1)
+            for x in tensors
+        )
         # Neither a BLAS product, whose order of sums depends on both lengths, nor a sum over the
         # padded length: a sentence's bits would depend on its batch mates.
         scores_RHQS = np.einsum("bqhd,bshd->bhqs", query, key)

@@ -209,7 +209,7 @@ def test_a_product_that_int8_spoils_stays_fp32(
     assert written[0]
     assert written[0] <= spoilt
     assert manifest.parity["fp32_products"] == len(written[0])
-    monkeypatch.setattr("export.bundle.keep_exact_translation", lambda *_: frozenset())
+    monkeypatch.setattr("export.arithmetic.keep_exact_translation", lambda *_: frozenset())
     with pytest.raises(ParityError, match="log-probability"):
         export_bundle(tiny_model.run, tmp_path / "other", precision="int8", target="cpu")
 

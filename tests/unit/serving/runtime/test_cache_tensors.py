@@ -8,11 +8,12 @@ import numpy as np
 import pytest
 
 from export.graphs import write_graphs
-from serving.runtime.cache_tensors import BlockPool
+from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
+from serving.search.prefix_tree import Repack
 from serving.search.sentence import Sentence
 from tests.unit.training.tiny import tiny_joint_model, tiny_model
 from training.models import TranslationModel
@@ -47,6 +48,20 @@ def test_a_larger_block_takes_the_place_of_one_that_is_too_small() -> None:
     assert pool.take(1000).size == 1500
     assert pool.take(1) is small
     assert pool.take(1).size == 1  # the large one is gone
+
+
+def test_caches_are_of_their_pools_type_in_every_layout() -> None:
+    caches = Caches(BlockPool("float16"), tensors=2, rows=3, dim=4)
+    other = Caches(BlockPool("float16"), tensors=2, rows=1, dim=4, height=2)
+    for change in (
+        lambda: caches.resize(8),
+        lambda: caches.extend(other, np.array([1])),
+        lambda: caches.lower(1),
+        lambda: caches.repack(Repack(np.array([0]), np.array([[3, 1]]), np.array([2]), False)),
+    ):
+        assert caches.array_TRCD.dtype == np.float16
+        change()
+    assert caches.array_TRCD.dtype == np.float16
 
 
 def test_blocks_are_never_shared_between_threads() -> None:

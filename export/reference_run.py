@@ -1,0 +1,162 @@
+"""A few tokens through graphs of 16 bits in ONNX's own reference implementation, which gives every
+value its type: ONNX Runtime's CPU provider rounds few of them, and has no bf16 attention.
+
+Shape letters: B sentences, S source positions, Q tokens, C cache slots.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import torch
+from numpy.typing import NDArray
+from onnx import helper
+from onnx.reference import ReferenceEvaluator
+
+from export.errors import ParityError
+from export.half import HALF_TYPES
+from export.passes.dataflow import live_nodes
+from serving.bundle.manifest import Graph, Manifest
+from serving.search.ids import BOS_ID, PAD_ID
+from training.models import CausalLanguageModel, Network, TranslationModel
+from training.models.decoding import EncoderGraph, LanguageStepGraph, StepGraph
+
+TOKENS, SENTENCES = 8, 2
+"""NumPy multiplies numbers of 16 bits one by one: of a large model this takes some seconds."""
+_WIDEST = 32
+"""Ids of a source, for the same reason."""
+MAX_DIFFERENCE = {"fp16": 0.01, "bf16": 0.08}
+"""Of logits from those of the same arithmetic in PyTorch, in the mean. Attention rounds its scores
+here, which neither PyTorch's nor a GPU's does."""
+
+Values = dict[str, NDArray[Any]]
+
+
+@dataclass(frozen=True)
+class ReferenceRun:
+    """What was found; the manifest keeps it."""
+
+    tokens: int
+    logits_max_difference: float
+    logits_mean_difference: float
+
+
+def run_reference(
+    twin: Network,
+    folder: Path,
+    manifest: Manifest,
+    sources: Sequence[Sequence[int]],
+    targets: Sequence[Sequence[int]],
+) -> ReferenceRun:
+    """Read the first tokens of targets, sources of ids that end with eos given, and compare the
+    logits with those of the twin.
+
+    A language model has empty sources. Raises ParityError where they differ by more than the limit.
+    """
+    values = _inputs(manifest, sources[:SENTENCES], targets[:SENTENCES])
+    wanted = _torch_logits(twin, manifest, values)
+    for graph in filter(None, (manifest.encoder, manifest.step)):
+        model = onnx.load(folder / graph.file)
+        kept = [t.name for t in graph.outputs if t.role in ("source", "logits")]
+        values |= evaluate(model, kept, values)
+    difference = np.abs(wanted - values["logits"])
+    found = ReferenceRun(len(difference), float(difference.max()), float(difference.mean()))
+    limit = MAX_DIFFERENCE[manifest.precision]
+    if not found.logits_mean_difference <= limit:  # so written, NaN fails it
+        raise ParityError(
+            "step logits in ONNX's reference differ from the same arithmetic in PyTorch by "
+            f"{found.logits_mean_difference:.2g} in the mean (limit {limit:g}); no bundle was "
+            "written"
+        )
+    return found
+
+
+def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Values:
+    """Some outputs of a graph, by what they need alone: its choice of candidates gathers from more
+    places than the reference's NumPy can. The model is changed."""
+    graph = model.graph
+    nodes = live_nodes(list(graph.node), set(outputs))
+    needed = {name for node in nodes for name in node.input}
+    for part, kept in (
+        (graph.node, nodes),
+        (graph.input, [value for value in graph.input if value.name in needed]),
+        (graph.output, [value for value in graph.output if value.name in outputs]),
+    ):
+        entries = list(kept)
+        del part[:]
+        part.extend(entries)
+    feeds = {value.name: values[value.name] for value in graph.input}
+    with np.errstate(all="ignore"):  # what overflows shows in the result
+        found = ReferenceEvaluator(model).run(outputs, feeds)
+    return dict(zip(outputs, found, strict=True))
+
+
+def _inputs(
+    manifest: Manifest, sources: Sequence[Sequence[int]], targets: Sequence[Sequence[int]]
+) -> Values:
+    """Values of all inputs of both graphs, by name, but for what the encoder gives."""
+    rows, width = len(targets), min(_WIDEST, max(map(len, sources), default=0))
+    slots = np.arange(TOKENS)
+    causal = np.where(slots <= slots[:, None], 0.0, -np.inf).astype(np.float32)
+    by_role: dict[str, NDArray[Any]] = {
+        "token": _padded([[BOS_ID, *target] for target in targets], TOKENS),
+        "label": _padded(targets, TOKENS),
+        "position": np.tile(slots, (rows, 1)),
+        "slot_position": np.tile(slots, (rows, 1)),
+        "output_index": np.tile(slots, (rows, 1)),
+        "write_index": np.zeros(rows, np.int64),
+        "visible": np.tile(causal, (rows, 1, 1, 1)),
+        "score": np.zeros((rows, TOKENS), np.float32),
+        "top_rank": np.arange(1),
+    }
+    ids_BS = _padded(sources, width)
+    lengths_B1 = np.array([[min(len(source), width)] for source in sources])
+    mask_BS = np.where(np.arange(width) < lengths_B1, 0.0, -np.inf).astype(np.float32)
+    values: Values = {}
+    if manifest.encoder is not None:
+        names = {tensor.role: tensor.name for tensor in manifest.encoder.inputs}
+        values = {names["token"]: ids_BS, names["source_mask"]: mask_BS}
+    sizes = {"B": rows, "BS": rows * width, "C": TOKENS}
+    for tensor in manifest.step.inputs:
+        if tensor.role == "self":
+            shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
+            element = HALF_TYPES[manifest.precision].onnx
+            values[tensor.name] = np.zeros(shape, helper.tensor_dtype_to_np_dtype(element))
+        elif tensor.role in by_role:
+            values[tensor.name] = by_role[tensor.role]
+    return values
+
+
+def _padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
+    """Rows of ids, cut or padded to the same width."""
+    ids = np.full((len(rows), width), PAD_ID, dtype=np.int64)
+    for row, given in enumerate(rows):
+        ids[row, : min(len(given), width)] = given[:width]
+    return ids
+
+
+@torch.no_grad()
+def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
+    """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
+    step = manifest.step
+    caches = [torch.from_numpy(values[name].astype(np.float32)) for name in _named(step, "self")]
+    others = [t.name for t in step.inputs if t.role not in ("self", "source")]
+    plain = [torch.from_numpy(values[name]) for name in others]
+    if isinstance(twin, CausalLanguageModel):
+        logits = LanguageStepGraph(twin)(*plain, caches)[3]
+    else:
+        assert isinstance(twin, TranslationModel)
+        assert manifest.encoder is not None
+        read = [torch.from_numpy(values[t.name]) for t in manifest.encoder.inputs]
+        logits = StepGraph(twin)(*plain, caches, EncoderGraph(twin)(*read))[4]
+    found: NDArray[np.float32] = logits.flatten(0, 1).numpy()
+    return found
+
+
+def _named(graph: Graph, role: str) -> list[str]:
+    return [tensor.name for tensor in graph.inputs if tensor.role == role]

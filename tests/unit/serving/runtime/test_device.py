@@ -1,0 +1,56 @@
+"""Which bundles a service without a GPU runs, and what it says of the others."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from serving.bundle.manifest import Manifest, parse_manifest
+from serving.errors import BundleError, SettingsError
+from serving.runtime.device import check_device
+
+BUNDLE = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"
+
+
+def bundle_for(target: str, precision: str) -> Manifest:
+    return parse_manifest(BUNDLE).model_copy(update={"target": target, "precision": precision})
+
+
+@pytest.mark.parametrize("device", ["", "auto", "cpu", " CPU "])
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_bundles_for_the_cpu_run_whatever_is_set(
+    monkeypatch: pytest.MonkeyPatch, device: str, precision: str
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", device)
+    check_device(BUNDLE, bundle_for("cpu", precision))
+
+
+def test_a_bundle_for_cuda_runs_on_the_cpu_only_where_that_is_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("MACARON_DEVICE", raising=False)
+    for precision in ("fp32", "fp16"):
+        with pytest.raises(BundleError) as error:
+            check_device(BUNDLE, bundle_for("cuda", precision))
+        message = str(error.value)
+        assert "\n" not in message
+        for part in ("is for cuda", "CPUExecutionProvider", "--target cpu", "MACARON_DEVICE=cpu"):
+            assert part in message
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    check_device(BUNDLE, bundle_for("cuda", "fp16"))
+
+
+@pytest.mark.parametrize("device", ["auto", "cpu"])
+def test_a_bf16_bundle_runs_nowhere_without_a_gpu(
+    monkeypatch: pytest.MonkeyPatch, device: str
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", device)
+    with pytest.raises(BundleError, match=r"bf16 .* CPU alone.*--target cpu"):
+        check_device(BUNDLE, bundle_for("cuda", "bf16"))
+
+
+def test_a_device_that_there_is_no_session_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "cuda")
+    with pytest.raises(SettingsError, match="MACARON_DEVICE must be auto or cpu, got 'cuda'"):
+        check_device(BUNDLE, bundle_for("cuda", "fp16"))
