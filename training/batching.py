@@ -20,7 +20,7 @@ from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from training.errors import ConfigError
 from training.noise import add_noise, choose_joins
 from training.sections import NoiseConfig
-from training.subwords import SubwordSampler
+from training.subwords import BpeSampler, UnigramSampler
 
 IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
@@ -72,6 +72,7 @@ class BatchedCorpus:
         max_pieces: int,
         cost: Cost = max,
         subword_alpha: float = 0.0,
+        bpe_dropout: float = 0.0,
         noise: NoiseConfig | None = None,
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
@@ -85,7 +86,11 @@ class BatchedCorpus:
             seed,
         )
         self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
-        self._sampler = SubwordSampler(tokenizer, subword_alpha) if subword_alpha else None
+        self._sampler: UnigramSampler | BpeSampler | None = None
+        if subword_alpha:
+            self._sampler = UnigramSampler(tokenizer, subword_alpha)
+        elif bpe_dropout:
+            self._sampler = BpeSampler(tokenizer, bpe_dropout)
         self._tags = [encode_tag(tokenizer, tag) if tag else [] for tag in tags]
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []

@@ -78,6 +78,11 @@ class TranslationRecipe(Recipe):
                 "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
+        if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
+            raise ConfigError(
+                "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
+                f"{self.tokenizer.model_type!r}; set one of the two"
+            )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -143,6 +143,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
         max_pieces=recipe.data.max_pieces,
         cost=recipe.model.batch_cost,
         subword_alpha=recipe.data.subword_alpha,
+        bpe_dropout=recipe.data.bpe_dropout,
         noise=recipe.data.noise,
         weights=[weights[origin] for origin in corpus.origins],
         origins=corpus.origins,

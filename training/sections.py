@@ -126,6 +126,9 @@ class DataConfig:
 
     It needs a unigram tokenizer.
     """
+    bpe_dropout: float = 0.0
+    """BPE-dropout (Provilkov et al. 2020): the probability with which a merge is left out at each
+    step; 0 is off, 0.1 is usual. It needs a bpe tokenizer."""
     temperature: float | None = None
     """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
     larger gives small corpora more; an epoch has as many pairs as there are."""
@@ -160,6 +163,7 @@ class DataConfig:
             )
         check_range("data.token_budget", self.token_budget, 1)
         check_range("data.subword_alpha", self.subword_alpha, 0)
+        check_range("data.bpe_dropout", self.bpe_dropout, 0, 1)
 
     @property
     def tags(self) -> tuple[str, ...]:

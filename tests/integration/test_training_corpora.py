@@ -157,10 +157,17 @@ NOISE = (
 )
 
 
-def test_a_resumed_run_with_noise_repeats_the_unbroken_one(recipe: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "sampling",
+    [["data.subword_alpha=0.3"], ["data.bpe_dropout=0.1", "tokenizer.model_type=bpe"]],
+    ids=["unigram", "bpe"],
+)
+def test_a_resumed_run_with_noise_repeats_the_unbroken_one(
+    recipe: Path, tmp_path: Path, sampling: list[str]
+) -> None:
     def train(name: str, *arguments: str) -> dict[str, torch.Tensor]:
         command = ["train", str(recipe), "--run", str(tmp_path / name), "--threads", "1"]
-        overrides = [NOISE, "data.subword_alpha=0.3", "loop.max_steps=50"]
+        overrides = [NOISE, *sampling, "loop.max_steps=50"]
         assert main([*command, *overrides, *arguments]) == 0
         (last,) = sorted((tmp_path / name / "checkpoints").iterdir())[-1:]
         return load_file(last / "model.safetensors")
