@@ -55,7 +55,8 @@ class BatchedCorpus:
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
     probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from, `tags` of each corpus what is put before its sources. The order, these draws, noise and,
+    from, `tags` of each corpus what is put before its sources; `ids` are those of `encode_pairs`
+    where they are known already. The order, these draws, noise and,
     with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
     unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
     more than `max_pieces`.
@@ -77,6 +78,7 @@ class BatchedCorpus:
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
         tags: Sequence[str | None] = (None,),
+        ids: Sequence[IdPair] | None = None,
         seed: int = 1,
     ) -> None:
         self._cost, self._token_budget, self._max_pieces, self._seed = (
@@ -100,9 +102,9 @@ class BatchedCorpus:
         kept_weights: list[float] = []
         weights = [1.0] * len(pairs) if weights is None else weights
         origins = [0] * len(pairs) if origins is None else origins
-        sides = [tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1)]
-        for texts, weight, origin, source, target in zip(
-            pairs, weights, origins, *sides, strict=True
+        ids = encode_pairs(pairs, tokenizer) if ids is None else ids
+        for texts, weight, origin, (source, target) in zip(
+            pairs, weights, origins, ids, strict=True
         ):
             if not source or not target:
                 self.dropped[origin]["no piece"] += 1
@@ -208,6 +210,12 @@ class BatchedCorpus:
                 pairs[first] = source, target
                 gone.update(others)
         return [pair for place, pair in enumerate(pairs) if place not in gone]
+
+
+def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[IdPair]:
+    """Each pair in its best segmentation."""
+    sides = (tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
+    return list(zip(*sides, strict=True))
 
 
 def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:

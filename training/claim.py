@@ -29,6 +29,7 @@ _FREE_KEYS = frozenset(
         "data.filters",
         "data.temperature",
         "data.noise",
+        "data.cache",
         "data.cleaning",
         "data.attribution",
         # The run has its vocabulary already.

@@ -75,6 +75,17 @@ class CleaningReport:
         """Pairs of all corpora that were dropped, by filter."""
         return sum((corpus.dropped for corpus in self.corpora), Counter[str]())
 
+    @classmethod
+    def from_dict(cls, tree: dict[str, Any]) -> CleaningReport:
+        """The report that `to_dict` was made of."""
+        corpora = [
+            CorpusReport(
+                corpus["name"], corpus["pairs"], Counter(corpus["dropped"]), corpus["first_line"]
+            )
+            for corpus in tree["corpora"]
+        ]
+        return cls(tree["held_out"], corpora)
+
     def to_dict(self) -> dict[str, Any]:
         """Plain data for the run's folder."""
         first: dict[str, str] = {}
@@ -99,6 +110,17 @@ class CleaningReport:
                 )
                 lines.append(f"  {corpus.name}: {_listing(corpus.dropped)}; {places}")
         return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The clean text of a recipe."""
+
+    train: list[Pair]
+    origins: list[int]
+    """Of each training pair, which corpus of `data.train` it is from."""
+    validation: list[Pair]
+    report: CleaningReport
 
 
 def _listing(dropped: Counter[str]) -> str:

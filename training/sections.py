@@ -133,6 +133,9 @@ class DataConfig:
     """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
     larger gives small corpora more; an epoch has as many pairs as there are."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
+    cache: str | None = None
+    """A folder that keeps clean text and its ids, found again by the content of all that they are
+    made of: the next start reads them in seconds."""
 
     def __post_init__(self) -> None:
         if not self.train:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -28,7 +29,8 @@ def read_table(path: Path, columns: tuple[Column, Column] | None) -> Table:
     """The pairs of two columns; a TSV file has a first line with names where they are named.
 
     Without `columns` they are the first and the second of a TSV file. A tab ends a column whatever
-    stands around it: there is no quoting. Nulls of Parquet are read as empty text.
+    stands around it: there is no quoting. Of Parquet, nulls are read as empty text, line ends as
+    spaces.
 
     Raises CorpusError for a file that cannot be read, has no rows, or lacks a column; of TSV it
     names the line.
@@ -78,7 +80,8 @@ def _read_parquet(path: Path, columns: tuple[Column, Column] | None) -> Table:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: cannot be read: {reason}") from error
     sides: list[list[Any]] = [table.column(name).to_pylist() for name in names]
-    return Table([(source or "", target or "") for source, target in zip(*sides, strict=True)])
+    lines = ([re.sub(r"\r?\n", " ", text or "") for text in side] for side in sides)
+    return Table(list(zip(*lines, strict=True)))
 
 
 def _find(column: str, names: Sequence[str], where: str) -> int:

@@ -16,6 +16,7 @@ from safetensors.torch import load_file
 from tests.toy.corpus import toy_pairs
 from tests.toy.recipe import write_toy_recipe
 from tests.toy.refusal import refusal
+from tests.toy.text import write_toy_text
 from training.__main__ import main
 from training.config import TranslationRecipe, load_recipe
 from training.data import RunData, prepare
@@ -262,3 +263,15 @@ def test_data_writes_nothing_into_a_run_that_has_begun(
     before = {path.name: path.stat().st_mtime_ns for path in run.iterdir()}
     report(capsys, str(recipe), "--run", str(run), "data.filters=[{name: length}]")
     assert {path.name: path.stat().st_mtime_ns for path in run.iterdir()} == before
+
+
+def test_data_reports_on_the_text_of_a_language_model(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    arguments = [str(write_toy_text(tmp_path)), "--run", str(tmp_path / "run")]
+    found = json.loads(report(capsys, *arguments, "--json"))
+    lines = (tmp_path / "train.txt").read_text().splitlines()
+    assert found["kept"] == 400
+    assert found["tokens"] == sum(len(line.split()) + 1 for line in lines)
+    assert f"tokens: {found['tokens']}\n" in report(capsys, *arguments)
+    assert (tmp_path / "run" / "vocab.txt").exists()

@@ -291,7 +291,7 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
         "attribution", "max_pieces", "max_length_ratio", "token_budget", "subword_alpha",
-        "filters", "temperature", "noise", "bpe_dropout",
+        "filters", "temperature", "noise", "bpe_dropout", "cache",
     }  # fmt: skip
     assert _fields(ParallelFiles) >= {"source", "target", "weight", "file", "columns", "tag"}
     assert _fields(TokenizerConfig) >= {

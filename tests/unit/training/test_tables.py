@@ -68,6 +68,13 @@ def test_a_wrong_encoding_in_a_tsv_file_names_the_line(tmp_path: Path) -> None:
         read_table(tmp_path / "pairs.tsv", None)
 
 
+def test_a_text_of_several_lines_becomes_one(tmp_path: Path) -> None:
+    columns = {"de": pyarrow.array(["eins\nzwei\r\ndrei"]), "en": pyarrow.array(["one two three"])}
+    parquet.write_table(pyarrow.table(columns), tmp_path / "pairs.parquet")
+    found = read_table(tmp_path / "pairs.parquet", ("de", "en"))
+    assert found == Table([("eins zwei drei", "one two three")])
+
+
 def write_parquet(path: Path) -> None:
     columns = {
         "en": pyarrow.array(["hello", None]),
