@@ -46,6 +46,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     verbs = parser.add_subparsers(dest="verb", required=True)
     _add_train(verbs)
     _add_tokenizer(verbs)
+    _add_data(verbs)
     _add_evaluate(verbs)
     _add_average(verbs)
     _add_scale(verbs)
@@ -72,6 +73,17 @@ def _add_tokenizer(verbs: _Verbs) -> None:
     parser.add_argument("recipe")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
     parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
+
+
+def _add_data(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "data", help="prepare a recipe's text without training and report on it: pairs, shares, "
+        "lengths, what was dropped"
+    )  # fmt: skip
+    parser.add_argument("recipe")
+    parser.add_argument("overrides", nargs="*", metavar="key=value")
+    parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
+    parser.add_argument("--json", action="store_true", help="one JSON object in place of tables")
 
 
 def _add_evaluate(verbs: _Verbs) -> None:

@@ -6,8 +6,8 @@ Shape letters: B sentences, S source positions, T target positions.
 from __future__ import annotations
 
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,7 +17,10 @@ from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
-from training.subwords import SubwordSampler
+from training.errors import ConfigError
+from training.noise import add_noise, choose_joins
+from training.sections import NoiseConfig
+from training.subwords import BpeSampler, UnigramSampler
 
 IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
@@ -51,9 +54,14 @@ class BatchedCorpus:
     """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
-    probability of once more, drawn anew each epoch. The order, these draws and, with subword
-    sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an unbroken one
-    would. `dropped` counts pairs left out because a side has no piece, or more than `max_pieces`.
+    probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
+    from, `tags` of each corpus what is put before its sources; `ids` are those of `encode_pairs`
+    where they are known already. The order, these draws, noise and,
+    with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
+    unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
+    more than `max_pieces`.
+
+    Raises ConfigError for a tag that is no piece of the vocabulary.
     """
 
     def __init__(
@@ -65,7 +73,12 @@ class BatchedCorpus:
         max_pieces: int,
         cost: Cost = max,
         subword_alpha: float = 0.0,
+        bpe_dropout: float = 0.0,
+        noise: NoiseConfig | None = None,
         weights: Sequence[float] | None = None,
+        origins: Sequence[int] | None = None,
+        tags: Sequence[str | None] = (None,),
+        ids: Sequence[IdPair] | None = None,
         seed: int = 1,
     ) -> None:
         self._cost, self._token_budget, self._max_pieces, self._seed = (
@@ -74,41 +87,55 @@ class BatchedCorpus:
             max_pieces,
             seed,
         )
-        self._sampler = SubwordSampler(tokenizer, subword_alpha) if subword_alpha else None
-        self.dropped: Counter[str] = Counter()
-        self._texts: list[tuple[str, str]] = []
-        self._ids: list[IdPair] = []
+        self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
+        self._sampler: UnigramSampler | BpeSampler | None = None
+        if subword_alpha:
+            self._sampler = UnigramSampler(tokenizer, subword_alpha)
+        elif bpe_dropout:
+            self._sampler = BpeSampler(tokenizer, bpe_dropout)
+        self._tags = [encode_tag(tokenizer, tag) if tag else [] for tag in tags]
+        self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
+        self.texts: list[tuple[str, str]] = []
+        self.ids: list[IdPair] = []
+        """The pairs that are left, tags included, each in its best segmentation."""
+        self.origins: list[int] = []
         kept_weights: list[float] = []
         weights = [1.0] * len(pairs) if weights is None else weights
-        sides = [tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1)]
-        for texts, weight, source, target in zip(pairs, weights, *sides, strict=True):
+        origins = [0] * len(pairs) if origins is None else origins
+        ids = encode_pairs(pairs, tokenizer) if ids is None else ids
+        for texts, weight, origin, (source, target) in zip(
+            pairs, weights, origins, ids, strict=True
+        ):
             if not source or not target:
-                self.dropped["no piece"] += 1
-            elif max(len(source), len(target)) > max_pieces:
-                self.dropped["too many pieces"] += 1
-            else:
-                self._texts.append(texts)
-                self._ids.append((source, target))
-                kept_weights.append(weight)
-        self._weights = np.array(kept_weights)
-        self._weighted = bool((self._weights != 1).any())
+                self.dropped[origin]["no piece"] += 1
+                continue
+            tagged = self._tags[origin] + source if self._tags[origin] else source
+            if max(len(tagged), len(target)) > max_pieces:
+                self.dropped[origin]["too many pieces"] += 1
+                continue
+            self.texts.append(texts)
+            self.ids.append((tagged, target))
+            self.origins.append(origin)
+            kept_weights.append(weight)
+        self.weights = np.array(kept_weights)
+        self._weighted = bool((self.weights != 1).any())
 
     @cached_property
     def digest(self) -> str:
         """SHA-256 of the ids and of weights other than 1: a run resumed on other text would not
         repeat the unbroken one."""
         hasher = hashlib.sha256()
-        for source, target in self._ids:
+        for source, target in self.ids:
             hasher.update(np.array([*source, EOS_ID, *target, EOS_ID], dtype="<u4").tobytes())
         if self._weighted:
-            hasher.update(self._weights.astype("<f8").tobytes())
+            hasher.update(self.weights.astype("<f8").tobytes())
         return hasher.hexdigest()
 
     def epoch(self, epoch: int) -> list[list[IdPair]]:
         """The batches of an epoch, as lists of id pairs."""
         generator = np.random.default_rng((self._seed, epoch))
-        chosen = self._draw_copies(generator) if self._weighted else range(len(self._ids))
-        pairs = self._sample(chosen, epoch) if self._sampler else [self._ids[i] for i in chosen]
+        chosen = self._draw_copies(generator) if self._weighted else range(len(self.ids))
+        pairs = self._encode(chosen, epoch)
         sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         # By both lengths, so that next to nothing is padding; ties at random, so that batches do
         # not hold the same neighbours in every epoch.
@@ -120,25 +147,89 @@ class BatchedCorpus:
 
     def _draw_copies(self, generator: np.random.Generator) -> list[int]:
         """Indices of the pairs of an epoch, each as often as its weight says."""
-        whole = np.floor(self._weights)
-        once_more = generator.random(len(whole)) < self._weights - whole
+        whole = np.floor(self.weights)
+        once_more = generator.random(len(whole)) < self.weights - whole
         return np.repeat(np.arange(len(whole)), (whole + once_more).astype(int)).tolist()
 
-    def _sample(self, chosen: Sequence[int], epoch: int) -> list[IdPair]:
-        """Each of these pairs in a random segmentation of its own; a side that grew too long keeps
-        its best one."""
-        assert self._sampler is not None
-        sides: list[list[list[int]]] = []
-        for side in (0, 1):
-            texts = (self._texts[i][side] for i in chosen)
-            sampled = self._sampler.sample(texts, f"{self._seed} {epoch} {side}")
-            sides.append(
-                [
-                    ids if 0 < len(ids) <= self._max_pieces else self._ids[i][side]
-                    for ids, i in zip(sampled, chosen, strict=True)
-                ]
-            )
-        return list(zip(*sides, strict=True))
+    def _encode(self, chosen: Sequence[int], epoch: int) -> list[IdPair]:
+        """Ids of these pairs, with the noise and the segmentations of an epoch."""
+        if not self._sampler and self._noise == NoiseConfig():
+            return [self.ids[i] for i in chosen]
+        generator = np.random.default_rng((self._seed, epoch, 1))  # noise has one of its own
+        texts = [self.texts[i] for i in chosen]
+        changed = add_noise(texts, self._noise, generator)
+        for place, pair in changed.items():
+            texts[place] = pair
+        sides = (self._encode_side(side, texts, changed, chosen, epoch) for side in (0, 1))
+        pairs = list(zip(*sides, strict=True))
+        if self._noise.join:
+            origins = [self.origins[i] for i in chosen]
+            groups = choose_joins(origins, self._noise.join, generator)
+            pairs = self._join(pairs, groups, origins)
+        return pairs
+
+    def _encode_side(
+        self,
+        side: int,
+        texts: list[tuple[str, str]],
+        changed: Iterable[int],
+        chosen: Sequence[int],
+        epoch: int,
+    ) -> list[list[int]]:
+        """One side of each pair; one that grew too long keeps the ids that it has without noise in
+        its best segmentation."""
+        found = [self.ids[i][side] for i in chosen]
+        if self._sampler:
+            places: Sequence[int] = range(len(texts))
+            sampled = (text[side] for text in texts)
+            encoded = self._sampler.sample(sampled, f"{self._seed} {epoch} {side}")
+        else:
+            places = [
+                place for place in changed if texts[place][side] != self.texts[chosen[place]][side]
+            ]
+            encoded = self._tokenizer.encode_batch([texts[place][side] for place in places])
+        for place, ids in zip(places, encoded, strict=True):
+            tag = self._tags[self.origins[chosen[place]]] if side == 0 else []
+            if ids and len(tag) + len(ids) <= self._max_pieces:
+                found[place] = tag + ids if tag else ids
+        return found
+
+    def _join(
+        self, pairs: list[IdPair], groups: list[list[int]], origins: list[int]
+    ) -> list[IdPair]:
+        """Each group as one pair, under one tag, in the place of its first; the pieces of several
+        texts in one line are those of each. A group that would be too long stays apart."""
+        gone = set()
+        for first, *others in groups:
+            tag = len(self._tags[origins[first]])
+            source, target = (list(ids) for ids in pairs[first])
+            for other in others:
+                source += pairs[other][0][tag:]
+                target += pairs[other][1]
+            if max(len(source), len(target)) <= self._max_pieces:
+                pairs[first] = source, target
+                gone.update(others)
+        return [pair for place, pair in enumerate(pairs) if place not in gone]
+
+
+def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[IdPair]:
+    """Each pair in its best segmentation."""
+    sides = (tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
+    return list(zip(*sides, strict=True))
+
+
+def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
+    """The ids of a tag before a text.
+
+    Raises ConfigError where it is no piece of its own.
+    """
+    ids = tokenizer.encode(tag)
+    if tokenizer.pieces(ids)[-1] != tag:
+        raise ConfigError(
+            f"the tag {tag!r} of data.train is no piece of the run's vocabulary; leave it out, or "
+            "start another --run folder, whose vocabulary will have it"
+        )
+    return ids
 
 
 def cut_by_budget(

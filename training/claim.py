@@ -26,6 +26,10 @@ _FREE_KEYS = frozenset(
         "data.held_out_pairs",
         "data.max_pieces",
         "data.max_length_ratio",
+        "data.filters",
+        "data.temperature",
+        "data.noise",
+        "data.cache",
         "data.cleaning",
         "data.attribution",
         # The run has its vocabulary already.

@@ -13,6 +13,7 @@ import torch
 from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
 from training.claim import check_claim, write_claim
 from training.config import Recipe, load_recipe, recipe_to_dict
+from training.data_report import report_data
 from training.errors import ConfigError
 from training.evaluation import evaluate as evaluate_checkpoint
 from training.perplexity import evaluate_text
@@ -40,6 +41,13 @@ def tokenizer(options: argparse.Namespace) -> int:
     prepare_task(recipe, run).write(run)
     write_claim(recipe, run)
     print(run / (VOCABULARY_FILE if recipe.tokenizer.kind == "words" else TOKENIZER_FILE))
+    return 0
+
+
+def data(options: argparse.Namespace) -> int:
+    """Do as `tokenizer` does; prints what would be trained on, in tables or as one JSON object."""
+    recipe, run = _recipe_and_run(options)
+    print(report_data(recipe, run, as_json=options.json))
     return 0
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 import yaml
 
+from training.checks import check_choice, nearest
 from training.errors import ConfigError
+from training.filters import FILTERS, Filter
 from training.models.config import ARCHITECTURES, PRESETS, LanguageModelConfig, ModelConfig
 from training.sections import (
     DataConfig,
@@ -26,8 +28,6 @@ from training.sections import (
     ParallelFiles,
     TextConfig,
     TokenizerConfig,
-    check_choice,
-    nearest,
 )
 
 __all__ = [
@@ -76,6 +76,11 @@ class TranslationRecipe(Recipe):
         if self.data.subword_alpha and self.tokenizer.model_type != "unigram":
             raise ConfigError(
                 "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
+                f"{self.tokenizer.model_type!r}; set one of the two"
+            )
+        if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
+            raise ConfigError(
+                "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
 
@@ -197,6 +202,11 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if dataclasses.is_dataclass(kind) and isinstance(kind, type):
         if not isinstance(value, dict):
             raise ConfigError(f"{where or 'recipe'} must be a mapping, got {value!r}")
+        if kind is Filter:
+            if "name" not in value:
+                raise ConfigError(f"missing key '{where}.name' (there are {sorted(FILTERS)})")
+            check_choice(f"{where}.name", str(value["name"]), tuple(FILTERS))
+            kind = FILTERS[str(value["name"])]
         hints = typing.get_type_hints(kind)
         prefix = f"{where}." if where else ""
         for key in value:
@@ -218,7 +228,8 @@ def _build(kind: Any, value: Any, where: str) -> Any:
     if origin in (types.UnionType, typing.Union):
         if value is None and type(None) in arguments:
             return None
-        return _build(next(a for a in arguments if a is not type(None)), value, where)
+        kinds = [a for a in arguments if a is not type(None)]
+        return _build(type(value) if type(value) in kinds else kinds[0], value, where)
     if origin is tuple:
         if not isinstance(value, list | tuple):
             raise ConfigError(f"{where} must be a list, got {value!r}")

@@ -6,68 +6,137 @@ import codecs
 import gzip
 import random
 import re
-import unicodedata
 import zlib
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any, TypeVar
+
+import zstandard
 
 from serving.lines import LineEncodingError, decode_lines
 from training.errors import CorpusError
+from training.filters import Filter, Languages
 
 Pair = tuple[str, str]
+Item = TypeVar("Item", bound=tuple[Any, ...])
+"""A pair, or a pair with more behind it."""
 
-# UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
-# character of the range 0x80 to 0xBF; U+FFFD stands where a decoder gave up before us.
-_MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
-_SHORT = 20  # characters under which the length ratio says little
+
+@dataclass
+class CorpusReport:
+    """How many pairs of one corpus were kept and dropped, by the filter that dropped them, with
+    the first line of each."""
+
+    name: str
+    pairs: int = 0
+    """Pairs that were read."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    first_line: dict[str, str] = field(default_factory=dict)
+    """File and line of the first pair that each filter dropped."""
+
+    @property
+    def kept(self) -> int:
+        """Pairs that are left, those held out for validation included."""
+        return self.pairs - self.dropped.total()
+
+    def drop(self, reason: str, number: int) -> None:
+        """Count the pair of a line, counted from 1, as dropped."""
+        self.dropped[reason] += 1
+        self.first_line.setdefault(reason, f"{self.name}:{number}")
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain data for the run's folder."""
+        return {
+            "name": self.name,
+            "pairs": self.pairs,
+            "kept": self.kept,
+            "dropped": dict(self.dropped),
+            "first_line": self.first_line,
+        }
 
 
 @dataclass
 class CleaningReport:
-    """How many pairs were kept and dropped, by reason, with the first file and line of each."""
+    """What was kept and dropped of each corpus, in the order in which they were cleaned."""
 
-    kept: int = 0
-    """Pairs that are left, those held out for validation included."""
     held_out: int = 0
-    """Of these, pairs held out."""
-    dropped: Counter[str] = field(default_factory=Counter)
-    examples: dict[str, str] = field(default_factory=dict)
+    """Of the pairs kept, those held out for validation."""
+    corpora: list[CorpusReport] = field(default_factory=list)
 
-    def drop(self, reason: str, where: str) -> None:
-        """Count a dropped pair; the place of the first one of each reason is kept as an example."""
-        self.dropped[reason] += 1
-        self.examples.setdefault(reason, where)
+    @property
+    def kept(self) -> int:
+        """Pairs that are left of all corpora, those held out included."""
+        return sum(corpus.kept for corpus in self.corpora)
 
-    def drop_kept(self, reason: str, count: int) -> None:
-        """Count pairs that a later stage dropped after they had been kept."""
-        if count:
-            self.kept -= count
-            self.dropped[reason] += count
+    @property
+    def dropped(self) -> Counter[str]:
+        """Pairs of all corpora that were dropped, by filter."""
+        return sum((corpus.dropped for corpus in self.corpora), Counter[str]())
 
-    def to_dict(self) -> dict[str, object]:
+    @classmethod
+    def from_dict(cls, tree: dict[str, Any]) -> CleaningReport:
+        """The report that `to_dict` was made of."""
+        corpora = [
+            CorpusReport(
+                corpus["name"], corpus["pairs"], Counter(corpus["dropped"]), corpus["first_line"]
+            )
+            for corpus in tree["corpora"]
+        ]
+        return cls(tree["held_out"], corpora)
+
+    def to_dict(self) -> dict[str, Any]:
         """Plain data for the run's folder."""
+        first: dict[str, str] = {}
+        for corpus in self.corpora:
+            first = corpus.first_line | first
         return {
             "kept": self.kept,
             "held_out": self.held_out,
             "dropped": dict(self.dropped),
-            "first_line": self.examples,
+            "first_line": first,
+            "corpora": [corpus.to_dict() for corpus in self.corpora],
         }
 
     def __str__(self) -> str:
-        reasons = ", ".join(f"{n} {reason}" for reason, n in self.dropped.most_common())
-        return f"kept {self.kept} pairs, dropped {self.dropped.total()} ({reasons or 'none'})"
+        """The total, and a line for each corpus that lost pairs."""
+        lines = [f"kept {self.kept} pairs, dropped {_listing(self.dropped)}"]
+        for corpus in self.corpora:
+            if corpus.dropped:
+                places = ", ".join(
+                    f"{reason} first in line {place.rpartition(':')[2]}"
+                    for reason, place in corpus.first_line.items()
+                )
+                lines.append(f"  {corpus.name}: {_listing(corpus.dropped)}; {places}")
+        return "\n".join(lines)
+
+
+@dataclass(frozen=True)
+class Corpus:
+    """The clean text of a recipe."""
+
+    train: list[Pair]
+    origins: list[int]
+    """Of each training pair, which corpus of `data.train` it is from."""
+    validation: list[Pair]
+    report: CleaningReport
+
+
+def _listing(dropped: Counter[str]) -> str:
+    reasons = ", ".join(f"{n} {reason}" for reason, n in dropped.most_common())
+    return f"{dropped.total()} ({reasons or 'none'})"
 
 
 def read_lines(path: Path) -> list[str]:
-    """Lines of a UTF-8 text, plain or .gz, without line ends (\\n ends one) and byte order mark.
+    """Lines of a UTF-8 text, plain, .gz or .zst, without line ends (\\n ends one) and byte order
+    mark.
 
     Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
     """
     try:
-        raw = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
-    except (OSError, EOFError, zlib.error) as error:
+        raw = _decompress(path)
+    except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from error
     try:
         return decode_lines(raw.removeprefix(codecs.BOM_UTF8))
@@ -76,6 +145,27 @@ def read_lines(path: Path) -> list[str]:
             f"{path}:{error.number}: not UTF-8 ({error.reason} at byte {error.start}); "
             "convert the file, for example with iconv"
         ) from error
+
+
+def _decompress(path: Path) -> bytes:
+    content = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(content)
+    if path.suffix == ".zst":
+        return _decompress_zstd(content)
+    return content
+
+
+def _decompress_zstd(content: bytes) -> bytes:
+    """The text of one or several frames; raises EOFError where the last one is cut off."""
+    parts = []
+    while content:
+        frame = zstandard.ZstdDecompressor().decompressobj()
+        parts.append(frame.decompress(content))
+        if not frame.eof:
+            raise EOFError("compressed file ended before the end of a frame")
+        content = frame.unused_data
+    return b"".join(parts)
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
@@ -96,58 +186,46 @@ def read_pairs(source: Path, target: Path) -> list[Pair]:
 
 
 class Cleaner:
-    """Drops pairs that teach nothing good, and counts why; text is only stripped of white space.
+    """Drops pairs by named filters, and counts; text is only stripped of white space.
 
-    `max_characters` bounds a side, `max_length_ratio` the ratio of characters between the sides
-    (pairs of up to 20 characters are let by). Duplicates are found across files.
+    A pair with an empty side is dropped before any filter. Filters that compare pairs remember
+    those of all corpora. Raises ConfigError where a filter does not know the languages.
     """
 
-    def __init__(self, *, max_characters: int = 1000, max_length_ratio: float = 3.0) -> None:
+    def __init__(self, filters: Sequence[Filter], languages: Languages) -> None:
         self.report = CleaningReport()
-        self._max_characters, self._max_length_ratio = max_characters, max_length_ratio
-        self._seen: set[Pair] = set()
+        self._steps = [(step.name, step.start(languages)) for step in filters]
 
-    def clean(self, pairs: list[Pair], origin: str) -> list[Pair]:
-        """The good pairs of one file, whose name is `origin` in the report."""
+    def clean(self, pairs: list[Pair], name: str, first_line: int = 1) -> list[Pair]:
+        """The good pairs of one corpus, whose name the report bears, from that line on."""
+        report = CorpusReport(name, len(pairs))
+        self.report.corpora.append(report)
         kept = []
-        for number, (source, target) in enumerate(pairs, 1):
+        for number, (source, target) in enumerate(pairs, first_line):
             pair = (source.strip(), target.strip())
             reason = self._reason_to_drop(pair)
-            if reason:
-                self.report.drop(reason, f"{origin}:{number}")
-                continue
-            self._seen.add(pair)
-            kept.append(pair)
-        self.report.kept += len(kept)
+            if reason is None:
+                kept.append(pair)
+            else:
+                report.drop(reason, number)
         return kept
 
     def _reason_to_drop(self, pair: Pair) -> str | None:
-        shorter, longer = sorted(map(len, pair))
-        if not shorter:
+        if not all(pair):
             return "empty"
-        if any(_MOJIBAKE.search(text) or _has_control(text) for text in pair):
-            return "wrong encoding"
-        if longer > self._max_characters:
-            return "too long"
-        if longer > _SHORT and longer > self._max_length_ratio * shorter:
-            return "length ratio"
-        return "duplicate" if pair in self._seen else None
+        return next((name for name, drops in self._steps if drops(pair)), None)
 
 
-def _has_control(text: str) -> bool:
-    return not text.isprintable() and any(
-        unicodedata.category(c) in ("Cc", "Cs", "Co") and c != "\t" for c in text
-    )
-
-
-def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list[Pair]]:
+def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list[Item]]:
     """Split into (training, validation): about `count` pairs, whole groups of equal sources.
 
-    Raises CorpusError where no training pair would be left.
+    Whatever stands behind the two texts of a pair stays with it. Raises CorpusError where no
+    training pair would be left.
     """
-    groups: dict[str, list[Pair]] = {}
-    for pair in pairs:
-        groups.setdefault(_group_key(pair[0]), []).append(pair)
+    of_pair = [_group_key(pair[0]) for pair in pairs]
+    groups: dict[str, list[Item]] = {}
+    for key, pair in zip(of_pair, pairs, strict=True):
+        groups.setdefault(key, []).append(pair)
     keys = sorted(groups)
     random.Random(seed).shuffle(keys)
     held: set[str] = set()
@@ -158,7 +236,7 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
         held.add(key)
         size += len(groups[key])
     validation = [pair for key in keys if key in held for pair in groups[key]]
-    train = [pair for pair in pairs if _group_key(pair[0]) not in held]
+    train = [pair for key, pair in zip(of_pair, pairs, strict=True) if key not in held]
     if not train:
         raise CorpusError(
             f"data.held_out_pairs = {count} leaves none of the {len(pairs)} clean pairs to train "
@@ -169,7 +247,7 @@ def hold_out(pairs: list[Pair], count: int, seed: int) -> tuple[list[Pair], list
 
 def _group_key(text: str) -> str:
     """Sentences that differ in case, punctuation or spacing only belong together."""
-    return "".join(c for c in text.casefold() if c.isalnum()) or text
+    return re.sub(r"[\W_]+", "", text.casefold()) or text
 
 
 def iterate_texts(pairs: list[Pair]) -> Iterator[str]:

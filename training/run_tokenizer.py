@@ -7,7 +7,7 @@ from pathlib import Path
 
 from serving.bundle.tokenizer import TextTokenizer
 from training.checkpoint import write_atomically
-from training.config import Recipe, expand
+from training.config import DataConfig, Recipe, expand
 from training.errors import ConfigError
 from training.run import (
     TOKENIZER_FILE,
@@ -40,6 +40,7 @@ def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTo
                 model_type=recipe.tokenizer.model_type,
                 character_coverage=recipe.tokenizer.character_coverage,
                 max_sentences=recipe.tokenizer.max_sentences,
+                symbols=recipe.data.tags if isinstance(recipe.data, DataConfig) else (),
             )
     tokenizer = load_text_tokenizer(path, words=words)
     if tokenizer.vocab_size != recipe.model.vocab_size:

@@ -2,46 +2,100 @@
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Iterable
-from dataclasses import dataclass
+import re
+from dataclasses import dataclass, field, fields
 
+from training.checks import check_choice, check_range
 from training.errors import ConfigError
+from training.filters import Duplicates, Encoding, Filter, Length, Ratio
 
-_NO_LIMIT = float("inf")
 MOST_COPIES = 1000.0
 """The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
-
-
-def check_range(name: str, value: float, low: float, high: float = _NO_LIMIT) -> None:
-    """Raise ConfigError for a value outside [low, high]."""
-    if not low <= value <= high:  # written so that NaN fails
-        allowed = f">= {low}" if high == _NO_LIMIT else f"in [{low}, {high}]"
-        raise ConfigError(f"{name} must be {allowed}, got {value!r}")
-
-
-def check_choice(name: str, value: str, choices: tuple[str, ...]) -> None:
-    """Raise ConfigError for a value that is none of the choices."""
-    if value not in choices:
-        hint = nearest(value, choices) or f"; there are {list(choices)}"
-        raise ConfigError(f"unknown {name} {value!r}{hint}")
-
-
-def nearest(word: str, known: Iterable[str]) -> str:
-    """The end of an error message that proposes the known word most like this one, or nothing."""
-    match = difflib.get_close_matches(word, list(known), n=1, cutoff=0.5)
-    return f"; did you mean {match[0]!r}?" if match else ""
+_RESERVED = ("<s>", "<pad>", "<unk>")  # pieces of every vocabulary
+_TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 
 
 @dataclass(frozen=True, kw_only=True)
 class ParallelFiles:
-    """Two line-aligned text files, plain or .gz."""
+    """One corpus: two line-aligned text files (`source` and `target`), or one table (`file`)."""
 
-    source: str
-    target: str
+    source: str | None = None
+    """Text, plain, .gz or .zst."""
+    target: str | None = None
+    file: str | None = None
+    """.tsv, .tsv.gz, .tsv.zst or .parquet."""
+    columns: tuple[int | str, int | str] | None = None
+    """The table's columns of source and target: numbers from 1 (TSV), or names (of a TSV file, in
+    its first line). Where absent: the first two of a TSV file."""
     weight: float = 1.0
     """How often each of their training pairs comes in an epoch: 2.5 is twice, and a third time for
     half of the pairs, drawn anew each epoch. Validation text has no use for it."""
+    tag: str | None = None
+    """A piece of its own that is put before each source of this corpus (`<web>`). Nothing puts one
+    before a text that is to be translated: what the model then does it has learnt from the corpora
+    without a tag. Validation text has no use for it either."""
+
+    @property
+    def name(self) -> str:
+        """What reports and errors call the corpus: the file of its source."""
+        return str(self.file or self.source)
+
+    def check(self, where: str) -> None:
+        """Raise ConfigError, which calls the corpus `where`, for keys that do not go together."""
+        check_range(f"{where}.weight", self.weight, 0, MOST_COPIES)
+        tag = self.tag
+        if tag is not None and (not re.fullmatch(r"<[a-z0-9_-]+>", tag) or tag in _RESERVED):
+            raise ConfigError(
+                f"{where}.tag must be small letters, digits, _ or - between < and >, like '<web>' "
+                f"(but not one of {', '.join(_RESERVED)}), got {tag!r}"
+            )
+        if self.file is None:
+            for key in ("source", "target"):
+                if getattr(self, key) is None:
+                    raise ConfigError(f"missing key '{where}.{key}' (or {where}.file)")
+            if self.columns is not None:
+                raise ConfigError(f"{where}.columns belongs to {where}.file, which is not given")
+            return
+        if self.source is not None or self.target is not None:
+            raise ConfigError(f"{where} has file, and source or target; give one of the two")
+        if not self.file.endswith(_TABLES):
+            allowed = ", ".join(_TABLES)
+            raise ConfigError(f"{where}.file must end in one of {allowed}, got {self.file!r}")
+        named = [isinstance(column, str) for column in self.columns or ()]
+        if self.file.endswith(".parquet") and not (named and all(named)):
+            raise ConfigError(
+                f"{where}.columns must name two columns of a Parquet file, got {self.columns!r}"
+            )
+        for column in self.columns or ():
+            if isinstance(column, int):
+                check_range(f"{where}.columns", column, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NoiseConfig:
+    """Shares of an epoch's pairs that are changed, each drawn anew each epoch; 0 is off.
+
+    Placeholders, addresses and whatever else is no plain word stay as they are.
+    """
+
+    lower: float = 0.0
+    """The source in small letters."""
+    title: float = 0.0
+    """Each word of the source with a capital letter."""
+    typos: float = 0.0
+    """One letter of the source swapped, left out, doubled or replaced by its neighbour."""
+    punctuation: float = 0.0
+    """The end mark left out on both sides, where it is the same one."""
+    accents: float = 0.0
+    """The source without accents: ü as ue or u, ß as ss, é as e."""
+    join: float = 0.0
+    """Two or three pairs of a corpus in one line, where `max_pieces` allows it."""
+    copy: float = 0.0
+    """The target as the source: what is in the target language already stays as it is."""
+
+    def __post_init__(self) -> None:
+        for kind in fields(self):
+            check_range(f"data.noise.{kind.name}", getattr(self, kind.name), 0, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,8 +113,11 @@ class DataConfig:
     """Origin and licence of the text; it is carried into the bundle."""
     max_pieces: int = 200
     """A longer side (in pieces) drops the pair."""
+    filters: tuple[Filter, ...] | None = None
+    """What drops pairs, in this order (`training.filters`); pairs with an empty side always go.
+    Where absent: encoding, length, ratio and duplicates."""
     max_length_ratio: float = 3.0
-    """A greater ratio of characters between the sides drops the pair (short pairs are let by)."""
+    """`max_ratio` of the ratio filter where `filters` is absent."""
     token_budget: int = 4096
     """Rows x max(source, target) of one batch, joint models: rows x source x target; padding
     included."""
@@ -69,12 +126,30 @@ class DataConfig:
 
     It needs a unigram tokenizer.
     """
+    bpe_dropout: float = 0.0
+    """BPE-dropout (Provilkov et al. 2020): the probability with which a merge is left out at each
+    step; 0 is off, 0.1 is usual. It needs a bpe tokenizer."""
+    temperature: float | None = None
+    """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
+    larger gives small corpora more; an epoch has as many pairs as there are."""
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    cache: str | None = None
+    """A folder that keeps clean text and its ids, found again by the content of all that they are
+    made of: the next start reads them in seconds."""
 
     def __post_init__(self) -> None:
         if not self.train:
             raise ConfigError("data.train must name one pair of files at least, got none")
         for index, files in enumerate(self.train):
-            check_range(f"data.train[{index}].weight", files.weight, 0, MOST_COPIES)
+            files.check(f"data.train[{index}]")
+        if self.validation is not None:
+            self.validation.check("data.validation")
+        if self.temperature is not None:
+            check_range("data.temperature", self.temperature, 1)
+            if any(files.weight != 1 for files in self.train):
+                raise ConfigError(
+                    "data.temperature computes the weights of data.train, got both; leave out one"
+                )
         if not any(files.weight for files in self.train):
             raise ConfigError(
                 "data.train: every weight is 0, so that no pair would be trained on; give one file "
@@ -84,8 +159,26 @@ class DataConfig:
         check_range("data.held_out_pairs", self.held_out_pairs, least)
         check_range("data.max_pieces", self.max_pieces, 1)
         check_range("data.max_length_ratio", self.max_length_ratio, 1)
+        if self.filters is not None and self.max_length_ratio != 3.0:
+            raise ConfigError(
+                "data.max_length_ratio counts where data.filters is absent, got both; give "
+                "max_ratio to the filter {name: ratio} instead"
+            )
         check_range("data.token_budget", self.token_budget, 1)
         check_range("data.subword_alpha", self.subword_alpha, 0)
+        check_range("data.bpe_dropout", self.bpe_dropout, 0, 1)
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags of the corpora, each once."""
+        return tuple(dict.fromkeys(files.tag for files in self.train if files.tag is not None))
+
+    @property
+    def steps(self) -> tuple[Filter, ...]:
+        """The filters that count: those given, or those of a recipe that names none."""
+        if self.filters is not None:
+            return self.filters
+        return (Encoding(), Length(), Ratio(max_ratio=self.max_length_ratio), Duplicates())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -93,7 +186,7 @@ class TextConfig:
     """Text of a language model, and how it is cut into training rows. A line is a document."""
 
     train: tuple[str, ...]
-    """Files, plain or .gz."""
+    """Files, plain, .gz or .zst."""
     validation: str
     """Text for early stopping."""
     attribution: str = ""

@@ -1,4 +1,5 @@
-"""Subword regularisation: a random segmentation of each text at each epoch (Kudo 2018).
+"""A random segmentation of each text at each epoch: subword regularisation for unigram models (Kudo
+2018), BPE-dropout for merges (Provilkov et al. 2020).
 
 SentencePiece can sample too, but its generator, though seeded, differs from process to process
 (0.2.3), and a resumed run would see other pieces than an unbroken one.
@@ -10,7 +11,7 @@ import math
 import random
 import re
 from bisect import bisect
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 from itertools import accumulate
 from typing import NamedTuple
@@ -32,17 +33,11 @@ class _Arrivals(NamedTuple):
     shares: list[float]
 
 
-class SubwordSampler:
-    """Draws segmentations of a unigram model with probability proportional to P(pieces)^alpha.
+class _Sampler:
+    """Draws the pieces of each word on its own: a word's pieces do not depend on its neighbours."""
 
-    All segmentations are drawn from: forward filtering, backward sampling over the lattice (Kudo
-    2018, section 3.2, with l unlimited). A word's pieces do not depend on its neighbours, so the
-    lattice is built once a word.
-    """
-
-    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
+    def __init__(self, tokenizer: Tokenizer) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_proto=tokenizer.serialized())
-        self._alpha = alpha
         self._scores: dict[str, tuple[int, float]] = {}
         for id_ in range(tokenizer.vocab_size):
             if not (
@@ -52,12 +47,9 @@ class SubwordSampler:
                 or self._model.is_unused(id_)
             ):
                 self._scores[self._model.id_to_piece(id_)] = (id_, self._model.get_score(id_))
-        self._longest = max(map(len, self._scores))
-        self._unknown = min(score for _, score in self._scores.values()) - _UNKNOWN_PENALTY
         self._bytes = [self._model.piece_to_id(f"<0x{byte:02X}>") for byte in range(256)]
         across = any(_SPACE in piece[1:] for piece in self._scores)
         self._words = re.compile(".+" if across else f"{_SPACE}?[^{_SPACE}]+|{_SPACE}", re.DOTALL)
-        self._lattice = lru_cache(maxsize=50_000)(self._build_lattice)
 
     def sample(self, texts: Iterable[str], seed: str) -> list[list[int]]:
         """Piece ids of each text, without bos and eos; equal arguments give equal ids anywhere."""
@@ -66,21 +58,47 @@ class SubwordSampler:
         for text in texts:
             ids: list[int] = []
             for word in self._words.findall(self._model.normalize(text)):
-                lattice = self._lattice(word)
-                end, pieces = len(word), []
-                while end:
-                    arrivals = lattice[end]
-                    choice = 0
-                    if len(arrivals.starts) > 1:
-                        # Shares are not rescaled to end at 1, so that rounding cannot overshoot.
-                        choice = bisect(arrivals.shares, draw() * arrivals.shares[-1])
-                        choice = min(choice, len(arrivals.starts) - 1)
-                    pieces.append(arrivals.pieces[choice])
-                    end = arrivals.starts[choice]
-                for piece in reversed(pieces):
-                    ids += piece
+                ids += self._draw_word(word, draw)
             sampled.append(ids)
         return sampled
+
+    def _draw_word(self, word: str, draw: Callable[[], float]) -> list[int]:
+        raise NotImplementedError
+
+    def _spell(self, character: str) -> tuple[int, ...]:
+        """A character that is no piece, as bytes, or as unk where the model has no bytes."""
+        if UNK_ID in self._bytes:
+            return (UNK_ID,)
+        return tuple(self._bytes[byte] for byte in character.encode())
+
+
+class UnigramSampler(_Sampler):
+    """Draws segmentations of a unigram model with probability proportional to P(pieces)^alpha.
+
+    All segmentations are drawn from: forward filtering, backward sampling over the lattice (Kudo
+    2018, section 3.2, with l unlimited), which is built once a word.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, alpha: float) -> None:
+        super().__init__(tokenizer)
+        self._alpha = alpha
+        self._longest = max(map(len, self._scores))
+        self._unknown = min(score for _, score in self._scores.values()) - _UNKNOWN_PENALTY
+        self._lattice = lru_cache(maxsize=50_000)(self._build_lattice)
+
+    def _draw_word(self, word: str, draw: Callable[[], float]) -> list[int]:
+        lattice = self._lattice(word)
+        end, pieces = len(word), []
+        while end:
+            arrivals = lattice[end]
+            choice = 0
+            if len(arrivals.starts) > 1:
+                # Shares are not rescaled to end at 1, so that rounding cannot overshoot.
+                choice = bisect(arrivals.shares, draw() * arrivals.shares[-1])
+                choice = min(choice, len(arrivals.starts) - 1)
+            pieces.append(arrivals.pieces[choice])
+            end = arrivals.starts[choice]
+        return [id_ for piece in reversed(pieces) for id_ in piece]
 
     def _build_lattice(self, word: str) -> list[_Arrivals]:
         """The ways to reach each position, with their shares of the probability mass there."""
@@ -102,8 +120,29 @@ class SubwordSampler:
             lattice.append(_Arrivals(starts, pieces, shares))
         return lattice
 
-    def _spell(self, character: str) -> tuple[int, ...]:
-        """A character that is no piece, as bytes, or as unk where the model has no bytes."""
-        if UNK_ID in self._bytes:
-            return (UNK_ID,)
-        return tuple(self._bytes[byte] for byte in character.encode())
+
+class BpeSampler(_Sampler):
+    """Merges characters as the model does, but leaves out each possible merge of each step with
+    probability `dropout`; a word is done when a step has no merge left (Provilkov et al. 2020,
+    algorithm 1)."""
+
+    def __init__(self, tokenizer: Tokenizer, dropout: float) -> None:
+        super().__init__(tokenizer)
+        self._dropout = dropout
+
+    def _draw_word(self, word: str, draw: Callable[[], float]) -> list[int]:
+        pieces = list(word)
+        while True:
+            best, highest = -1, -math.inf
+            for place in range(len(pieces) - 1):
+                known = self._scores.get(pieces[place] + pieces[place + 1])
+                if known is not None and draw() >= self._dropout and known[1] > highest:
+                    best, highest = place, known[1]
+            if best < 0:
+                break
+            pieces[best : best + 2] = [pieces[best] + pieces[best + 1]]
+        ids: list[int] = []
+        for piece in pieces:
+            known = self._scores.get(piece)
+            ids += self._spell(piece) if known is None else (known[0],)
+        return ids

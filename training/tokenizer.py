@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -21,10 +21,12 @@ def train_tokenizer(
     model_type: str = "unigram",
     character_coverage: float = 1.0,
     max_sentences: int = 1_000_000,
+    symbols: Sequence[str] = (),
 ) -> None:
     """Write a SentencePiece model with nmt_nfkc normalisation and byte fallback.
 
-    At most `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
+    Each of the `symbols` is a piece of its own, which no other piece contains. At most
+    `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
     equal arguments give equal files.
 
     Raises ConfigError where SentencePiece refuses, for example a vocab_size the text cannot fill.
@@ -39,6 +41,7 @@ def train_tokenizer(
             character_coverage=character_coverage,
             input_sentence_size=max_sentences,
             shuffle_input_sentence=True,
+            user_defined_symbols=list(symbols),
             byte_fallback=True,
             normalization_rule_name="nmt_nfkc",
             pad_id=PAD_ID,

@@ -74,7 +74,9 @@ def test_the_validation_text_is_held_out_and_aligned(toy: ToyRun) -> None:
     assert len(held_out) >= 20
     assert set(held_out) <= pairs
     report = json.loads((toy.run / "corpus_report.json").read_text())
+    (corpus,) = report.pop("corpora")
     assert report == {"kept": 300, "held_out": len(held_out), "dropped": {}, "first_line": {}}
+    assert corpus["pairs"] == corpus["kept"] == 300
     recipe = load_recipe(str(toy.recipe), [])
     data = prepare(recipe, toy.run)
     assert data.validation == held_out

@@ -17,6 +17,8 @@ from serving.bundle.tokenizer import Tokenizer
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from tests.toy.corpus import toy_pairs
 from training.batching import BatchedCorpus, Cost, IdPair, collate, cut_by_budget
+from training.errors import ConfigError
+from training.sections import NoiseConfig
 from training.tokenizer import train_tokenizer
 
 
@@ -173,7 +175,7 @@ def test_weights_of_one_change_nothing_and_others_are_another_corpus() -> None:
 def test_pairs_out_of_range_are_counted() -> None:
     pairs = [("a", "b" * 31), ("a" * 31, "b"), ("", "b"), ("a", ""), ("a" * 30, "b" * 30)]
     batched = corpus(pairs)
-    assert batched.dropped == {"too many pieces": 2, "no piece": 2}
+    assert batched.dropped == {0: {"too many pieces": 2, "no piece": 2}}
     assert batched.epoch(0) == [[ids_of(pairs[-1])]]
 
 
@@ -236,3 +238,118 @@ def test_a_sampled_side_that_grew_too_long_keeps_its_best_segmentation(
     found = [pair for batch in batched.epoch(0) for pair in batch]
     assert len(found) == len(pairs)
     assert max(max(len(s), len(t)) for s, t in found) <= longest
+
+
+NOISE = NoiseConfig(
+    lower=0.2, title=0.1, typos=0.2, punctuation=0.2, accents=0.2, join=0.3, copy=0.1
+)
+
+
+def with_noise(tokenizer: Tokenizer, noise: NoiseConfig = NOISE, **options: Any) -> BatchedCorpus:
+    settings_: dict[str, Any] = {"token_budget": 500, "max_pieces": 60} | options
+    return BatchedCorpus(toy_pairs(200, seed=1), tokenizer, noise=noise, **settings_)
+
+
+def spelt(tokenizer: Tokenizer, batches: list[list[IdPair]]) -> Counter[tuple[str, str]]:
+    return Counter(
+        (tokenizer.decode(source), tokenizer.decode(target))
+        for batch in batches
+        for source, target in batch
+    )
+
+
+@pytest.mark.parametrize("options", [{}, {"subword_alpha": 0.2}, {"weights": [1.5] * 200}])
+def test_noise_depends_on_seed_and_epoch_only(
+    tokenizer: Tokenizer, options: dict[str, Any]
+) -> None:
+    unbroken, resumed = with_noise(tokenizer, **options), with_noise(tokenizer, **options)
+    epochs = [unbroken.epoch(epoch) for epoch in range(3)]
+    assert resumed.epoch(2) == epochs[2]
+    assert spelt(tokenizer, epochs[0]) != spelt(tokenizer, epochs[1])
+    assert with_noise(tokenizer, seed=2, **options).epoch(0) != epochs[0]
+    assert unbroken.digest == with_noise(tokenizer, NoiseConfig(), **options).digest
+
+
+@pytest.mark.parametrize("subword_alpha", [0.0, 0.2])
+def test_pairs_without_noise_stay_and_changed_ones_are_encoded_anew(
+    tokenizer: Tokenizer, subword_alpha: float
+) -> None:
+    some = with_noise(tokenizer, NoiseConfig(lower=0.3), subword_alpha=subword_alpha)
+    found = spelt(tokenizer, some.epoch(0))
+    plain = set(toy_pairs(200, seed=1))
+    kept, changed = ({pair for pair in found if (pair in plain) is same} for same in (True, False))
+    assert 100 < len(kept) < 180
+    assert len(kept) + len(changed) == 200
+    assert {(source.lower(), target) for source, target in plain} > changed
+
+
+def test_a_joined_line_has_the_pieces_of_its_text(tokenizer: Tokenizer) -> None:
+    some = with_noise(tokenizer, NoiseConfig(join=0.5), max_pieces=200)
+    batches = some.epoch(0)
+    lengths = Counter(
+        text.count(".") + text.count("?") for text, _ in spelt(tokenizer, batches).elements()
+    )
+    assert set(lengths) == {1, 2, 3}
+    assert sum(size * count for size, count in lengths.items()) == 200  # each pair comes once
+    for batch in batches:
+        for sides in batch:
+            for ids in sides:
+                assert ids == tokenizer.encode(tokenizer.decode(ids))
+
+
+def test_pairs_are_not_joined_beyond_the_pieces_allowed(tokenizer: Tokenizer) -> None:
+    longest = max(
+        len(ids) for pair in toy_pairs(200, seed=1) for ids in tokenizer.encode_batch(list(pair))
+    )
+    some = with_noise(tokenizer, NoiseConfig(join=1.0), max_pieces=longest)
+    batches = some.epoch(0)
+    assert max(len(ids) for batch in batches for sides in batch for ids in sides) <= longest
+    assert sum(map(len, batches)) > 100
+
+
+def test_noise_that_makes_a_side_too_long_is_left_out(tokenizer: Tokenizer) -> None:
+    pairs = [("Ja.", "Yes, yes, yes, of course, at once."), ("Nein.", "No.")]
+    most = max(len(tokenizer.encode(pairs[0][1])), 1)
+    for alpha in (0.0, 0.1):
+        some = BatchedCorpus(
+            pairs, tokenizer, token_budget=500, max_pieces=most, noise=NoiseConfig(copy=1.0),
+            subword_alpha=alpha,
+        )  # fmt: skip
+        found = [pair for batch in some.epoch(0) for pair in batch]
+        assert len(found) == 2
+        assert max(map(len, (ids for pair in found for ids in pair))) <= most
+
+
+@pytest.fixture(scope="module")
+def tagged(tmp_path_factory: pytest.TempPathFactory) -> Tokenizer:
+    path = tmp_path_factory.mktemp("tagged") / "toy.model"
+    texts = (t for p in toy_pairs(300, seed=1) for t in p)
+    train_tokenizer(texts, path, vocab_size=340, symbols=("<web>", "<old>"))
+    return Tokenizer(path)
+
+
+def test_a_tag_stands_before_each_source_of_its_corpus_as_in_text(tagged: Tokenizer) -> None:
+    pairs = toy_pairs(90, seed=1)
+    origins = [n % 3 for n in range(90)]
+    tags = ["<web>", None, "<old>"]
+    for options in ({}, {"subword_alpha": 0.1}, {"noise": NoiseConfig(lower=0.5, join=0.3)}):
+        settings_: dict[str, Any] = {"token_budget": 500, "max_pieces": 99} | options
+        some = BatchedCorpus(pairs, tagged, origins=origins, tags=tags, **settings_)
+        prefix = [f"{tags[origin] or ''} ".lstrip() for origin in origins]
+        if not options:
+            assert some.ids == [
+                (tagged.encode(before + source), tagged.encode(target))
+                for before, (source, target) in zip(prefix, pairs, strict=True)
+            ]
+        where = {source.lower(): before for before, (source, _) in zip(prefix, pairs, strict=True)}
+        for source, target in spelt(tagged, some.epoch(0)):
+            assert not target.startswith("<")
+            assert source.count("<") <= 1  # a joined line has one
+            first = source.rpartition("> ")[2].lower()
+            if first in where:
+                assert source.lower() == where[first] + first
+
+
+def test_a_tag_that_is_no_piece_is_refused(tagged: Tokenizer) -> None:
+    with pytest.raises(ConfigError, match=r"the tag '<new>' of data\.train is no piece"):
+        BatchedCorpus([("a", "b")], tagged, token_budget=9, max_pieces=9, tags=["<new>"])

@@ -177,6 +177,30 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
             "data.train=[{source: a, target: b, weight: 0}]",
             "data.train: every weight is 0.*give one file pair a weight above 0",
         ),
+        (
+            "data.train=[{source: a, target: b, columns: [1, 2]}]",
+            r"data.train\[0\].columns belongs to data.train\[0\].file",
+        ),
+        (
+            "data.train=[{file: a.tsv, source: b}]",
+            r"data.train\[0\] has file, and source or target; give one of the two",
+        ),
+        ("data.train=[{file: a.csv}]", r"file must end in one of .tsv, .* got 'a.csv'"),
+        (
+            "data.train=[{file: a.parquet}]",
+            r"data.train\[0\].columns must name two columns of a Parquet file, got None",
+        ),
+        ("data.train=[{file: a.parquet, columns: [1, 2]}]", r"columns must name two columns"),
+        ("data.train=[{file: a.tsv, columns: [0, 1]}]", r"data.train\[0\].columns must be >= 1"),
+        ("data.train=[{file: a.tsv, columns: [1]}]", r"columns must have 2 items, got 1"),
+        ("data.train=[{file: a.tsv, columns: [1, 2.5]}]", r"columns\[1\] must be of type int"),
+        ("data.validation={source: a}", "missing key 'data.validation.target'"),
+        ("data.train=[{source: a, target: b, tag: web}]", r"tag must be small .* got 'web'"),
+        ("data.train=[{source: a, target: b, tag: <unk>}]", r"but not one of .* got '<unk>'"),
+        ("data.temperature=0.5", "data.temperature must be >= 1"),
+        ("data.noise.lower=2", r"data.noise.lower must be in \[0, 1\], got 2"),
+        ("data.noise.uper=0.1", "unknown key 'data.noise.uper'"),
+        ("data.bpe_dropout=0.1", "merges of a bpe tokenizer, tokenizer.model_type is 'unigram'"),
         ("data.held_out_pairs=0", "data.held_out_pairs must be >= 1"),
         ("data.token_budget=0", "data.token_budget must be >= 1"),
         ("data.subword_alpha=-1", "data.subword_alpha"),
@@ -195,6 +219,13 @@ def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:
     load_recipe(recipe_file, ["data.subword_alpha=0.1"])
     with pytest.raises(ConfigError, match=r"unigram tokenizer, tokenizer.model_type is 'bpe'"):
         load_recipe(recipe_file, ["data.subword_alpha=0.1", "tokenizer.model_type=bpe"])
+
+
+def test_a_temperature_takes_the_place_of_weights(recipe_file: str) -> None:
+    corpora = "data.train=[{source: a, target: b, weight: %s}, {file: c.tsv}]"
+    load_recipe(recipe_file, [corpora % 1, "data.temperature=5"])
+    with pytest.raises(ConfigError, match=r"computes the weights of data.train, got both"):
+        load_recipe(recipe_file, [corpora % 2, "data.temperature=5"])
 
 
 def test_an_unknown_recipe_names_the_nearest() -> None:
@@ -260,7 +291,9 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
         "attribution", "max_pieces", "max_length_ratio", "token_budget", "subword_alpha",
+        "filters", "temperature", "noise", "bpe_dropout", "cache",
     }  # fmt: skip
+    assert _fields(ParallelFiles) >= {"source", "target", "weight", "file", "columns", "tag"}
     assert _fields(TokenizerConfig) >= {
         "kind", "model_type", "character_coverage", "max_sentences", "file",
     }  # fmt: skip

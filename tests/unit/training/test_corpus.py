@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+import zstandard
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from training.corpus import Cleaner, hold_out, read_lines, read_pairs
 from training.errors import CorpusError
+from training.filters import Filter, Length, Numbers
+from training.sections import DataConfig, ParallelFiles
 
 
 def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
@@ -19,12 +24,35 @@ def test_only_a_line_feed_ends_a_line(tmp_path: Path) -> None:
     assert read_lines(path) == ["a", "b\u2028b\x0bc\x85d", "", "e"]
 
 
-@pytest.mark.parametrize("name", ["text", "text.gz"])
-def test_plain_and_gz_text_read_alike(tmp_path: Path, name: str) -> None:
+@pytest.mark.parametrize("name", ["text", "text.gz", "text.zst"])
+def test_plain_and_compressed_text_read_alike(tmp_path: Path, name: str) -> None:
     content = "\ufeffGrüß\nGott\n".encode()
-    path = tmp_path / name
-    path.write_bytes(gzip.compress(content) if name.endswith(".gz") else content)
-    assert read_lines(path) == ["Grüß", "Gott"]
+    compress = {"gz": gzip.compress, "zst": zstandard.compress}.get(name[5:], bytes)
+    (tmp_path / name).write_bytes(compress(content))
+    assert read_lines(tmp_path / name) == ["Grüß", "Gott"]
+
+
+@pytest.mark.parametrize(
+    ("suffix", "compress"), [("gz", gzip.compress), ("zst", zstandard.compress)]
+)
+def test_archives_put_behind_one_another_are_one_text(
+    tmp_path: Path, suffix: str, compress: Callable[[bytes], bytes]
+) -> None:
+    path = tmp_path / f"text.{suffix}"
+    path.write_bytes(compress(b"one\n") + compress(b"two\n"))
+    assert read_lines(path) == ["one", "two"]
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"no zstandard at all", zstandard.compress(b"x" * 9999)[:-2], zstandard.compress(b"x")[:2]],
+    ids=["none", "cut", "head alone"],
+)
+def test_a_broken_zstandard_archive_is_named(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "broken.zst"
+    path.write_bytes(content)
+    with pytest.raises(CorpusError, match=r"broken\.zst: cannot be read"):
+        read_lines(path)
 
 
 def test_wrong_encoding_names_file_and_line(tmp_path: Path) -> None:
@@ -78,48 +106,94 @@ def test_an_empty_corpus_is_an_error(tmp_path: Path) -> None:
         read_pairs(tmp_path / "a.de", tmp_path / "a.en")
 
 
+def cleaner(*filters: Filter) -> Cleaner:
+    return Cleaner(filters or DataConfig(**REQUIRED).steps, ("de", "en"))
+
+
+REQUIRED: dict[str, Any] = {
+    "source_language": "de",
+    "target_language": "en",
+    "train": (ParallelFiles(source="a", target="b"),),
+}
+
+
 @pytest.mark.parametrize(
     ("pair", "reason"),
     [
         (("Hallo", "hello"), None),
         (("", "hello"), "empty"),
         (("Hallo", " \t "), "empty"),
-        (("Ã¼ber uns", "about us"), "wrong encoding"),
-        (("â€žHallo", "hello"), "wrong encoding"),
-        (("ein \ufffd", "a"), "wrong encoding"),
-        (("Hallo\x00", "hello"), "wrong encoding"),
-        (("Hallo\ud800", "hello"), "wrong encoding"),
+        (("Ã¼ber uns", "about us"), "encoding"),
+        (("â€žHallo", "hello"), "encoding"),
+        (("ein \ufffd", "a"), "encoding"),
+        (("Hallo\x00", "hello"), "encoding"),
+        (("Hallo\ud800", "hello"), "encoding"),
         (("Ärger\tÂ", "trouble"), None),
-        (("a" * 1001, "a" * 900), "too long"),
+        (("a" * 1001, "a" * 900), "length"),
         (("a" * 1000, "a" * 900), None),
-        (("a" * 61, "b" * 20), "length ratio"),
+        (("a" * 61, "b" * 20), "ratio"),
         (("a" * 60, "b" * 20), None),
         (("a" * 20, "b"), None),  # short text varies: "Ja." is "Yes, indeed."
     ],
 )
-def test_reasons_to_drop_a_pair(pair: tuple[str, str], reason: str | None) -> None:
+def test_what_the_filters_of_a_recipe_that_names_none_drop(
+    pair: tuple[str, str], reason: str | None
+) -> None:
     for candidate in (pair, pair[::-1]):
-        cleaner = Cleaner()
-        kept = cleaner.clean([candidate], "file")
+        some = cleaner()
+        kept = some.clean([candidate], "file")
         assert kept == ([] if reason else [candidate])
-        assert dict(cleaner.report.dropped) == ({reason: 1} if reason else {})
+        assert dict(some.report.dropped) == ({reason: 1} if reason else {})
 
 
-def test_the_report_counts_by_reason_and_points_at_the_first_line() -> None:
-    cleaner = Cleaner()
+def test_the_report_counts_by_corpus_and_filter_and_points_at_the_first_line() -> None:
+    some = cleaner()
     first = [("a", "b"), ("", "x"), (" a", "b "), ("c", "")]
-    assert cleaner.clean(first, "one.de") == [("a", "b")]
-    assert cleaner.clean([("a", "b"), ("a", "c")], "two.de") == [("a", "c")]
-    report = cleaner.report
-    report.drop_kept("too many pieces", 1)
-    report.drop_kept("no piece", 0)
+    assert some.clean(first, "one.de") == [("a", "b")]
+    assert some.clean([("a", "b"), ("a", "c"), ("d", "e")], "two.tsv", 2) == [
+        ("a", "c"),
+        ("d", "e"),
+    ]
+    report = some.report
+    report.corpora[1].dropped["too many pieces"] += 1
     assert report.to_dict() == {
-        "kept": 1,
+        "kept": 2,
         "held_out": 0,
-        "dropped": {"empty": 2, "duplicate": 2, "too many pieces": 1},
-        "first_line": {"empty": "one.de:2", "duplicate": "one.de:3"},
+        "dropped": {"empty": 2, "duplicates": 2, "too many pieces": 1},
+        "first_line": {"empty": "one.de:2", "duplicates": "one.de:3"},
+        "corpora": [
+            {
+                "name": "one.de",
+                "pairs": 4,
+                "kept": 1,
+                "dropped": {"empty": 2, "duplicates": 1},
+                "first_line": {"empty": "one.de:2", "duplicates": "one.de:3"},
+            },
+            {
+                "name": "two.tsv",
+                "pairs": 3,
+                "kept": 1,
+                "dropped": {"duplicates": 1, "too many pieces": 1},
+                "first_line": {"duplicates": "two.tsv:2"},
+            },
+        ],
     }
-    assert str(report) == "kept 1 pairs, dropped 5 (2 empty, 2 duplicate, 1 too many pieces)"
+    assert str(report).splitlines() == [
+        "kept 2 pairs, dropped 5 (2 empty, 2 duplicates, 1 too many pieces)",
+        "  one.de: 3 (2 empty, 1 duplicates); empty first in line 2, duplicates first in line 3",
+        "  two.tsv: 2 (1 duplicates, 1 too many pieces); duplicates first in line 2",
+    ]
+
+
+def test_filters_are_steps_in_the_order_given() -> None:
+    pair = ("a" * 50, "1")
+    for filters in (
+        (Length(max_characters=40), Numbers(min_digits=1)),
+        (Numbers(min_digits=1), Length(max_characters=40)),
+    ):
+        some = cleaner(*filters)
+        assert some.clean([pair], "file") == []
+        assert dict(some.report.dropped) == {filters[0].name: 1}
 
 
 def test_equal_sources_are_held_out_together() -> None:
@@ -143,6 +217,14 @@ def test_holding_out_loses_nothing(pairs: list[tuple[str, str]]) -> None:
     train, validation = hold_out(pairs, 1, seed=0)
     assert sorted(train + validation) == sorted(pairs)
     assert not {s for s, _ in train} & {s for s, _ in validation}
+
+
+def test_what_stands_behind_a_pair_stays_with_it() -> None:
+    pairs = [(f"Satz {n % 9}", "x", n) for n in range(30)]
+    train, validation = hold_out(pairs, 5, seed=3)
+    assert sorted(train + validation) == sorted(pairs)
+    bare = hold_out([(source, target) for source, target, _ in pairs], 5, seed=3)
+    assert ([pair[:2] for pair in train], [pair[:2] for pair in validation]) == bare
 
 
 def test_at_least_one_pair_must_be_left_to_train_on() -> None:

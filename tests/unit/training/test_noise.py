@@ -1,0 +1,167 @@
+"""Noise over texts: what each kind changes, and what it leaves alone."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from itertools import chain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from training.errors import ConfigError
+from training.noise import (
+    add_noise,
+    choose_joins,
+    drop_accents,
+    drop_end_mark,
+    lower,
+    mistype,
+    title,
+)
+from training.sections import NoiseConfig
+
+KEPT = "{userName} %PRODUCTNAME $HOME https://Beispiel.de/Straße A4 <B> Über@post.de Config.Datei"
+
+
+def generator(seed: int = 1) -> np.random.Generator:
+    return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    ("text", "small"),
+    [
+        ("Der HUND bellt.", "der hund bellt."),
+        ("„Äpfel“  und (Birnen), E-Mail!", "„äpfel“  und (birnen), e-mail!"),
+        (f"Klick {KEPT}", f"klick {KEPT}"),
+    ],
+)
+def test_lower_changes_plain_words(text: str, small: str) -> None:
+    assert lower(text) == small
+
+
+@pytest.mark.parametrize(
+    ("text", "titled"),
+    [
+        ("der HUND bellt.", "Der HUND Bellt."),
+        ("„äpfel“ und (birnen), don't", "„Äpfel“ Und (Birnen), Don't"),
+        ("ßa", "ßa"),  # its capital is two letters
+        (KEPT, KEPT),
+    ],
+)
+def test_title_gives_plain_words_a_capital(text: str, titled: str) -> None:
+    assert title(text) == titled
+
+
+@pytest.mark.parametrize(
+    ("text", "spelt_out", "bare"),
+    [
+        ("Die Größe, überall.", "Die Groesse, ueberall.", "Die Grosse, uberall."),
+        ("café à l’été", "cafe a l’ete", "cafe a l’ete"),
+        ("Übung ẞ", "Uebung SS", "Ubung SS"),
+        (KEPT, KEPT, KEPT),
+        ("Привет", "Привет", "Привет"),
+    ],
+)
+def test_accents_go(text: str, spelt_out: str, bare: str) -> None:
+    assert drop_accents(text, spelt_out=True) == spelt_out
+    assert drop_accents(text, spelt_out=False) == bare
+
+
+@pytest.mark.parametrize(
+    ("pair", "bare"),
+    [
+        (("Gut.", "Good."), ("Gut", "Good")),
+        (("Gut?", "Good?"), ("Gut", "Good")),
+        (("Gut.", "Good!"), ("Gut.", "Good!")),
+        (("Gut...", "Good..."), ("Gut...", "Good...")),
+        ((".", "."), (".", ".")),
+        (("Gut .", "Good ."), ("Gut .", "Good .")),
+        (("Gut", "Good."), ("Gut", "Good.")),
+    ],
+)
+def test_the_end_mark_goes_where_both_sides_have_it(
+    pair: tuple[str, str], bare: tuple[str, str]
+) -> None:
+    assert drop_end_mark(pair) == bare
+
+
+@given(st.integers(0, 10**6))
+def test_a_typing_slip_is_one_edit_behind_the_first_letter_of_a_word(seed: int) -> None:
+    text = f"Der Hunde 1234 {KEPT} bellen,"
+    slipped = mistype(text, random.Random(seed))
+    tokens, found = text.split(), slipped.split()
+    assert len(tokens) == len(found)
+    changed = [(a, b) for a, b in zip(tokens, found, strict=True) if a != b]
+    assert len(changed) <= 1  # a doubled or swapped letter may stay the same
+    for word, wrong in changed:
+        assert word in ("Hunde", "bellen,")
+        assert word[0] == wrong[0]
+        assert abs(len(word) - len(wrong)) <= 1
+        if len(word) == len(wrong):
+            assert sum(a != b for a, b in zip(word, wrong, strict=True)) <= 2
+
+
+def test_every_kind_of_slip_comes() -> None:
+    found = {mistype("Wort", random.Random(seed)) for seed in range(200)}
+    assert found >= {"Wrot", "Wot", "Woort", "Wprt", "Wor", "Wortt"}
+
+
+def test_a_text_without_a_long_word_has_no_slip() -> None:
+    for text in ("", "Ja, na gut", "1234567", KEPT):
+        assert mistype(text, random.Random(1)) == text
+
+
+PAIRS = [(f"Der Hund Nummer {n} läuft.", f"Dog number {n} runs.") for n in range(2000)]
+
+
+@pytest.mark.parametrize("kind", ["lower", "title", "typos", "punctuation", "accents", "copy"])
+def test_each_kind_falls_on_its_share(kind: str) -> None:
+    changed = add_noise(PAIRS, NoiseConfig(**{kind: 0.1}), generator())
+    assert 140 < len(changed) < 260
+    sides = Counter(
+        (source != PAIRS[place][0], target != PAIRS[place][1])
+        for place, (source, target) in changed.items()
+    )
+    assert set(sides) == {(True, kind == "punctuation")}
+    if kind == "copy":
+        assert all(source == target for source, target in changed.values())
+
+
+def test_kinds_that_fall_on_one_pair_are_applied_one_after_the_other() -> None:
+    changed = add_noise(PAIRS, NoiseConfig(lower=1, accents=1, punctuation=1), generator())
+    assert len(changed) == len(PAIRS)
+    assert {source.split()[-1] for source, _ in changed.values()} == {"lauft", "laeuft"}
+    assert changed[7][0].startswith("der hund nummer 7")
+    assert changed[7][1] == "Dog number 7 runs"
+
+
+def test_the_generator_decides() -> None:
+    noise = NoiseConfig(typos=0.3, accents=0.3)
+    assert add_noise(PAIRS, noise, generator(3)) == add_noise(PAIRS, noise, generator(3))
+    assert add_noise(PAIRS, noise, generator(3)) != add_noise(PAIRS, noise, generator(4))
+
+
+def test_without_noise_nothing_changes() -> None:
+    assert add_noise(PAIRS, NoiseConfig(), generator()) == {}
+    assert choose_joins([0] * 50, 0.0, generator()) == []
+
+
+def test_joins_are_twos_and_threes_of_one_origin() -> None:
+    origins = [n % 3 for n in range(3000)]
+    groups = choose_joins(origins, 0.2, generator())
+    assert {len(group) for group in groups} == {2, 3}
+    assert all(len({origins[place] for place in group}) == 1 for group in groups)
+    places = list(chain.from_iterable(groups))
+    assert len(set(places)) == len(places)
+    assert 500 < len(places) < 700
+    assert any(group != sorted(group) for group in groups)  # neighbours by chance, not by place
+
+
+@pytest.mark.parametrize("kind", ["lower", "join"])
+def test_a_share_is_at_most_one(kind: str) -> None:
+    for share in (-0.1, 1.1):
+        with pytest.raises(ConfigError, match=rf"data\.noise\.{kind} must be in \[0, 1\]"):
+            NoiseConfig(**{kind: share})

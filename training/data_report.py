@@ -1,0 +1,226 @@
+"""What a run would train on, in figures: `python -m training data`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from serving.arrays import Ints
+from serving.bundle.tokenizer import TextTokenizer
+from training.claim import check_claim, has_begun, write_claim
+from training.config import Recipe
+from training.data import RunData
+from training.task import prepare_task
+from training.text_data import TextData
+
+_PERCENTILES = (50, 99)
+
+
+def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
+    """Prepare a run without training, and describe its text in tables or as one JSON object.
+
+    As with `tokenizer`, the run folder then has its vocabulary and its report; in that of a run
+    that has begun nothing is written. Raises CorpusError, ConfigError or CheckpointError as `train`
+    does.
+    """
+    check_claim(recipe, run)
+    data = prepare_task(recipe, run)
+    assert isinstance(data, RunData | TextData)
+    if not has_begun(run):
+        data.write(run)
+        write_claim(recipe, run)
+    found = describe(data)
+    return json.dumps(found, indent=1) if as_json else format_report(found)
+
+
+def describe(data: RunData | TextData) -> dict[str, Any]:
+    """Plain data: of translation recipes by corpus, with shares of an epoch in pairs and tokens
+    (pieces of both sides); lengths and pieces per word; of language models the text as a whole."""
+    if isinstance(data, TextData):
+        return {**data.report, "validation_tokens": len(data.validation)}
+    return _describe_pairs(data)
+
+
+def _describe_pairs(data: RunData) -> dict[str, Any]:
+    train = data.train
+    origins = np.array(train.origins, dtype=np.int64)
+    sizes = np.array([(len(source), len(target)) for source, target in train.ids]).reshape(-1, 2)
+    epoch_pairs = np.bincount(origins, train.weights, minlength=len(data.report.corpora))
+    epoch_tokens = np.bincount(
+        origins, train.weights * sizes.sum(axis=1), minlength=len(data.report.corpora)
+    )
+    corpora = []
+    for origin, (files, report) in enumerate(
+        zip(data.recipe.data.train, data.report.corpora, strict=True)
+    ):
+        chosen = origins == origin
+        of_corpus = train.weights[chosen]
+        corpora.append(
+            report.to_dict()
+            | {
+                "tag": files.tag,
+                "trained_on": int(chosen.sum()),
+                "weight": round(float(of_corpus.mean()), 4) if len(of_corpus) else None,
+                "epoch_pairs": round(float(epoch_pairs[origin]), 1),
+                "epoch_pairs_share": _ratio(epoch_pairs[origin], epoch_pairs.sum()),
+                "epoch_tokens": round(float(epoch_tokens[origin]), 1),
+                "epoch_tokens_share": _ratio(epoch_tokens[origin], epoch_tokens.sum()),
+                "source_pieces": _lengths(sizes[chosen, 0]),
+                "target_pieces": _lengths(sizes[chosen, 1]),
+            }
+        )
+    return data.report.to_dict() | {
+        "corpora": corpora,
+        "trained_on": len(origins),
+        "unused": [
+            corpus["name"] for corpus in corpora if corpus["trained_on"] and not corpus["weight"]
+        ],
+        "epoch_pairs": round(float(epoch_pairs.sum()), 1),
+        "epoch_tokens": round(float(epoch_tokens.sum()), 1),
+        "source": _describe_side(data, 0, sizes[:, 0]),
+        "target": _describe_side(data, 1, sizes[:, 1]),
+    }
+
+
+def _describe_side(data: RunData, side: int, sizes: Ints) -> dict[str, Any]:
+    """How the tokenizer cuts one side of the training pairs, each counted once."""
+    words = sum(len(pair[side].split()) for pair in data.train.texts)
+    characters = sum(len(pair[side]) for pair in data.train.texts)
+    counts = count_ids([pair[side] for pair in data.train.ids], data.tokenizer.vocab_size)
+    return {
+        "words": words,
+        "characters": characters,
+        "pieces": _lengths(sizes),
+        "pieces_per_word": _ratio(counts.sum(), words),
+        "byte_share": _ratio(counts[byte_ids(data.tokenizer)].sum(), counts.sum(), digits=6),
+    }
+
+
+def count_ids(texts: Sequence[Sequence[int]], vocab_size: int) -> Ints:
+    """How often each id of a vocabulary occurs."""
+    ids = np.fromiter((id_ for text in texts for id_ in text), dtype=np.int64)
+    return np.bincount(ids, minlength=vocab_size)
+
+
+def byte_ids(tokenizer: TextTokenizer) -> list[int]:
+    """The ids that stand for one byte of a character which is no piece."""
+    return [id_ for id_ in range(tokenizer.vocab_size) if tokenizer.is_byte(id_)]
+
+
+def _lengths(sizes: Ints) -> dict[str, float]:
+    if not len(sizes):
+        return {}
+    median, high = np.percentile(sizes, _PERCENTILES, method="higher")
+    return {
+        "mean": round(float(sizes.mean()), 2),
+        "median": int(median),
+        "p99": int(high),
+        "longest": int(sizes.max()),
+    }
+
+
+def _ratio(part: float, whole: float, digits: int = 4) -> float | None:
+    return round(float(part / whole), digits) if whole else None
+
+
+def format_report(found: dict[str, Any]) -> str:
+    """Tables of what `describe` found, for people."""
+    if "corpora" not in found:
+        return "\n".join(f"{key.replace('_', ' ')}: {value}" for key, value in found.items())
+    blocks = [_corpora_table(found), _dropped_table(found), _tokenizer_table(found)]
+    notes = [f"weight 0, never trained on: {name}" for name in found["unused"]]
+    notes += [
+        f"nothing left to train on: {corpus['name']}"
+        for corpus in found["corpora"]
+        if not corpus["trained_on"]
+    ]
+    return "\n\n".join(block for block in (*blocks, "\n".join(notes)) if block)
+
+
+def _corpora_table(found: dict[str, Any]) -> str:
+    rows: list[Sequence[str]] = [
+        ("corpus", "tag", "read", "kept", "trained on", "weight", "epoch pairs", "share", "tokens",
+         "share", "mean pieces", "p99", "longest"),
+    ]  # fmt: skip
+    for corpus in found["corpora"]:
+        source, target = corpus["source_pieces"], corpus["target_pieces"]
+        rows.append(
+            (
+                corpus["name"],
+                corpus["tag"] or "",
+                f"{corpus['pairs']:,}",
+                f"{corpus['kept']:,}",
+                f"{corpus['trained_on']:,}",
+                "" if corpus["weight"] is None else f"{corpus['weight']:g}",
+                f"{corpus['epoch_pairs']:,.0f}",
+                _percent(corpus["epoch_pairs_share"]),
+                f"{corpus['epoch_tokens']:,.0f}",
+                _percent(corpus["epoch_tokens_share"]),
+                *(
+                    f"{source[key]:g} / {target[key]:g}" if source else ""
+                    for key in ("mean", "p99", "longest")
+                ),
+            )
+        )
+    total = (
+        "all", "", f"{sum(corpus['pairs'] for corpus in found['corpora']):,}", f"{found['kept']:,}",
+        f"{found['trained_on']:,}", "", f"{found['epoch_pairs']:,.0f}", "",
+        f"{found['epoch_tokens']:,.0f}",
+    )  # fmt: skip
+    held = f"held out for validation: {found['held_out']:,}"
+    return f"{_table([*rows, total])}\n{held}"
+
+
+def _dropped_table(found: dict[str, Any]) -> str:
+    rows: list[Sequence[str]] = [("corpus", "dropped by", "pairs", "first line")]
+    for corpus in found["corpora"]:
+        for reason, count in sorted(corpus["dropped"].items(), key=lambda item: -item[1]):
+            place = corpus["first_line"].get(reason, "").rpartition(":")[2]
+            rows.append((corpus["name"], reason, f"{count:,}", place))
+    return _table(rows) if len(rows) > 1 else "no pair was dropped"
+
+
+def _tokenizer_table(found: dict[str, Any]) -> str:
+    rows: list[Sequence[str]] = [
+        ("side", "", "words", "pieces per word", "byte pieces", "mean pieces", "median", "p99",
+         "longest"),
+    ]  # fmt: skip
+    for name in ("source", "target"):
+        side = found[name]
+        rows.append(
+            (
+                name,
+                "",
+                f"{side['words']:,}",
+                "" if side["pieces_per_word"] is None else f"{side['pieces_per_word']:.2f}",
+                _percent(side["byte_share"], digits=3),
+                *(
+                    f"{side['pieces'].get(key, 0):g}"
+                    for key in ("mean", "median", "p99", "longest")
+                ),
+            )
+        )
+    return _table(rows)
+
+
+def _percent(share: float | None, digits: int = 1) -> str:
+    return "" if share is None else f"{100 * share:.{digits}f} %"
+
+
+def _table(rows: Sequence[Sequence[str]]) -> str:
+    """Columns as wide as their longest cell; the first two, which are words, flush left."""
+    width = max(map(len, rows))
+    full = [[*row, *[""] * (width - len(row))] for row in rows]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    return "\n".join(
+        "  ".join(
+            cell.ljust(size) if place < 2 else cell.rjust(size)
+            for place, (cell, size) in enumerate(zip(row, widths, strict=True))
+            if size
+        ).rstrip()
+        for row in full
+    )

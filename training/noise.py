@@ -1,0 +1,155 @@
+"""Noise for training: what texts look like that were typed in a hurry, or not meant for this model.
+
+Functions of texts; the generator that is passed in decides everything that is drawn. Words with
+digits, placeholders, addresses and the like stay as they are: the other side has them too.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import unicodedata
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from training.sections import NoiseConfig
+
+Pair = tuple[str, str]
+
+_TOKEN = re.compile(r"\S+")
+# Letters, with quotes, brackets, hyphens, apostrophes and marks around and between them.
+_QUOTES = "\"'\u2018\u2019\u201a\u201c\u201d\u201e\u00ab\u00bb"
+_LETTERS = r"[^\W\d_]+"
+_PLAIN = re.compile(
+    rf"[(\u00bf\u00a1{_QUOTES}]*{_LETTERS}(?:[-'\u2010\u2019]{_LETTERS})*[).,;:!?\u2026{_QUOTES}]*"
+)
+_LEAST_LETTERS = 4
+"""A word in which a typing slip may fall: shorter ones would become other words."""
+_WORD = re.compile(rf"[^\W\d_]{{{_LEAST_LETTERS},}}")
+_ROWS = ("qwertyuiop", "asdfghjkl", "zxcvbnm")
+_NEIGHBOURS = {
+    letter: row[max(i - 1, 0) : i] + row[i + 1 : i + 2]
+    for row in _ROWS
+    for i, letter in enumerate(row)
+}
+_END = re.compile(r"(?<=[^\s.!?…])[.!?…]$")
+_SPELT_OUT = str.maketrans(
+    {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
+)
+_SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
+
+
+def add_noise(
+    pairs: Sequence[Pair], noise: NoiseConfig, generator: np.random.Generator
+) -> dict[int, Pair]:
+    """The pairs that change, by their place; each kind of noise falls on its share of all pairs.
+
+    Kinds that fall on the same pair are applied one after the other. Of copies only the end mark
+    may still go.
+    """
+    changes: dict[str, Callable[[Pair, random.Random], Pair]] = {
+        "punctuation": lambda pair, _: drop_end_mark(pair),
+        "accents": lambda pair, draw: (
+            drop_accents(pair[0], spelt_out=draw.random() < 0.5),
+            pair[1],
+        ),
+        "title": lambda pair, _: (title(pair[0]), pair[1]),
+        "lower": lambda pair, _: (lower(pair[0]), pair[1]),
+        "typos": lambda pair, draw: (mistype(pair[0], draw), pair[1]),
+        "copy": lambda pair, _: (pair[1], pair[1]),
+    }
+    draw = random.Random(int(generator.integers(2**62)))
+    changed: dict[int, Pair] = {}
+    for kind, change in changes.items():
+        share = getattr(noise, kind)
+        if share:
+            for place in np.flatnonzero(generator.random(len(pairs)) < share).tolist():
+                changed[place] = change(changed.get(place, pairs[place]), draw)
+    return {place: pair for place, pair in changed.items() if pair != pairs[place]}
+
+
+def choose_joins(
+    origins: Sequence[int], share: float, generator: np.random.Generator
+) -> list[list[int]]:
+    """Places of pairs to put in one line: twos and threes of one origin, about a share of all.
+
+    No place comes twice.
+    """
+    by_origin: dict[int, list[int]] = defaultdict(list)
+    chosen = np.flatnonzero(generator.random(len(origins)) < share)
+    for place in generator.permutation(chosen).tolist():
+        by_origin[origins[place]].append(place)
+    groups = []
+    for places in by_origin.values():
+        while len(places) > 1:
+            size = int(generator.integers(2, 4))
+            groups.append(places[-size:])
+            del places[-size:]
+    return groups
+
+
+def lower(text: str) -> str:
+    """Plain words in small letters."""
+    return _TOKEN.sub(lambda token: _if_plain(token[0], str.lower), text)
+
+
+def title(text: str) -> str:
+    """Plain words with a capital letter."""
+    return _TOKEN.sub(lambda token: _if_plain(token[0], _capitalise), text)
+
+
+def drop_accents(text: str, *, spelt_out: bool) -> str:
+    """Plain words without accents; German umlauts as ae, oe, ue where they are `spelt_out`."""
+    table = _SPELT_OUT if spelt_out else _SHARP_S
+    return _TOKEN.sub(lambda token: _if_plain(token[0], lambda word: _bare(word, table)), text)
+
+
+def mistype(text: str, draw: random.Random) -> str:
+    """One slip of the finger in a plain word; a text without a word of four letters stays."""
+    words = [
+        (token.start() + word.start(), word[0])
+        for token in _TOKEN.finditer(text)
+        if _PLAIN.fullmatch(token[0])
+        for word in _WORD.finditer(token[0])
+    ]
+    if not words:
+        return text
+    start, word = draw.choice(words)
+    return text[:start] + _slip(word, draw) + text[start + len(word) :]
+
+
+def drop_end_mark(pair: Pair) -> Pair:
+    """Both sides without their end mark where it is the same; a row of marks stays."""
+    ends = [_END.search(text) for text in pair]
+    if ends[0] and ends[1] and ends[0][0] == ends[1][0]:
+        return pair[0][:-1], pair[1][:-1]
+    return pair
+
+
+def _if_plain(token: str, change: Callable[[str], str]) -> str:
+    return change(token) if _PLAIN.fullmatch(token) else token
+
+
+def _capitalise(token: str) -> str:
+    first = next(i for i, character in enumerate(token) if character.isalpha())
+    capital = token[first].upper()  # of ß it would be two letters
+    return token[:first] + (capital if len(capital) == 1 else token[first]) + token[first + 1 :]
+
+
+def _bare(word: str, table: dict[int, str]) -> str:
+    apart = unicodedata.normalize("NFD", word.translate(table))
+    return "".join(character for character in apart if not unicodedata.combining(character))
+
+
+def _slip(word: str, draw: random.Random) -> str:
+    """The word with one letter behind the first swapped, left out, doubled or hit beside."""
+    place = draw.randrange(1, len(word))
+    before, letter, after = word[:place], word[place], word[place + 1 :]
+    kind = draw.choice(("swap", "drop", "double", "neighbour"))
+    if kind == "swap" and after:
+        return before + after[0] + letter + after[1:]
+    if kind == "neighbour" and letter in _NEIGHBOURS:
+        return before + draw.choice(_NEIGHBOURS[letter]) + after
+    return before + (letter * 2 if kind == "double" else "") + after

@@ -1,0 +1,169 @@
+"""A cache of prepared text, whose files are named by the content of all that they are made of."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+import logging
+from collections.abc import Callable, Iterable, Sequence
+from functools import cached_property
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import sentencepiece
+from safetensors import SafetensorError
+from safetensors.numpy import load_file, save
+
+from serving.bundle.tokenizer import Tokenizer
+from training.batching import IdPair, encode_pairs
+from training.checkpoint import write_atomically
+from training.config import ParallelFiles, TranslationRecipe, expand
+from training.corpus import CleaningReport, Corpus, Pair
+from training.errors import CorpusError, StorageError
+
+logger = logging.getLogger(__name__)
+
+_CODE = ("corpus.py", "data.py", "filters.py", "tables.py")
+"""Modules of this package that decide what is kept of a text: a change of theirs is another key."""
+Arrays = dict[str, np.ndarray]
+
+
+class PreparedText:
+    """The clean text of a recipe and its ids, from the recipe's `data.cache` where they are there.
+
+    Files of a cache that cannot be read count as absent; where one cannot be written, a warning
+    says so and the run goes on without.
+    """
+
+    def __init__(self, recipe: TranslationRecipe) -> None:
+        self._recipe = recipe
+        self._folder = None if recipe.data.cache is None else expand(recipe.data.cache)
+
+    def corpus(self, make: Callable[[], Corpus]) -> Corpus:
+        """The clean text, made if need be."""
+        if self._folder is None:
+            return make()
+        path = self._folder / f"{self._key}.text.safetensors"
+        arrays = _load(path)
+        if arrays is not None:
+            return _to_corpus(arrays)
+        corpus = make()
+        _save(path, _from_corpus(corpus))
+        return corpus
+
+    def ids(self, pairs: Sequence[Pair], tokenizer: Tokenizer) -> list[IdPair]:
+        """The ids of the clean text's training pairs, encoded if need be."""
+        if self._folder is None:
+            return encode_pairs(pairs, tokenizer)
+        maker = hashlib.sha256(tokenizer.serialized() + sentencepiece.__version__.encode())
+        path = self._folder / f"{self._key}.{maker.hexdigest()[:16]}.ids.safetensors"
+        arrays = _load(path)
+        if arrays is not None:
+            sides = (_split(arrays[f"{side}_ids"], arrays[f"{side}_sizes"]) for side in _SIDES)
+            return list(zip(*sides, strict=True))
+        encoded = encode_pairs(pairs, tokenizer)
+        _save(path, _from_ids(encoded))
+        return encoded
+
+    @cached_property
+    def _key(self) -> str:
+        """A digest of all that decides what the clean text is.
+
+        Raises CorpusError for a file that cannot be read.
+        """
+        data = self._recipe.data
+        decisive: dict[str, Any] = {
+            "languages": (data.source_language, data.target_language),
+            "filters": [dataclasses.asdict(step) for step in data.steps],
+            "held_out": (data.held_out_pairs, self._recipe.loop.seed),
+            "train": [
+                (files.name, files.columns, files.tag, *_contents(files)) for files in data.train
+            ],
+            "validation": data.validation
+            and (data.validation.columns, *_contents(data.validation)),
+            "code": [_digest(Path(__file__).with_name(name)) for name in _CODE],
+        }
+        return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
+
+
+_SIDES = ("source", "target")
+
+
+def _contents(files: ParallelFiles) -> Iterable[str]:
+    """Digests of a corpus' files, with the ends of their names, which say how to read them."""
+    for path in (files.file, files.source, files.target):
+        if path is not None:
+            yield f"{Path(path).suffix} {_digest(expand(path))}"
+
+
+def _digest(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise CorpusError(f"{path}: cannot be read: {error}") from error
+
+
+def _load(path: Path) -> Arrays | None:
+    if not path.exists():
+        return None
+    try:
+        arrays: Arrays = load_file(path)
+    except (OSError, SafetensorError) as error:
+        logger.warning("%s: cannot be read and is made anew: %s", path, error)
+        return None
+    logger.info("found %s", path)
+    return arrays
+
+
+def _save(path: Path, arrays: Arrays) -> None:
+    try:
+        write_atomically(path, save(arrays))
+    except StorageError as error:
+        logger.warning("the cache of prepared text is not kept: %s", error)
+
+
+def _from_corpus(corpus: Corpus) -> Arrays:
+    return {
+        "train": _from_lines(chain.from_iterable(corpus.train)),
+        "origins": np.array(corpus.origins, dtype=np.int32),
+        "validation": _from_lines(chain.from_iterable(corpus.validation)),
+        "report": np.frombuffer(json.dumps(corpus.report.to_dict()).encode(), dtype=np.uint8),
+    }
+
+
+def _to_corpus(arrays: Arrays) -> Corpus:
+    train, validation = (_to_lines(arrays[name]) for name in ("train", "validation"))
+    return Corpus(
+        list(zip(train[::2], train[1::2], strict=True)),
+        arrays["origins"].tolist(),
+        list(zip(validation[::2], validation[1::2], strict=True)),
+        CleaningReport.from_dict(json.loads(arrays["report"].tobytes())),
+    )
+
+
+def _from_lines(texts: Iterable[str]) -> np.ndarray:
+    """Texts without line ends as bytes, an end behind each; a lone surrogate stays what it is."""
+    joined = "".join(f"{text}\n" for text in texts)
+    return np.frombuffer(joined.encode("utf-8", "surrogatepass"), dtype=np.uint8)
+
+
+def _to_lines(content: np.ndarray) -> list[str]:
+    return content.tobytes().decode("utf-8", "surrogatepass").split("\n")[:-1]
+
+
+def _from_ids(pairs: Sequence[IdPair]) -> Arrays:
+    arrays: Arrays = {}
+    for side, name in enumerate(_SIDES):
+        arrays[f"{name}_sizes"] = np.array([len(pair[side]) for pair in pairs], dtype=np.int32)
+        ids = chain.from_iterable(pair[side] for pair in pairs)
+        arrays[f"{name}_ids"] = np.fromiter(ids, dtype=np.int32)
+    return arrays
+
+
+def _split(ids: np.ndarray, sizes: np.ndarray) -> list[list[int]]:
+    flat, ends = ids.tolist(), np.cumsum(sizes).tolist()
+    return [flat[start:end] for start, end in zip([0, *ends], ends, strict=False)]
