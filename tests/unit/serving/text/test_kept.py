@@ -216,6 +216,9 @@ def test_links_and_names_in_pieces_stay(kept: str, translator: Translator) -> No
         ("Ein \u202bWort\u202c da", "Ein Wort da"),
         ("Ein \u2068Wort da", "Ein Wort da"),
         ("co\u00adop\u00aderate now", "cooperate now"),
+        ("Ein\x01 Wo\x7frt\x9f da", "Ein Wort da"),
+        ("Ein \ufff9Wort\ufffa da\ufffb", "Ein Wort da"),
+        ("Ein Wort\U000e0101 da", "Ein Wort da"),
     ],
 )
 def test_what_nobody_sees_changes_no_word(source: str, plain: str) -> None:
@@ -250,6 +253,13 @@ def test_joiners_that_spell_words_are_read() -> None:
         ("NATO", "NATO", "nato"),
         ("EU UND USA", "EU UND USA", "eu und usa"),
         ("Die NATO kommt", "Die NATO kommt", "die nato kommt"),
+        ("WE LIVE IN THE USA", "We live in the USA", "WE LIVE IN THE USA"),
+        (
+            "TELL US WHAT IT IS, MR. FOX",
+            "Tell us what it is, mr. fox",
+            "TELL US WHAT IT IS, MR. FOX",
+        ),
+        ("THE PDF FILE", "The PDF file", "THE PDF FILE"),
         ("A", "A", "a"),
     ],
 )
@@ -259,6 +269,11 @@ def test_capitals_are_read_in_ordinary_case(source: str, read_as: str, result: s
 
     assert read(source, language="en").sentences[0] == read_as
     assert translated(source, lower, language="en") == result
+
+
+def test_acronyms_stay_in_capitals() -> None:
+    assert read("BITTE DIE USA NICHT VERGESSEN").sentences == ["Bitte die USA nicht vergessen"]
+    assert read("DER LKW UND DAS KFZ FAHREN").sentences == ["Der LKW und das KFZ fahren"]
 
 
 def test_likely_nouns_of_german_get_a_capital() -> None:
