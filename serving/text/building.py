@@ -228,7 +228,11 @@ class Builder:
         """Leave out a character; it is written with the one before it, or as a thing at the
         beginning."""
         if self._length and self._group is None:
-            self._origins[-1] = (self._origins[-1][0], max(origin[1], self._origins[-1][1]))
+            last = self._origins[-1]
+            for index in range(self._length - 1, -1, -1):  # all characters of one thing
+                if self._origins[index] != last:
+                    break
+                self._origins[index] = (last[0], max(origin[1], last[1]))
         elif self._group:
             self.thing(origin)
         else:

@@ -176,7 +176,10 @@ def _html(
     content: str, span: Span, following: Sequence[Span | None]
 ) -> Iterator[tuple[Kind, Span, str]]:
     """A tag of HTML; with all up to its end where its content is not translated."""
-    (piece,) = html_pieces(content[slice(*span)])
+    piece, *others = html_pieces(content[slice(*span)])
+    if others:  # a section or a comment that HTML ends before Markdown does
+        yield "thing", span, ""
+        return
     if is_verbatim(piece, ()):
         end = f"</{piece.name}"
         for other in following:

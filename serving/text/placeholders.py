@@ -49,7 +49,7 @@ _DOMAIN = r"""
 """Hosts without a scheme, and files. Small letters after a full stop are rarely the beginning of a
 sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
 _BBCODE = r"""
-    \[/?[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\()
+    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
 """
 _BBCODE_KEPT = r"""
     \[(?i:code)\][^\[]{0,500}\[/(?i:code)\]
@@ -166,7 +166,9 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
                 held.branches + found.branches,
             )
         elif held and found.span[0] < held.span[1]:
-            continue  # within a word that is kept already
+            if held.kind == "word" or found.kind != "word":
+                continue  # within a word that is kept already
+            found = Placeholder((min(held.span[0], found.span[0]), found.span[1]), "word")
         elif held:
             yield held
         held = found
@@ -177,9 +179,11 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
 def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
     marks = list(_marks(text, escapes=escapes))
     tags = pairs(text, marks)
+    floor = 0  # words begin after what stands around others
     for index, mark in enumerate(marks):
         begin, end = mark.span
         if index in tags:
+            floor = end
             yield Placeholder(mark.span, tags[index])
         elif mark.kind == "icu":
             yield Placeholder(mark.span, "word", mark.branches)
@@ -188,7 +192,8 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
                 yield Placeholder(mark.span, "symbol")
         elif mark.kind in ("link", "code", "word"):
             span = _whole_word(text, begin, end)
-            yield Placeholder(_with_unit(text, *span) if mark.kind == "word" else span, "word")
+            span = _with_unit(text, *span) if mark.kind == "word" else span
+            yield Placeholder((max(floor, span[0]), span[1]), "word")
         else:
             yield Placeholder(mark.span, "script" if mark.kind == "script" else "symbol")
 

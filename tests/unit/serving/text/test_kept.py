@@ -227,6 +227,17 @@ def test_what_nobody_sees_changes_no_word(source: str, plain: str) -> None:
     assert translated(source, same) == source
 
 
+@pytest.mark.parametrize(
+    "source",
+    ["{a}\u202a{b}\u202a und da", "{n}\u2060. Da", "5² {a}²{b} da", "Zu %1$shier%2$s{n} da"],
+)
+def test_a_variable_beside_what_is_written_small_or_not_at_all_stays_once(source: str) -> None:
+    for translator in TRANSLATORS:
+        result = translated(source, translator)
+        for name in ("{a}", "{b}", "{n}", "%1$s", "%2$s"):
+            assert result.count(name) == source.count(name)
+
+
 def test_pairs_of_directions_stay_balanced() -> None:
     source = "Ich \u2068sehe {name}\u2069 und \u202adas Haus\u202c da"
     assert translated(source, backwards) == (

@@ -42,6 +42,7 @@ from tests.unit.serving.text.fakes import TRANSLATORS, Translator, backwards, re
         ("<div>\nEin <i>Text</i>\n</div>\n", ["Ein Text"], "<div>\nEIN <i>TEXT</i>\n</div>\n"),
         ("Wort[^1] da\n\n[^1]: Ein Text", ["Wort da", "Ein Text"], "WORT[^1] DA\n\n[^1]: EIN TEXT"),
         ("Ein \\*Wort\\* &nbsp; da", ["Ein Wort da"], "EIN \\*WORT\\* &nbsp; DA"),
+        ("Ein <![CDATA[x > y]]> Wort", ["Ein Wort"], "EIN <![CDATA[x > y]]> WORT"),
         ("## Teil {#id}\n", ["Teil"], "## TEIL {#id}\n"),
         ("> [!NOTE]\n> Ein Hinweis", ["Ein Hinweis"], "> [!NOTE]\n> EIN HINWEIS"),
     ],

@@ -89,6 +89,7 @@ def test_a_stretch_of_a_direction_and_a_pair_may_cross() -> None:
         ("zu[/quote] da", ["zu da"]),
         ("[siehe oben] und [Wort] da", ["[siehe oben] und [Wort] da"]),
         ("Note [1][2] da", ["Note da"]),
+        ("Das ist [b]gut[/b](siehe oben)", ["Das ist gut(siehe oben)"]),
     ],
 )
 def test_bbcode(source: str, read_as: list[str]) -> None:
