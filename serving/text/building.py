@@ -226,9 +226,9 @@ class Builder:
 
     def _drop(self, origin: Span) -> None:
         """Leave out a character; it is written with the one before it, or as a thing at the
-        beginning."""
-        if self._length and self._group is None:
-            last = self._origins[-1]
+        beginning and right behind a tag."""
+        last = self._origins[-1] if self._origins else (-1, -1)
+        if self._group is None and last[1] == origin[0]:
             for index in range(self._length - 1, -1, -1):  # all characters of one thing
                 if self._origins[index] != last:
                     break

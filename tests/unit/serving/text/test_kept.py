@@ -238,6 +238,15 @@ def test_a_variable_beside_what_is_written_small_or_not_at_all_stays_once(source
             assert result.count(name) == source.count(name)
 
 
+@pytest.mark.parametrize("format", ["html", "xml"])
+@pytest.mark.parametrize(
+    "source",
+    ["Ja. 5 <b>\u200b7</b>", "Ja. 5 <b>7</b>\u200b 6", "<b>\u200b</b>\u202c 5. Ja"],
+)
+def test_what_nobody_sees_beside_a_tag_doubles_no_tag(source: str, format: Format) -> None:
+    assert translated(source, format=format) == source.upper().replace("B>", "b>")
+
+
 def test_pairs_of_directions_stay_balanced() -> None:
     source = "Ich \u2068sehe {name}\u2069 und \u202adas Haus\u202c da"
     assert translated(source, backwards) == (
