@@ -68,7 +68,7 @@ class Document:
             if split:
                 spans = [
                     part
-                    for sentence in sentence_spans(text, language)
+                    for sentence in sentence_spans(text, language, kept)
                     for part in divided(text, sentence, fits)
                 ]
             else:

@@ -23,6 +23,7 @@ _CLOSED = re.compile(
     r"[{$%#@\[<].*[})\]>%]|\\\(.*\)|(?:%(?:\d+\$|\(\w+\))?[A-Za-z@])+|%\d{1,2}", re.DOTALL
 )
 """A placeholder whose end shows, whatever follows it."""
+_TAG = re.compile(r"(?:\[|&lt;)/?([\w*-]+)")
 _FAR = 32
 """Placeholders in which the partner of another is looked for."""
 
@@ -80,7 +81,7 @@ def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, b
     """What marks stand behind, `word`, `sign` or nothing, and whether words begin after them."""
     begin, end = marks[run[0]].span[0], marks[run[-1]].span[1]
     if marks[run[0]].kind == "tag":
-        closes = text[begin + 1] == "/"
+        closes = text.startswith(("[/", "&lt;/"), begin)
         return "word" if closes else "", not closes
     last = text[begin - 1 : begin]
     before = "word" if last.isalnum() else "sign" if last in CLOSING_SIGNS else ""
@@ -92,10 +93,11 @@ def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, b
 
 def _name(text: str, mark: Mark) -> str:
     """What two marks of a pair have in common: the name of a tag, the first sign of others."""
-    begin, end = mark.span
+    begin = mark.span[0]
     if mark.kind != "tag":
         return text[begin]
-    return "[" + text[begin:end].strip("[]/").partition("=")[0].lower()
+    found = _TAG.match(text, begin)
+    return text[begin] + (found[1].lower() if found else "")
 
 
 def _partner(

@@ -50,6 +50,7 @@ _DOMAIN = r"""
 sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
 _BBCODE = r"""
     \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
+    | &lt;/?[A-Za-z][\w-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?&gt;               # a tag, escaped
 """
 _BBCODE_KEPT = r"""
     \[(?i:code)\][^\[]{0,500}\[/(?i:code)\]
@@ -94,6 +95,7 @@ _VARIABLE = r"""
     | (?<![\w%])%L?\d{1,2}(?![\w$]|\.\d) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
     | (?<![\w@./])@:?\w(?:[\w.-]*\w)? | (?<![\w\#&/])\#\w++(?!\ufe0f?\u20e3)  # mentions, hashtags
     | (?<![\w:/)]):[A-Za-z_]\w*+(?!:)                                   # :name
+    | (?<![^\s(\[„"'])\.(?:[A-Z]{2,}|[a-z][\w-]*\w)(?!\w|\.\w)              # .NET, .pdf
     | (?<!\w)[A-Za-z]:\\[^\s"<>|]* | (?<![\w/.~<])[~.]{0,2}/[\w.-]++/[\w./-]*     # paths
     | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
     | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)                             # snake_case
@@ -118,7 +120,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.[a-z]")
+_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
     r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
@@ -129,8 +131,8 @@ _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
 """What stands between variables that are one word: `{day}/{month}`."""
 _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#-])")
 """What belongs to the variable before it."""
-_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]")
-"""Tags of BBCode that nothing opens or closes; `[word]` is text."""
+_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|&lt;.*")
+"""Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
@@ -218,7 +220,7 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
             if not escapes:
                 at = begin + 1
                 continue
-            kind = "word" if _touches_words(text, begin, end) and match[0][0] == "&" else "symbol"
+            kind = "word" if _spells(text, begin, end) else "symbol"
         yield Mark((begin, end), kind)
 
 
@@ -253,8 +255,12 @@ def _closing_punctuation(link: str) -> int:
     return len(tail)
 
 
-def _touches_words(text: str, begin: int, end: int) -> bool:
-    return _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+def _spells(text: str, begin: int, end: int) -> bool:
+    """Whether a reference or an escape is a letter of a word."""
+    if text.startswith(("\\u", "\\x"), begin):
+        return chr(int(text[begin + 2 : end], 16)).isalpha()
+    inside = _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+    return inside and text[begin] == "&"
 
 
 def _touch(text: str, first: Span, second: Span) -> bool:

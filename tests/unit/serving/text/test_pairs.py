@@ -89,9 +89,11 @@ def test_a_stretch_of_a_direction_and_a_pair_may_cross() -> None:
         ("zu[/quote] da", ["zu da"]),
         ("[siehe oben] und [Wort] da", ["[siehe oben] und [Wort] da"]),
         ("Note [1][2] da", ["Note da"]),
+        ("Ein &lt;b&gt;Haus&lt;/b&gt; da", ["Ein Haus da"]),
+        ('&lt;a href="/x"&gt;Da&lt;/a&gt;&lt;br/&gt;', ["Da"]),
         ("Das ist [b]gut[/b](siehe oben)", ["Das ist gut(siehe oben)"]),
     ],
 )
-def test_bbcode(source: str, read_as: list[str]) -> None:
+def test_tags_of_bbcode_and_tags_that_are_escaped(source: str, read_as: list[str]) -> None:
     assert read(source).sentences == read_as
     assert translated(source, same) == source

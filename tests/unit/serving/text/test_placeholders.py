@@ -77,6 +77,25 @@ def test_numbered_tags() -> None:
     ]
 
 
+@pytest.mark.parametrize(
+    ("text", "kept"),
+    [
+        ("Gr\\u00fc\\u00dfe da", ["Gr\\u00fc\\u00dfe"]),
+        ("\\u00e4hnlich", ["\\u00e4hnlich"]),
+        ("Laden\\u2026 da", ["\\u2026"]),
+        ("Zeile\\nNeu", ["\\n"]),
+    ],
+)
+def test_an_escaped_letter_belongs_to_its_word(text: str, kept: list[str]) -> None:
+    assert found(text) == kept
+
+
+@pytest.mark.parametrize("name", [".NET", ".pdf", ".gitignore"])
+def test_a_name_with_a_full_stop_at_its_beginning(name: str) -> None:
+    assert found(f"Mit {name}. Dann ({name})") == [name, name]
+    assert found("Er kam .Dann ging er ...und") == []
+
+
 def test_a_name_behind_an_exclamation_mark_is_a_variable_at_the_beginning_of_a_text() -> None:
     assert found("!wichtig hier") == ["!wichtig"]
     assert found("Das !wichtig hier") == []

@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.text.sentences import divided, has_words, sentence_spans
+from tests.unit.serving.text.fakes import read
 
 
 def sentences(text: str, language: str = "de") -> list[str]:
@@ -87,6 +88,16 @@ def test_a_full_stop_of_an_abbreviation_or_a_number_ends_nothing(language: str, 
 )
 def test_a_full_stop_that_ends_a_sentence_does(language: str, text: str) -> None:
     assert sentences(text.replace("|", " "), language) == text.split("|")
+
+
+def test_a_variable_may_be_the_number_of_an_ordinal() -> None:
+    for language, wanted in (("de", [True, False, False]), ("en", [False, False, False])):
+        for text, together in zip(
+            ("Der {n}. Tag war gut.", "Version {n}. Tag eins.", "Bis {n}. Dann los."),
+            wanted,
+            strict=True,
+        ):
+            assert (len(read(text, language=language).sentences) == 1) is together
 
 
 def test_a_line_break_or_a_tab_ends_a_sentence() -> None:
