@@ -25,6 +25,9 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     except (ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
 
 
 def _parser(prog: str = _PROG) -> argparse.ArgumentParser:

@@ -12,6 +12,17 @@ _PROG = f"python -m {__package__}"
 def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     """Run one verb; returns the exit status."""
     options = _parser(prog).parse_args(arguments)
+    try:
+        return _run(options)
+    except KeyboardInterrupt:
+        print("interrupted", file=sys.stderr)
+        return 130
+    except BrokenPipeError:  # the reader has gone, as with `| head`
+        sys.stderr.close()
+        return 0
+
+
+def _run(options: argparse.Namespace) -> int:
     from serving.threads import keep_numpy_single
 
     keep_numpy_single()
@@ -23,9 +34,6 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     except ServingError as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
-    except BrokenPipeError:  # the reader has gone, as with `| head`
-        sys.stderr.close()
-        return 0
 
 
 def _parser(prog: str = _PROG) -> argparse.ArgumentParser:

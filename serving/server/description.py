@@ -94,13 +94,15 @@ def add_forms(path: dict[str, Any], request: type[BaseModel], names: tuple[str, 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of an optional field where it is there, as a form has no null."""
-    return {
-        name: [choice for choice in value if choice != {"type": "null"}]
-        if name == "anyOf"
-        else value
-        for name, value in schema.items()
-        if value is not None
-    }
+    found = {name: value for name, value in schema.items() if value is not None}
+    if "anyOf" in found:
+        found["anyOf"] = [choice for choice in found["anyOf"] if choice != {"type": "null"}]
+    if "enum" in found:
+        found["enum"] = [value for value in found["enum"] if value is not None]
+    if isinstance(found.get("type"), list):
+        types = [kind for kind in found["type"] if kind != "null"]
+        found["type"] = types if len(types) > 1 else types[0]
+    return found
 
 
 def operation(

@@ -93,16 +93,27 @@ _ENDING = {
 _BEFORE_NUMBERS = frozenset(("no", "nos"))
 """Those that are words where no number follows."""
 _LETTERED = {
-    "de": re.compile(r"(?:^|[\s(])(?:[zduoisavmwn]\.\s?)+[a-zäöüA-ZÄÖÜ]\.$"),
+    "de": re.compile(
+        r"(?:^|[\s(])(?:(?:[zduoisavmwn]\.\s?)+[a-zäöüA-ZÄÖÜ]|(?:[zduoisavmwn]\.)+[A-ZÄÖÜa-z][a-z]{1,3})"
+        r"\.$"
+    ),
     "en": re.compile(
         r"(?:^|[\s(])(?:e\.\s?g|i\.\s?e|c\.\s?f|a\.\s?k\.\s?a|n\.\s?b|viz)\.$", re.IGNORECASE
     ),
 }
 """Abbreviations of letters: z. B., e.g."""
+_HOUR = re.compile(r"\d\s?[ap]\.\s?m\.$", re.IGNORECASE)
+_AFTER_HOURS = frozenset(
+    """
+    monday tuesday wednesday thursday friday saturday sunday january february march april may june
+    july august september october november december eastern central mountain pacific
+    est edt cst cdt mst mdt pst pdt et ct mt pt gmt utc bst cet cest
+    """.split()  # noqa: SIM905
+)
 _LAST = re.compile(r"(?:^|[\s(\[„“\"'/-])([^\W\d_]+)\.\s*$")
 _INITIAL = re.compile(r"(?:^|[\s(.])[A-ZÄÖÜ]\.\s*$")
 _NAMED = re.compile(r"(?:[A-ZÄÖÜ][^\W\d_]+|\b[A-ZÄÖÜ]\.)\s*[A-ZÄÖÜ]\.\s*$|^\W*[A-ZÄÖÜ]\.\s*$")
-_NUMERAL = re.compile(r"(?:^|[\s(\[„“\"'/–-])(\d{1,3}|[IVXLC]{2,6})\.\s*$")
+_NUMERAL = re.compile(r"(?:^|[\s(\[„“\"'/–-])(\d{1,2}\.\s?\d{1,2}|\d{1,3}|[IVXLC]{2,6})\.\s*$")
 _LIST = re.compile(r"^\W*\d{1,3}\.\s*$")
 _BEFORE_ORDINAL = re.compile(
     r"\b(?:a[mn]|im?|in|vom|von|zu[mr]?|beim?|ans|ins|bis|ab|seit|und|oder|der|die|das|den|dem|"
@@ -129,6 +140,11 @@ _SENTENCE_WORDS = frozenset(
 _WORD = re.compile(r"\W*([^\W\d_]+)?")
 
 
+def is_abbreviation(word: str, language: str) -> bool:
+    """Whether a word in small letters is one, without its full stop."""
+    return word in _ABBREVIATIONS.get(language, ())
+
+
 def goes_on(sentence: str, following: str, language: str) -> bool:
     """Whether what has been divided is one sentence."""
     if not sentence.rstrip().endswith(".") or language not in _ABBREVIATIONS:
@@ -141,6 +157,8 @@ def goes_on(sentence: str, following: str, language: str) -> bool:
         return False  # the number of a list is no part of its sentence
     if _LETTERED[language].search(sentence.rstrip()):
         return True
+    if language == "en" and _HOUR.search(sentence.rstrip()):
+        return word.lower() in _AFTER_HOURS
     last = _LAST.search(sentence)
     if last and last[1].lower() in _BEFORE_NUMBERS:
         return following.lstrip()[:1].isdigit()

@@ -18,6 +18,7 @@ MASKS = ("Tom", "Boston", "Paris", "London", "John")
 reliably (docs/decisions.md)."""
 _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 _SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
+_PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
 _MOST_CONTROLS = 32
@@ -73,6 +74,8 @@ class Builder:
         self._after_mask = False
         self._group: _Group | None = None
         self._fresh = True  # nothing stands before, in the passage or the innermost element
+        self._outer: list[Markup] = []  # how the text around each open element is written
+        self._ended = -1  # where in the source the last element did
         self._floor = 0  # white space up to here is on the other side of a tag
 
     def text(self, span: Span) -> None:
@@ -91,13 +94,17 @@ class Builder:
         next line's text."""
         self._append(" ", [self._seen(span)])
 
-    def open(self, span: Span) -> None:
-        """An element begins here, within those that are open; its tag is not seen by a reader."""
+    def open(self, span: Span, markup: Markup | None = None) -> None:
+        """An element begins here, within those that are open; its tag is not seen by a reader, and
+        text in it may be written in another way."""
         self._begin(self._seen(span))
+        self._outer.append(self._markup)
+        self._markup = markup or self._markup
 
     def close(self, span: Span) -> None:
         """The innermost open element ends here."""
         self._end(self._seen(span))
+        self._markup = self._outer.pop()
 
     def thing(self, span: Span, *, symbol: bool = False) -> None:
         """Append something without words that stands between them."""
@@ -170,6 +177,7 @@ class Builder:
             self._group, self._fresh, self._floor = None, fresh, floor
             self.thing((begin, span[1]), symbol=True)
             return
+        self._ended = span[1]
         element.end, element.closing = self._length, self._source[slice(*span)]
         self._fresh, self._floor = False, self._length
 
@@ -190,6 +198,12 @@ class Builder:
                 self.script(span)
             elif placeholder.kind == "symbol":
                 self.thing(span, symbol=True)
+            elif placeholder.kind == "open":
+                if self._ended == span[0]:
+                    self._part(span[0])
+                self._begin(span)
+            elif placeholder.kind == "close":
+                self._end(span)
             else:
                 self.kept(span)
             done = last
@@ -213,9 +227,13 @@ class Builder:
 
     def _drop(self, origin: Span) -> None:
         """Leave out a character; it is written with the one before it, or as a thing at the
-        beginning."""
-        if self._length and self._group is None:
-            self._origins[-1] = (self._origins[-1][0], max(origin[1], self._origins[-1][1]))
+        beginning and right behind a tag."""
+        last = self._origins[-1] if self._origins else (-1, -1)
+        if self._group is None and last[1] == origin[0]:
+            for index in range(self._length - 1, -1, -1):  # all characters of one thing
+                if self._origins[index] != last:
+                    break
+                self._origins[index] = (last[0], max(origin[1], last[1]))
         elif self._group:
             self.thing(origin)
         else:
@@ -310,8 +328,13 @@ _BLANK_SIGNS = "".join(filter(re.compile(f"[{BLANKS}]").match, map(chr, range(0x
 
 def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
     """The placeholders of a message's branch, in which `#` is one, whatever follows it."""
-    numbers = [match.span() for match in re.finditer("#", text)]
-    others = [p for p in found if "#" not in text[slice(*p.span)]]
+    others = [p for p in found if p.kind in _PAIR or "#" not in text[slice(*p.span)]]
+    around = [p.span for p in others if p.kind in _PAIR]
+    numbers = [
+        match.span()
+        for match in re.finditer("#", text)
+        if not any(begin <= match.start() < end for begin, end in around)
+    ]
     return sorted(
         [*others, *(Placeholder(span, "symbol") for span in numbers)], key=lambda p: p.span
     )
@@ -320,6 +343,7 @@ def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
 def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
     """Where the controls of direction are that belong together, with no kept thing across one."""
     inside = {at for placeholder in kept for at in range(*placeholder.span)}
+    tags = _stretches(kept)
     pairs: set[int] = set()
     stack: list[int] = []
     for match in _BIDI.finditer(text):
@@ -330,9 +354,21 @@ def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
             stack.append(at)
         elif stack and text[stack[-1]] in openings:
             opened = stack.pop()
-            if len(stack) < _MOST_CONTROLS:
+            across = any((b < opened < e) != (b < at < e) for b, e in tags)
+            if len(stack) < _MOST_CONTROLS and not across:
                 pairs |= {opened, at}
     return frozenset(pairs)
+
+
+def _stretches(found: Sequence[Placeholder]) -> list[Span]:
+    """What placeholders stand around."""
+    stretches, opened = [], []
+    for placeholder in found:
+        if placeholder.kind == "open":
+            opened.append(placeholder.span[1])
+        elif placeholder.kind == "close":
+            stretches.append((opened.pop(), placeholder.span[0]))
+    return stretches
 
 
 def _unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:

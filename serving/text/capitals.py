@@ -1,5 +1,5 @@
-"""Sentences in capitals, which models have hardly learnt: read in ordinary letters, and written in
-capitals again.
+"""Sentences in capitals, which models have hardly learnt: read in ordinary letters, but for
+acronyms, and written in capitals again.
 
 Which nouns had a capital is lost, and in German whether SS was ß. German words get one that look
 like nouns: with a wrong one models do better than without the right ones (docs/decisions.md).
@@ -11,6 +11,7 @@ import dataclasses
 import re
 from collections.abc import Collection
 
+from serving.text.abbreviations import is_abbreviation
 from serving.text.alignment import Span
 from serving.text.placement import Translated
 
@@ -36,6 +37,17 @@ _OTHER_WORDS = frozenset(
 """German words that are no nouns."""
 _NO_NOUN = re.compile(r"\w{1,2}|\w*(?:en|te|t|ig|lich|isch)")
 """How German words end that are mostly no nouns, and short ones."""
+_ACRONYMS = frozenset(
+    """
+    ADAC AFD AG AIDS ARD BBC BKA BND BRD CD CDU CEO CIA CNN CPU CSU DAX DDR DJ DVD DVDS EKG EU EZB
+    FBI FDP FIFA GPS GPU HIV IBAN IBM ID IQ ISO KFZ KGB KI KZ LKW MRT NASA NATO NGO NGOS NSA OECD OK
+    OPEC ORF PC PCS PKW QR RAF RTL SMS SOS SPD SUV TÜV TV UEFA UFO UFOS UK UN UNESCO UNICEF UNO URL
+    USA USB VIP VIPS VPN VW WC WDR WG WLAN WM XML YMCA ZDF
+    """.split()  # noqa: SIM905
+)
+"""Those that a sentence may well have, but for such as are words, as IT and US are."""
+_CONSONANTS = re.compile(r"[b-df-hj-np-tv-xz]{2,}")
+"""No German or English word is spelt so, but for abbreviations."""
 _PRONOUN = re.compile(r"(?<![\w'’])i(?![\w-])")
 _DOTLESS = str.maketrans("I\u0130", "\u0131i")
 
@@ -53,16 +65,25 @@ def in_ordinary_case(text: str, language: str, kept: Collection[Span] = ()) -> s
     lower = [small if len(small := c.lower()) == 1 else c for c in plain]
     first = next((i for i, c in enumerate(text) if c.isalpha()), 0)
     lower[first] = text[first]
-    if language == "de":
-        for match in _WORD.finditer("".join(lower)):
-            if match[0] not in _OTHER_WORDS and not _NO_NOUN.fullmatch(match[0]):
-                lower[match.start()] = text[match.start()]
+    for match in _WORD.finditer("".join(lower)):
+        begin, end = match.span()
+        if _is_acronym(text[begin:end], language):
+            lower[begin:end] = text[begin:end]
+        elif language == "de" and not (match[0] in _OTHER_WORDS or _NO_NOUN.fullmatch(match[0])):
+            lower[begin] = text[begin]
     if language == "en":
         for match in _PRONOUN.finditer("".join(lower)):
             lower[match.start()] = "I"
     for begin, end in kept:
         lower[begin:end] = text[begin:end]
     return "".join(lower)
+
+
+def _is_acronym(word: str, language: str) -> bool:
+    small = word.lower()
+    if language not in ("de", "en") or is_abbreviation(small, language):
+        return False
+    return word in _ACRONYMS or _CONSONANTS.fullmatch(small) is not None
 
 
 def raised(translated: Translated) -> Translated:

@@ -11,6 +11,7 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
+from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
 from serving.text.capitals import in_capitals, in_ordinary_case, raised
 from serving.text.markdown import markdown_tokens
@@ -32,7 +33,12 @@ class Document:
 
     def __init__(self, source: str, format: Format, ignored: Collection[str] = ()) -> None:
         """The contents of `ignored` elements of HTML or XML, named in small letters, stay as they
-        are. Raises InvalidTextError for XML that is not well-formed."""
+        are. Raises InvalidTextError for XML that is not well-formed, and InvalidOptionError for a
+        format that there is not."""
+        if format not in _MARKUPS:
+            raise InvalidOptionError(
+                f"format must be one of {', '.join(_MARKUPS)}, got {format!r}", parameter="format"
+            )
         self._parts = list(read_parts(source, _tokens(source, format, ignored), _MARKUPS[format]))
         self._escaped: Markup = _MARKUPS[format]
         self.sentences: list[str] = []
@@ -62,7 +68,7 @@ class Document:
             if split:
                 spans = [
                     part
-                    for sentence in sentence_spans(text, language)
+                    for sentence in sentence_spans(text, language, kept)
                     for part in divided(text, sentence, fits)
                 ]
             else:

@@ -24,6 +24,9 @@ _FRONT_MATTER = re.compile(
 )
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
+_BRACKETS = re.compile(r"(?<![\\!\]])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
+_LINKED = re.compile(r"(?!\^|![A-Z]+\Z).*?[^\W\d_]{2}", re.DOTALL)
+"""How the text of a link begins, unlike a footnote's mark."""
 _FAR = 64
 """Tokens after a tag among which the one is looked for that closes it."""
 _SPAN = "span"
@@ -109,12 +112,32 @@ def _inline(source: str, block: Parsed, places: Sequence[int]) -> Iterator[Token
     for kind, (begin, end), name in _marks(content, block.children or []):
         if begin < done:
             continue
-        if begin > done:
-            yield Token("text", (places[done], places[begin]))
+        yield from _text(content, (done, begin), places)
         yield Token(kind, (places[begin], places[end]), name)
         done = end
-    if done < len(content):
-        yield Token("text", (places[done], places[len(content)]))
+    yield from _text(content, (done, len(content)), places)
+
+
+def _text(content: str, span: Span, places: Sequence[int]) -> Iterator[Token]:
+    """Text without markup; words in brackets may be a link whose address is elsewhere."""
+    done, end = span
+    for match in _BRACKETS.finditer(content, done, end):
+        if _closes(content, match[1]):
+            continue
+        begin, last = match.start(), match.end() - 1
+        if begin > done:
+            yield Token("text", (places[done], places[begin]))
+        yield Token("open", (places[begin], places[begin + 1]), "[")
+        yield Token("text", (places[begin + 1], places[last]))
+        yield Token("close", (places[last], places[last + 1]), "[")
+        done = last + 1
+    if done < end:
+        yield Token("text", (places[done], places[end]))
+
+
+def _closes(content: str, name: str) -> bool:
+    """Whether a name in brackets is of a tag of BBCode, which is closed."""
+    return f"[/{name.partition('=')[0]}]" in content
 
 
 def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:
@@ -153,7 +176,10 @@ def _html(
     content: str, span: Span, following: Sequence[Span | None]
 ) -> Iterator[tuple[Kind, Span, str]]:
     """A tag of HTML; with all up to its end where its content is not translated."""
-    (piece,) = html_pieces(content[slice(*span)])
+    piece, *others = html_pieces(content[slice(*span)])
+    if others:  # a section or a comment that HTML ends before Markdown does
+        yield "thing", span, ""
+        return
     if is_verbatim(piece, ()):
         end = f"</{piece.name}"
         for other in following:
@@ -218,14 +244,52 @@ def _note_link(state: StateInline, made: Sequence[Parsed], span: Span) -> None:
         made[-1].meta[_SPAN] = (closed, end)
 
 
+class _AnyReference(dict[str, dict[str, str]]):
+    """Definitions of all names."""
+
+    def get(self, name: str, default: object = None) -> dict[str, str]:
+        """That of any name."""
+        return {"href": name, "title": ""}
+
+
+def _referring(rule: _Rule) -> _Rule:
+    """The rule of links or images, also for references that are defined elsewhere: what comes in is
+    often a part of a text."""
+
+    def referring(state: StateInline, silent: bool) -> bool:
+        if rule(state, silent):
+            return True
+        if "][" not in state.src:
+            return False
+        begin = state.pos
+        opened = begin + (state.src[begin] == "!")
+        if state.src[opened : opened + 1] != "[":
+            return False
+        end = state.md.helpers.parseLinkLabel(state, opened, opened == begin)
+        state.pos = begin
+        text = state.src[opened + 1 : end]
+        if end < 0 or state.src[end + 1 : end + 2] != "[" or not _LINKED.match(text):
+            return False
+        if _closes(state.src, text):
+            return False
+        known = state.env.get("references", {})
+        state.env["references"] = _AnyReference()
+        try:
+            return rule(state, silent)
+        finally:
+            state.env["references"] = known
+
+    return referring
+
+
 _WATCHED: dict[str, _Rule] = {
     "newline": rules_inline.newline,
     "escape": rules_inline.escape,
     "backticks": rules_inline.backtick,
     "strikethrough": rules_inline.strikethrough.tokenize,
     "emphasis": rules_inline.emphasis.tokenize,
-    "link": rules_inline.link,
-    "image": rules_inline.image,
+    "link": _referring(rules_inline.link),
+    "image": _referring(rules_inline.image),
     "autolink": rules_inline.autolink,
     "html_inline": rules_inline.html_inline,
 }

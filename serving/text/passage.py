@@ -12,6 +12,8 @@ from serving.text.alignment import Span
 
 Markup = Literal["text", "html", "xml", "cdata"]
 """What a text is written as, which says how its signs are."""
+CDATA = "<![CDATA["
+"""What begins a section of XML that is written as `cdata`."""
 
 
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})

@@ -9,6 +9,7 @@ from typing import Literal
 
 from serving.text.alignment import Span
 from serving.text.icu import icu_branches
+from serving.text.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
 TagKind = Literal["open", "close", "thing"]
@@ -19,11 +20,42 @@ LONGEST_WORD = 100
 """Characters of what is no word of any language any more, but a key or an encoded file."""
 _PRINTF = (
     r"%(?:\(\w+\)|<\w+>|\d+\$)?[-+\#0']*(?:\d+|\*)?(?:\.(?:\d+|\*))?"
-    r"(?:hh|h|ll|l|z|j|t|q)?[sdiufFxXeEgGcpoaAn@](?!\w)"
+    r"(?:(?:hh|h|ll|l|z|j|t|q)?[sdiufFxXeEgGcpoaAn@]|[tT][A-Za-z])(?!\w)"
 )
+_PRINTF_BESIDE_WORDS = rf"""
+    (?<=[^\W\d_])%(?:\d+\$|\(\w+\))?[sd@](?!\w) | (?<=[^\W\d_])%\d{{1,2}}(?![\w%$]|\.\d)
+    | (?<!%)%(?:\d+\$|\(\w+\))[sd@](?=[^\W_])
+    | (?<![\w%])(?<!\d\s) %
+    (?: [\d.]*l{{0,2}}[sdufi](?={UNIT})
+      | [s@](?=(?:\d[\d.,]*+\ )?[^\W\d_]{{2}}[^%\n]{{0,200}}(?<=\S)%[s@](?!\w))
+      | \d{{1,2}}(?=[^\W\d_]{{2}}[^%\n]{{0,200}}(?<=\S)%\d{{1,2}}(?!\w))
+    )
+"""
 _LINK = r"""
-    (?<![\w.+-]) (?: [A-Za-z][A-Za-z0-9+.-]{1,20}:// | (?:mailto|tel|sms|geo): | www\.) [^\s<>"]+
+    (?<![\w.+-]) (?: [A-Za-z][A-Za-z0-9+.-]{1,20}:// | (?:mailto|tel|sms|geo): | www\.)
+      (?:[^\s<>"\[]|\[(?!/))+
     | (?<![\w.@/-]) (?:[A-Za-z0-9-]++\.)+[A-Za-z]{2,}+/[^\s<>"]*
+"""
+_DOMAIN = r"""
+    (?<![\w.@/-]) (?:[^\W_][\w-]*+\.)+
+    (?: ai|app|ar|at|au|berlin|bg|biz|blog|br|ca|cc|ch|cl|cloud|cn|com|cz|de|dev|dk|edu|ee|eu|fi
+      | fm|fr|gg|gov|gr|hk|hr|hu|ie|il|info|int|io|jp|kr|li|lt|lu|lv|mil|mx|net|nl|nz|online|org
+      | page|pl|pt|ro|rs|ru|se|shop|site|sk|store|tech|tr|tv|tw|ua|uk|wiki|wien|xyz|za
+      | bat|bmp|cfg|conf|cpp|css|csv|dll|docx?|epub|exe|gif|gz|html?|ini|iso|java|jpe?g|js|json|log
+      | md|mkv|mov|mp3|mp4|odt|ods|ogg|pdf|php|png|pptx?|py|rar|rs|sh|sql|svg|tar|tiff?|ts|txt|wav
+      | webp|xlsx?|xml|ya?ml|zip )
+    (?::\d{2,5})?+ (?![\w@]|\.[a-z])
+"""
+"""Hosts without a scheme, and files. Small letters after a full stop are rarely the beginning of a
+sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
+_BBCODE = r"""
+    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
+    | &lt;/?[A-Za-z][\w-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?&gt;               # a tag, escaped
+"""
+_BBCODE_KEPT = r"""
+    \[(?i:code)\][^\[]{0,500}\[/(?i:code)\]
+    | \[(?i:url|email)\][^\[\]\s]{0,300}\[/(?i:url|email)\]
+    | \[(?i:img)[^\[\]\n]{0,50}\][^\[\]\n]{0,300}\[/(?i:img)\]
 """
 _MARK = r"""
     \{\\[^{}\n]*\}                                                      # subtitles
@@ -31,7 +63,7 @@ _MARK = r"""
     | (?:\x1b|\\x1b|\\033|\\e|\\u001[bB])\[[0-9;?]*[A-Za-z]             # colours of a terminal
     | (?<![\w%])%%(?!\w) | (?<=\d)%%
     | (?<![\w:]):[a-z][a-z0-9_+-]*:(?![\w:])                            # :smile:
-    | (?<!\[)\[(?:\d{1,3}|[*a-z])\](?![(\[:]) | \[\^[\w-]{1,50}\]:?     # [1], [^1]
+    | (?<!\[)\[(?:\d{1,3}|[*a-z])\](?![(:]|\[(?!\^|\d{1,3}\])) | \[\^[\w-]{1,50}\]:?     # [1], [^1]
     | \[[\ xX]\](?=\s) | \[![A-Z]+\] | \{[\#.][A-Za-z][^{}\n]{0,200}\}   # tasks, notes, attributes
 """
 _ESCAPE = r"""
@@ -45,28 +77,39 @@ _VARIABLE = r"""
     | \{\{[^{}\n]{0,200}\}\}                                            # Jinja, Vue
     | (?:[$\#%@]|@:)\{[^{}\n]{0,200}\}                                  # shells, Ruby, JavaScript
     | (?<![\w`])`(?![\s`])[^`\n]{1,200}(?<!\s)`(?![\w`])                # code
+    | \{\s*\d+\s*(?:,\s*-?\d+\s*)?:[^{}\n]{1,60}\}                     # {0:dd MMM yyyy}
+    | \{[\w.]+(?:,-?\d+)?:[-dMyHhmsfFtzGgKaEQwuXx0-9\#.,:;/'"%$ABbjpcISY\ ]{1,60}\}
     | \{\s?[^{}\s]{0,100}\s?\} | \{\s?[A-Z]+\([^{}()\n]{0,100}\)\s?\}   # Python, ICU, Fluent
     | \{\s*[\w.-]+\s*,\s*[a-zA-Z]+\s*(?:,[^{}\n]{0,100})?\}             # {0,number}
     | <%=[^%]{0,200}%> | <\?[^?]{0,200}\?>
     | \$t\([^()\n]{0,100}\) | \$\([A-Za-z_]\w*+\) | \$[A-Za-z_]\w*+\$?
     | \[\[[^\[\]\n]{1,100}\]\] | \[%[^\[\]\n]{1,100}%\]
+    | \\\([A-Za-z_][\w.\[\]?!]*+(?:\([^()\n]{0,60}\))?\)                # Swift
+    | (?<![\w%])%%[A-Za-z_]\w*+%%(?![\w%])
     | (?<![\w%])%[A-Za-z_]\w*+% | (?<!\w)@[A-Za-z_]\w*+@(?!\w)
-    | (?<!\w)(?:\#\#\w++\#\#|@@\w++@@)(?!\w) | (?<![^\s(])!(?=[A-Za-z_])\w++  # !name
-    | (?<![\w%])%L?\d{1,2}(?![\w$.]) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
+    | (?<!\w)(?:\#\#\w++\#\#|@@\w++@@)(?!\w)
+    | \A![A-Za-z_]\w*+ | (?<![^\s(])!                                  # !name
+      (?:[A-Za-z]+(?=[A-Z_\d-])[\w-]*+
+      | (?:author|count|date|email|file|id|link|mail|name|node|number
+        |page|path|site|size|text|time|title|type|url|user|username|value|version)(?![\w-]))
+    | (?<![\w%])%L?\d{1,2}(?![\w$]|\.\d) | (?<!\w)__[A-Za-z0-9](?:\w*?[A-Za-z0-9])?__(?!\w)
     | (?<![\w@./])@:?\w(?:[\w.-]*\w)? | (?<![\w\#&/])\#\w++(?!\ufe0f?\u20e3)  # mentions, hashtags
     | (?<![\w:/)]):[A-Za-z_]\w*+(?!:)                                   # :name
+    | (?<![^\s(\[„"'])\.(?:[A-Z]{2,}|[a-z][\w-]*\w)(?!\w|\.\w)              # .NET, .pdf
     | (?<!\w)[A-Za-z]:\\[^\s"<>|]* | (?<![\w/.~<])[~.]{0,2}/[\w.-]++/[\w./-]*     # paths
     | (?<!\w)[^\W_]++(?:[&@\#=]++(?!\w{2,31};)[^\W_]++)+(?!\w) | (?<!\w)[A-Z]\#(?!\w) # AT&T, C#
     | (?<!\w)[^\W_]++(?:_++[^\W_]++)+(?!\w)                             # snake_case
 """
 _PATTERN = re.compile(
     rf"""
-    (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select)) )
+    (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)) )
+    | (?P<code> {_BBCODE_KEPT})
+    | (?P<tag> {_BBCODE})
     | (?P<link> {_LINK})
     | (?P<mark> {_MARK})
     | (?P<escape> {_ESCAPE})
-    | (?P<word> (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
-        | {_VARIABLE}
+    | (?P<word> {_PRINTF_BESIDE_WORDS} | (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
+        | {_DOMAIN} | {_VARIABLE}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
         | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
@@ -77,7 +120,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|www\.")
+_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
     r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
@@ -88,6 +131,8 @@ _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
 """What stands between variables that are one word: `{day}/{month}`."""
 _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#-])")
 """What belongs to the variable before it."""
+_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|&lt;.*")
+"""Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
 
@@ -96,9 +141,9 @@ class Placeholder:
     """A part of a text that is kept."""
 
     span: Span
-    kind: Literal["word", "symbol", "script"]
+    kind: Literal["word", "symbol", "script", "open", "close"]
     """A `word` is read as one in a sentence; a `symbol` stands between words, or at one's side; a
-    `script` belongs to what stands before it."""
+    `script` belongs to what stands before it; `open` and `close` are around words, as tags are."""
     branches: tuple[Span, ...] = ()
     """Texts within it that are translated by themselves."""
 
@@ -123,7 +168,9 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
                 held.branches + found.branches,
             )
         elif held and found.span[0] < held.span[1]:
-            continue  # within a word that is kept already
+            if held.kind == "word" or found.kind != "word":
+                continue  # within a word that is kept already
+            found = Placeholder((min(held.span[0], found.span[0]), found.span[1]), "word")
         elif held:
             yield held
         held = found
@@ -132,17 +179,40 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
 
 
 def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
+    marks = list(_marks(text, escapes=escapes))
+    tags = pairs(text, marks)
+    floor = 0  # words begin after what stands around others
+    for index, mark in enumerate(marks):
+        begin, end = mark.span
+        if index in tags:
+            floor = end
+            yield Placeholder(mark.span, tags[index])
+        elif mark.kind == "icu":
+            yield Placeholder(mark.span, "word", mark.branches)
+        elif mark.kind == "tag":
+            if _UNPAIRED.fullmatch(text, begin, end):
+                yield Placeholder(mark.span, "symbol")
+        elif mark.kind in ("link", "code", "word"):
+            span = _whole_word(text, begin, end)
+            span = _with_unit(text, *span) if mark.kind == "word" else span
+            yield Placeholder((max(floor, span[0]), span[1]), "word")
+        else:
+            yield Placeholder(mark.span, "script" if mark.kind == "script" else "symbol")
+
+
+def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
+    """What the pattern finds, by itself."""
     at, broken = 0, 0
     while match := _PATTERN.search(text, at):
         begin, end = match.span()
-        at, kind, branches = end, match.lastgroup, ()
+        at, kind = end, match.lastgroup or ""
         if kind == "icu":
             message = icu_branches(text, begin) if broken < _BROKEN else None
             if message is None:
                 at, broken = begin + 1, broken + 1
                 continue
-            at = end = message[0]
-            yield Placeholder((begin, end), "word", tuple(message[1]))
+            at = message[0]
+            yield Mark((begin, at), kind, tuple(message[1]))
             continue
         if kind == "link":
             at = end = end - _closing_punctuation(match[0])
@@ -150,15 +220,8 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             if not escapes:
                 at = begin + 1
                 continue
-            kind = "word" if _touches_words(text, begin, end) and match[0][0] == "&" else "symbol"
-        if kind in ("link", "word"):
-            begin, end = _whole_word(text, begin, end)
-            if kind == "word":
-                begin, end = _with_unit(text, begin, end)
-            at = end
-            yield Placeholder((begin, end), "word", branches)
-        else:
-            yield Placeholder((begin, end), "script" if kind == "script" else "symbol")
+            kind = "word" if _spells(text, begin, end) else "symbol"
+        yield Mark((begin, end), kind)
 
 
 def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
@@ -192,8 +255,12 @@ def _closing_punctuation(link: str) -> int:
     return len(tail)
 
 
-def _touches_words(text: str, begin: int, end: int) -> bool:
-    return _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+def _spells(text: str, begin: int, end: int) -> bool:
+    """Whether a reference or an escape is a letter of a word."""
+    if text.startswith(("\\u", "\\x"), begin):
+        return chr(int(text[begin + 2 : end], 16)).isalpha()
+    inside = _is_word(text[begin - 1 : begin]) and _is_word(text[end : end + 1])
+    return inside and text[begin] == "&"
 
 
 def _touch(text: str, first: Span, second: Span) -> bool:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from serving.text.alignment import Link, Span, word_spans
 from serving.text.links import completed_words, linked_words, overlapping, with_signs
-from serving.text.passage import Inline, Passage, escaped
+from serving.text.passage import CDATA, Inline, Passage, escaped
 from serving.text.symbols import CLOSING_SIGNS
 
 
@@ -275,7 +275,9 @@ class _Placement:
         share = words.start + len(words) * (index - begin) // (end - begin)
         return self._target_words[share][0] if words else piece.target[1]
 
-    def _put(self, places: Sequence[_Place], begin: int, end: int) -> int:
+    def _put(
+        self, places: Sequence[_Place], begin: int, end: int, *, in_cdata: bool = False
+    ) -> int:
         """Put places between two characters of the target; returns where the last one ends."""
         marks = self.placed.marks
         for place in places:
@@ -285,13 +287,17 @@ class _Placement:
             elif inline.empty:
                 marks.append((begin, self._apart(inline, begin)))
             else:
+                within_cdata = inline.opening == CDATA or in_cdata
                 marks.append((begin, inline.opening))
                 first, inner = begin, min(max(place.end, begin), end)
-                begin = self._put(self._arranged(inline.children, place.words), begin, inner)
+                children = self._arranged(inline.children, place.words)
+                begin = self._put(children, begin, inner, in_cdata=within_cdata)
                 begin = max(begin, inner)
                 if self._xml and not self._has_words(inline, first, begin):
                     self.placed.filled = True
-                    words = escaped(self._text[inline.begin : inline.end].strip(), "xml")
+                    words = self._text[inline.begin : inline.end].strip()
+                    if not within_cdata:
+                        words = escaped(words, "xml")
                     marks.append((begin, self._spaced(words, begin)))
                 marks.append((begin, inline.closing))
         return begin

@@ -33,7 +33,7 @@ class Token:
     span: Span
     name: str = ""
     markup: Markup | None = None
-    """Of what follows a boundary, where that is written in another way."""
+    """Of what follows, where that is written in another way."""
     branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
     """Of something kept: texts within it that are translated by themselves, and their tokens."""
 
@@ -97,7 +97,7 @@ def read_parts(
         elif kind == "space":
             builder.space(span)
         elif kind == "open":
-            builder.open(span)
+            builder.open(span, token.markup)
         elif kind == "close":
             builder.close(span)
         elif kind == "thing":

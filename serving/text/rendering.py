@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from dataclasses import dataclass
 
-from serving.text.passage import Passage, escaped
+from serving.text.passage import CDATA, Passage, escaped
 from serving.text.placement import Placed
 
 _END_OF_CDATA = "]]>"
@@ -25,6 +25,10 @@ class Rendered:
     def text(self) -> str:
         """What was written so far, as one string."""
         return "".join(self.parts)
+
+    def ends_with(self, text: str) -> bool:
+        """Whether it ends so."""
+        return "".join(self.parts[-len(text) :]).endswith(text)
 
     def write(self, text: str) -> None:
         """Write this behind what was written so far."""
@@ -50,6 +54,7 @@ def render(passage: Passage, placed: Placed) -> Rendered:
     rendered = Rendered([], [0] * length, [0] * length)
     marks = deque(placed.marks)
     skipped = 0  # characters up to here are replaced
+    markup = passage.markup
     for piece in placed.pieces:
         begin, end = piece.target
         stays = piece.translated is None or (
@@ -57,7 +62,12 @@ def render(passage: Passage, placed: Placed) -> Rendered:
         )
         for index in range(begin, end):
             while marks and marks[0][0] <= index:
-                rendered.write(marks.popleft()[1])
+                mark = marks.popleft()[1]
+                rendered.write(mark)
+                if mark == CDATA:
+                    markup = "cdata"
+                elif mark == _END_OF_CDATA:
+                    markup = passage.markup
             if index < skipped:
                 rendered.starts[index] = rendered.starts[index - 1]
                 rendered.ends[index] = rendered.ends[index - 1]
@@ -69,12 +79,11 @@ def render(passage: Passage, placed: Placed) -> Rendered:
                 text = passage.written(piece.source[0] + index - begin)
             else:
                 text = placed.target[index]
-                text = escaped(text, passage.markup)
+                text = escaped(text, markup)
+            if markup == "cdata" and text == ">" and rendered.ends_with("]]"):
+                text = f"{_END_OF_CDATA}{CDATA}>"
             rendered.write(text)
             rendered.ends[index] = rendered.length
     for _, mark in marks:
         rendered.write(mark)
-    if passage.markup == "cdata" and _END_OF_CDATA in rendered.text:
-        rendered.parts = [rendered.text.replace(_END_OF_CDATA, "]]]]><![CDATA[>")]
-        rendered.length = len(rendered.parts[0])
     return rendered

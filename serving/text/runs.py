@@ -9,7 +9,7 @@ from serving.text.alignment import Span
 from serving.text.placeholders import placeholders
 from serving.text.reading import Token
 
-_MESSAGE = re.compile(r",\s*(?:plural|select)")
+_MESSAGE = re.compile(r",\s*(?:plural|select|choice)")
 _DEPTH = 8
 """Messages of ICU within each other; deeper ones stay as they are."""
 _HINT = re.compile(r"[@#]|://|www\.|\w\.\w")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from sentencex import get_sentence_boundaries
 
@@ -30,9 +30,11 @@ _MIDDLE = 0.3
 """Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
 
 
-def sentence_spans(text: str, language: str) -> Iterator[Span]:
+def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -> Iterator[Span]:
     """Each sentence, without the white space around it and the marker of a list before it; a line
-    break, a tab, and a bar between the cells of a table always end one."""
+    break, a tab, and a bar between the cells of a table always end one. What stands for `variables`
+    may be a number, as of an ordinal."""
+    numbers = {end: begin for begin, end in variables} if language == "de" else {}
     for line in _LINE.finditer(text):
         if line[0].isspace():
             continue
@@ -40,23 +42,33 @@ def sentence_spans(text: str, language: str) -> Iterator[Span]:
         if "|" in line[0]:
             cells = [cell.span() for cell in _CELL.finditer(text, *line.span())]
         for first, last in cells:
-            for span in _sentences(text[first:last], language):
-                begin, end = stripped(text, (first + span[0], first + span[1]))
+            for span in _sentences(text, (first, last), language, numbers):
+                begin, end = stripped(text, span)
                 marker = _MARKER.match(text, begin, end)
                 begin = marker.end() if marker else begin
                 if begin < end and not _NUMBER.fullmatch(text, begin, end):
                     yield begin, end
 
 
-def _sentences(line: str, language: str) -> list[Span]:
+def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int]) -> list[Span]:
     """Those of the library, put together where a full stop is of an abbreviation or a number."""
     found: list[Span] = []
-    for begin, end in _boundaries(line, language):
-        if found and goes_on(line[slice(*found[-1])], line[begin:end], language):
+    for first, last in _boundaries(text[slice(*line)], language):
+        begin, end = line[0] + first, line[0] + last
+        if found and goes_on(_spoken(text, found[-1], numbers), text[begin:end], language):
             found[-1] = (found[-1][0], end)
         else:
             found.append((begin, end))
     return found
+
+
+def _spoken(text: str, sentence: Span, numbers: Mapping[int, int]) -> str:
+    """A sentence with a digit for the variable that stands before its full stop, if one does."""
+    begin, end = sentence
+    last = len(text[begin:end].rstrip()) + begin - 1
+    if last not in numbers:
+        return text[begin:end]
+    return f"{text[begin : max(begin, numbers[last])]}1."
 
 
 def _boundaries(line: str, language: str) -> list[Span]:

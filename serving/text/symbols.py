@@ -36,8 +36,11 @@ SCRIPTS = "\u00aa\u00b2\u00b3\u00b9\u00ba\u2070\u2074-\u208e"
 
 _JOINING = "\u0600-\u08ff\u0900-\u0dff\u0e00-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc"
 """Scripts that are spelt with joiners, and some that divide their words by spaces of no width."""
+_CONTROLS = "\x01-\x08\x0e-\x1a\x7f-\x84\x86-\x9f\ufff0-\ufffb\U000e0000-\U000e0fff"
+"""Controls of devices, of annotations and of languages, as the inside of a character class."""
 INVISIBLE = (
-    "(?:[\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f\u2060-\u2064\u206a-\u206f"
+    f"(?:[{_CONTROLS}"
+    "\u00ad\u034f\u061c\u115f\u1160\u17b4\u17b5\u180e\u200e\u200f\u2060-\u2064\u206a-\u206f"
     f"\ufe00-\ufe0f\ufeff]|(?<![{_JOINING}])[\u200b-\u200d])"
 )
 """Pattern of a character that no reader sees and no word is spelt with."""
@@ -47,7 +50,7 @@ BIDI = "[\u202a-\u202e\u2066-\u2069]"
 UNSEEN_ENDS = "\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufeff"
 """What is no part of a sentence at its ends, as the inside of a character class."""
 SPECIAL = (
-    rf"[{_SYMBOL}{SCRIPTS}{UNSEEN_ENDS}\u115f\u1160\u17b4\u17b5\ufe00-\ufe0f"
+    rf"[{_SYMBOL}{SCRIPTS}{UNSEEN_ENDS}{_CONTROLS}\u115f\u1160\u17b4\u17b5\ufe00-\ufe0f"
     r"\u20e3\u2139\x1b{}\[%$@#&<>_*=~^`\\]"
 )
 """Pattern of a character without which a text has few kinds of placeholders, and no symbols."""

@@ -7,6 +7,7 @@ references and never expanded.
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,7 +17,8 @@ from xml.parsers import expat
 from serving.errors import InvalidTextError
 from serving.text.alignment import Span
 from serving.text.characters import check_text
-from serving.text.reading import Token, plain_tokens, with_numbered_tags
+from serving.text.passage import CDATA
+from serving.text.reading import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", re.DOTALL)
 _ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
@@ -68,7 +70,8 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
         elif event.kind == "text":
             tokens += with_numbered_tags(source, event.span)
         elif event.kind == "cdata":
-            tokens += _cdata(source, event.span)
+            in_line = _beside_text(source, events, index, blocks)
+            tokens += _cdata(source, event.span, in_line=in_line)
         elif event.kind == "reference":
             tokens.append(Token("kept", event.span))
         else:
@@ -77,11 +80,45 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
     return tokens
 
 
-def _cdata(source: str, span: Span) -> Iterator[Token]:
+def _beside_text(
+    source: str, events: Sequence[_Event], index: int, blocks: Collection[int]
+) -> bool:
+    """Whether a section is part of a line: text, or an element of a line, stands beside it."""
+    for side in (range(index - 1, -1, -1), range(index + 1, len(events))):
+        for other in side:
+            event = events[other]
+            if event.kind in ("start", "end"):
+                beside = (event.kind == "end") == (other < index)
+                if beside and other not in blocks:
+                    return True
+                break
+            if event.kind == "other":
+                break
+            if not _is_blank(source, event):
+                return True
+    return False
+
+
+def _is_blank(source: str, event: _Event) -> bool:
+    """Whether text or a section has nothing to read."""
+    text = source[slice(*event.span)]
+    if event.kind == "cdata":
+        text = text.removeprefix(CDATA).removesuffix("]]>")
+    return not text or text.isspace()
+
+
+def _cdata(source: str, span: Span, *, in_line: bool) -> Iterator[Token]:
     """A section of text in which no sign is markup of XML; often it holds HTML."""
-    begin, end = span[0] + len("<![CDATA["), span[1] - len("]]>")
+    begin, end = span[0] + len(CDATA), span[1] - len("]]>")
+    tokens = list(plain_tokens(source, (begin, end)))
+    whole = len(paired(tokens)) == sum(token.kind in ("open", "close") for token in tokens)
+    if in_line and whole:
+        yield Token("open", (span[0], begin), CDATA, markup="cdata")
+        yield from tokens
+        yield Token("close", (end, span[1]), CDATA)
+        return
     yield Token("boundary", (span[0], begin), markup="cdata")
-    yield from plain_tokens(source, (begin, end))
+    yield from (dataclasses.replace(token, markup="cdata") for token in tokens)
     yield Token("boundary", (end, span[1]))
 
 
@@ -126,8 +163,8 @@ def _blocks(source: str, events: Sequence[_Event], ends: dict[int, int]) -> set[
                 mixed.append(False)
         elif event.kind == "end":
             end_of_parent()
-        elif event.kind in ("text", "reference"):
-            mixed[-1] |= not source[slice(*event.span)].isspace()
+        elif event.kind in ("text", "reference", "cdata"):
+            mixed[-1] |= not _is_blank(source, event)
     end_of_parent()
     return found
 

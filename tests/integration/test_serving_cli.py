@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from serving import Translator
 from serving.__main__ import main
-from serving.errors import InvalidOptionError
+from serving.errors import InvalidOptionError, InvalidTextError
 from serving.search.options import SearchOptions
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -159,6 +160,35 @@ def test_a_pipe_that_stays_open_is_answered_line_by_line(tiny_bundle: Path) -> N
             assert process.stdout.readline() == f"{line}\n"
         process.stdin.close()
         assert process.wait(60) == 0
+
+
+def test_an_interrupt_ends_in_one_line(tiny_bundle: Path) -> None:
+    command = [sys.executable, "-m", "serving", "translate", str(tiny_bundle), "--stream"]
+    with subprocess.Popen(
+        command,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        text=True,
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdin.write("dog\n")
+        process.stdin.flush()
+        assert process.stdout.readline() == "dog\n"
+        process.send_signal(signal.SIGINT)
+        assert process.stderr.read() == "interrupted\n"
+        assert process.wait(60) == 130
+
+
+def test_what_is_no_text_and_no_format_is_named(tiny_bundle: Path) -> None:
+    translator = Translator(tiny_bundle)
+    with pytest.raises(InvalidOptionError, match="one of text, html, markdown, xml, got 'htm'"):
+        translator.translate("dog", format="htm")  # type: ignore[arg-type]
+    with pytest.raises(InvalidTextError, match="text must be a string, got NoneType"):
+        translator.translate(["dog", None])  # type: ignore[list-item]
 
 
 def test_a_folder_without_a_bundle(terminal: Terminal, tmp_path: Path) -> None:

@@ -61,6 +61,12 @@ def same_words(case: Case, answer: str, plain: str) -> bool:
     return words(answer) == words(plain)
 
 
+def around(case: Case, answer: str, plain: str) -> bool:
+    """The words are those of the plain text's translation, with the parts in order around some."""
+    opening, closing = map(re.escape, case.kept)
+    return bool(same_words(case, answer, plain) and re.search(rf"{opening}\S.*\S{closing}", answer))
+
+
 def words(text: str) -> list[str]:
     """Without tags."""
     return re.findall(r"[^\W_]+", re.sub(r"<[^>]*>", " ", text).casefold())
@@ -170,6 +176,9 @@ PLACEHOLDERS = (
     "{a}/{b}", "%s:%d", "{a}-{b}", "${{ x }}", "{0}%", "{0} %", "$(HOME)", "`ls -l`", "##name##",
     "@@x@@", "\\1", "!user", "{{{{raw}}}}", "@:{'key'}", "€{price}", "{:.2f}",
     "$t(common.save)", "{ $name }", "{ -brand }", "%lld", "%@", "{x, number, percent}", "%n",
+    "%1$tY", "%tB", "\\(user.name)", "{0:dd MMM yyyy}", "{0,10:N2}", "{d:%d. %B}", "%%NAME%%",
+    "{0,date,long}", "{0,number,#,##0.00 €}", "{t,time,HH:mm 'h'}", "%dMB", "{n}px", "%.1fkm",
+    "{n}x", "[code]x = y[/code]", "[img]https://x.org/a.png[/img]",
 )  # fmt: skip
 WORDS = {
     "de": ("Ich habe {} gestern im Park gesehen.", "Gib mir bitte {}!"),
@@ -183,6 +192,26 @@ LINKS = (
     "anna.b+x@mail.example",
     "https://y.example/<wbr>a",
 )
+HOSTS = ("y.example.com", "www.beispiel.de", "müller.de", "example.co.uk", "bericht_2.pdf")
+PAIRS = (
+    ("%1$s", "%2$s"),
+    ("%{a}", "%{b}"),
+    ("{0}", "{1}"),
+    ("{{start}}", "{{end}}"),
+    ("%s", "%s"),
+    ("{link}", "{/link}"),
+    ("<%= a %>", "<%= b %>"),
+    ("%1", "%2"),
+    ("%(a)s", "%(b)s"),
+    ("{b}{i}", "{/i}{/b}"),
+    ("[b]", "[/b]"),
+    ("[url=https://x.org/a]", "[/url]"),
+    ("[COLOR=red]", "[/COLOR]"),
+)
+AROUND = {
+    "de": ("Ich sehe {}dein rotes Haus{}.", "Er sitzt {}hier{} im Garten."),
+    "en": ("I see {}your red house{}.", "He is sitting {}here{} in the garden."),
+}
 LONG = ("UXVpY2s" * 40 + "==", "ab" * 250, "w" * 600)
 
 CASES = [
@@ -225,6 +254,19 @@ CASES = [
         for part in PLACEHOLDERS
         for text in texts
     ),
+    *(
+        Case(
+            "placeholders around words",
+            source,
+            text.format(*pair),
+            around,
+            pair,
+            text.format("", ""),
+        )
+        for source, texts in AROUND.items()
+        for pair in PAIRS
+        for text in texts
+    ),
     *cases(
         "messages",
         kept,
@@ -238,6 +280,12 @@ CASES = [
                 "{g, select, male {Er ist müde} other {Sie ist müde}}",
                 "{g, select, male {",
                 "} other {",
+            ),
+            (
+                "Da sind {0,choice,0#keine Hunde|1#ein Hund|1<{0} Hunde}.",
+                "{0,choice,0#",
+                "|1#",
+                "|1<{0} ",
             ),
             (
                 "{n, plural, =0 {Kein Hund} other {{g, select, a {Ein Hund} other {Viele Hunde}}}}",
@@ -258,6 +306,12 @@ CASES = [
                 "} other {",
             ),
             (
+                "There are {0,choice,0#no dogs|1#one dog|1<{0} dogs}.",
+                "{0,choice,0#",
+                "|1#",
+                "|1<{0} ",
+            ),
+            (
                 "{n, plural, =0 {No dog} other {{g, select, a {One dog} other {Many dogs}}}}",
                 "{n, plural, =0 {",
                 "} other {{g, select, a {",
@@ -273,11 +327,17 @@ CASES = [
             ("Das **rote Haus** ist `sehr_alt`.", "**", "`sehr_alt`"),
             ("Lies [mein Buch](/b?x=1 \"T\") heute.", "](/b?x=1 \"T\")"),
             ("## Das ist *mein* Haus", "## ", "*"),
+            ("Lies [mein Buch][b1] heute.", "[", "][b1]"),
+            ("Das ist [mein rotes Haus].", "[", "]"),
+            ("Ich mag [Haus][] sehr.", "[Haus][]"),
         ],
         en=[
             ("The **red house** is `very_old`.", "**", "`very_old`"),
             ("Read [my book](/b?x=1 \"T\") today.", "](/b?x=1 \"T\")"),
             ("## This is *my* house", "## ", "*"),
+            ("Read [my book][b1] today.", "[", "][b1]"),
+            ("This is [my red house].", "[", "]"),
+            ("I like [house][] a lot.", "[house][]"),
         ],
     ),
     *(
@@ -333,6 +393,12 @@ CASES = [
         for part in LINKS
         for text in texts
     ),
+    *(
+        Case("links and names", source, text.format(part), kept, (part,))
+        for source, texts in WORDS.items()
+        for part in HOSTS
+        for text in texts
+    ),
     *likened(
         "invisible characters",
         same_letters,
@@ -342,6 +408,7 @@ CASES = [
             ("Das \u2068rote\u2069 Haus ist alt.", "Das rote Haus ist alt."),
             ("\ufeffGuten\ufeff Morgen!", "Guten Morgen!"),
             ("Mein \u202bHund\u202c ist \u200falt\u200e.", "Mein Hund ist alt."),
+            ("Das\x02 ist \ufff9mein\ufffa Hu\x7fnd\ufffb.", "Das ist mein Hund."),
         ],
         en=[
             ("This is my gar\u00adden.", "This is my garden."),
@@ -349,6 +416,7 @@ CASES = [
             ("The \u2068red\u2069 house is old.", "The red house is old."),
             ("\ufeffGood\ufeff morning!", "Good morning!"),
             ("My \u202bdog\u202c is \u200fold\u200e.", "My dog is old."),
+            ("This\x02 is \ufff9my\ufffa do\x7fg\ufffb.", "This is my dog."),
         ],
     ),
     *cases(
@@ -358,12 +426,14 @@ CASES = [
             "Wir kommen am 3. Mai nach Hause.", "Er wohnt im 2. Stock.", "Ich komme evtl. Montag.",
             "Das ist z. B. Wasser.", "Ich kenne Dr. Schmidt.", "Sie traf J. R. Müller im Park.",
             "Das war im 19. Jahrhundert.", "Er kommt am 12. 5. nach Berlin.",
-            "Ich sah u. a. Maria.", "Der Zug kommt ca. Mittag an.",
+            "Ich sah u. a. Maria.", "Der Zug kommt ca. Mittag an.", "Er war z.B. Montag hier.",
+            "Ich kenne u.a. Hamburg.", "Gib es z.Hd. Frau Müller.",
         ],
         en=[
             "I know Dr. Smith.", "He likes fruit, e.g. Apples.", "She met J. R. Smith in the park.",
             "I live in St. John.", "Mr. Brown has a dog.", "It is on p. 5 of the book.",
             "He came on Jan. 5 by train.", "This is No. 5 of ten.", "It is 5 a.m. in Berlin.",
+            "The U.S. President is tired.", "He came at 5 p.m. Tuesday.", "The U.N. Council met.",
         ],
     ),
     *cases(
@@ -375,6 +445,7 @@ CASES = [
             ("<t><![CDATA[Ich bin <b>müde</b> & alt.]]></t>", "<![CDATA[", "]]>"),
             ('<x:p xmlns:x="urn:a" x:y="ä">Mein <x:Em>Hund</x:Em> ist alt.</x:p>', 'x:y="ä"'),
             ("<item><link>Das Haus</link><meta>Der Hund</meta><title>Ja</title></item>",),
+            ("Mein <b>Hund <![CDATA[ist & war]]> alt</b>.", "<![CDATA[", "]]>"),
             ("Ich <g>mag</g> <g>das</g> <g>rote</g> <g>Haus</g> &amp; dich.", "&amp;"),
         ],
         en=[
@@ -382,6 +453,7 @@ CASES = [
             ("<t><![CDATA[I am <b>tired</b> & old.]]></t>", "<![CDATA[", "]]>"),
             ('<x:p xmlns:x="urn:a" x:y="ä">My <x:Em>dog</x:Em> is old.</x:p>', 'x:y="ä"'),
             ("<item><link>The house</link><meta>The dog</meta><title>Yes</title></item>",),
+            ("My <b>dog <![CDATA[is & was]]> old</b>.", "<![CDATA[", "]]>"),
             ("I <g>like</g> <g>the</g> <g>red</g> <g>house</g> &amp; you.", "&amp;"),
         ],
     ),
@@ -400,12 +472,14 @@ CASES = [
             ("BITTE ÖFFNE DIE TÜR!", "Bitte öffne die Tür!"),
             ("DAS IST MEIN HUND, {name}.", "Das ist mein Hund, {name}.", "{name}"),
             ("DAS HAUS IST SEHR ALT.", "Das Haus ist sehr alt."),
+            ("WIR WOLLEN IN DIE USA.", "Wir wollen in die USA."),
         ],
         en=[
             ("I AM VERY TIRED.", "I am very tired."),
             ("PLEASE OPEN THE DOOR!", "Please open the door!"),
             ("THIS IS MY DOG, {name}.", "This is my dog, {name}.", "{name}"),
             ("WE DO NOT HAVE TIME.", "We do not have time."),
+            ("MY FATHER LIVES IN THE USA.", "My father lives in the USA."),
         ],
     ),
 ]  # fmt: skip

@@ -11,7 +11,12 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 
 from serving.bundle.manifest import Calibration, Quality
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
-from serving.server.dialects.libretranslate.wire import DetectedLanguage
+from serving.server.dialects.libretranslate.wire import (
+    Count,
+    DetectedLanguage,
+    Flag,
+    LenientRequest,
+)
 from serving.server.wire import Wire
 
 
@@ -48,7 +53,7 @@ class GlossaryEntry(Wire):
     """As it is written."""
 
 
-class TranslateRequest(Wire):
+class TranslateRequest(LenientRequest):
     """One text or several; fields that are not listed here are ignored."""
 
     q: str | Annotated[list[str], Field(min_length=1)]
@@ -64,12 +69,10 @@ class TranslateRequest(Wire):
     ] = "text"
     """`html` and `xml`: a document or a part of one. Tags are carried over to the words that
     translate theirs; what is not text stays as it is. XML that is not well-formed is refused."""
-    split_sentences: Annotated[
-        bool, BeforeValidator(lambda given: bool(given) if given in (0, 1) else given)
-    ] = True
+    split_sentences: Flag = True
     """Whether sentences are translated one by one; otherwise a text, or a block of HTML, is one
     sentence, and is refused where it is too long for the model."""
-    alternatives: Annotated[int, Field(ge=0)] = 0
+    alternatives: Count = 0
     """Further translations of each text, besides the best."""
     target_prefix: str | list[str] = ""
     """Beginning that every translation must have; one, or a list with one for each text. Of a text
@@ -78,7 +81,7 @@ class TranslateRequest(Wire):
     """Seconds after which the request fails."""
     api_key: str | None = None
     """API key, where the server wants one and the head does not carry it."""
-    alignments: bool = False
+    alignments: Flag = False
     """Whether each hypothesis tells which words of the text its words come from."""
     glossary: list[GlossaryEntry] = Field([])
     """Terms and their translations: where a sentence holds the one, its translation holds the
@@ -87,7 +90,7 @@ class TranslateRequest(Wire):
     """Terms that every translation must hold; of a text of one sentence only."""
     forbidden: list[str] = Field([])
     """Terms that no translation may hold, nor words that begin with their pieces."""
-    stream: bool = False
+    stream: Flag = False
     """Answer as server-sent events: `partial` with what is certain of a text, at last `done` with
     the whole TranslateResponse, or `error`."""
     options: Annotated[dict[str, Any], WithJsonSchema(_options_schema())] = Field({})

@@ -216,12 +216,35 @@ def test_links_and_names_in_pieces_stay(kept: str, translator: Translator) -> No
         ("Ein \u202bWort\u202c da", "Ein Wort da"),
         ("Ein \u2068Wort da", "Ein Wort da"),
         ("co\u00adop\u00aderate now", "cooperate now"),
+        ("Ein\x01 Wo\x7frt\x9f da", "Ein Wort da"),
+        ("Ein \ufff9Wort\ufffa da\ufffb", "Ein Wort da"),
+        ("Ein Wort\U000e0101 da", "Ein Wort da"),
     ],
 )
 def test_what_nobody_sees_changes_no_word(source: str, plain: str) -> None:
     assert read(source).sentences == [plain]
     assert read(source, "html").sentences == [plain]
     assert translated(source, same) == source
+
+
+@pytest.mark.parametrize(
+    "source",
+    ["{a}\u202a{b}\u202a und da", "{n}\u2060. Da", "5² {a}²{b} da", "Zu %1$shier%2$s{n} da"],
+)
+def test_a_variable_beside_what_is_written_small_or_not_at_all_stays_once(source: str) -> None:
+    for translator in TRANSLATORS:
+        result = translated(source, translator)
+        for name in ("{a}", "{b}", "{n}", "%1$s", "%2$s"):
+            assert result.count(name) == source.count(name)
+
+
+@pytest.mark.parametrize("format", ["html", "xml"])
+@pytest.mark.parametrize(
+    "source",
+    ["Ja. 5 <b>\u200b7</b>", "Ja. 5 <b>7</b>\u200b 6", "<b>\u200b</b>\u202c 5. Ja"],
+)
+def test_what_nobody_sees_beside_a_tag_doubles_no_tag(source: str, format: Format) -> None:
+    assert translated(source, format=format) == source.upper().replace("B>", "b>")
 
 
 def test_pairs_of_directions_stay_balanced() -> None:
@@ -250,6 +273,13 @@ def test_joiners_that_spell_words_are_read() -> None:
         ("NATO", "NATO", "nato"),
         ("EU UND USA", "EU UND USA", "eu und usa"),
         ("Die NATO kommt", "Die NATO kommt", "die nato kommt"),
+        ("WE LIVE IN THE USA", "We live in the USA", "WE LIVE IN THE USA"),
+        (
+            "TELL US WHAT IT IS, MR. FOX",
+            "Tell us what it is, mr. fox",
+            "TELL US WHAT IT IS, MR. FOX",
+        ),
+        ("THE PDF FILE", "The PDF file", "THE PDF FILE"),
         ("A", "A", "a"),
     ],
 )
@@ -259,6 +289,11 @@ def test_capitals_are_read_in_ordinary_case(source: str, read_as: str, result: s
 
     assert read(source, language="en").sentences[0] == read_as
     assert translated(source, lower, language="en") == result
+
+
+def test_acronyms_stay_in_capitals() -> None:
+    assert read("BITTE DIE USA NICHT VERGESSEN").sentences == ["Bitte die USA nicht vergessen"]
+    assert read("DER LKW UND DAS KFZ FAHREN").sentences == ["Der LKW und das KFZ fahren"]
 
 
 def test_likely_nouns_of_german_get_a_capital() -> None:

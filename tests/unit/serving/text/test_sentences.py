@@ -9,6 +9,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from serving.text.sentences import divided, has_words, sentence_spans
+from tests.unit.serving.text.fakes import read
 
 
 def sentences(text: str, language: str = "de") -> list[str]:
@@ -52,6 +53,13 @@ def test_punctuation(language: str, text: str, wanted: list[str]) -> None:
         ("de", "im XIX. Jahrhundert"),
         ("de", "J. R. R. Tolkien schrieb es."),
         ("de", "Prof. Dr. K. Meyer kommt."),
+        ("de", "Das ist z.B. Berlin, u.a. Hamburg und i.d.R. Bonn."),
+        ("de", "Gib es z.Hd. Frau Meyer."),
+        ("de", "Wir kommen am 3.5. Montag früh."),
+        ("en", "The U.S. President is here."),
+        ("en", "The U.N. Security Council met at the L.A. Times."),
+        ("en", "A Ph.D. Student came at 5 p.m. Tuesday."),
+        ("en", "At 9 a.m. Eastern"),
         ("en", "Use e.g. This one."),
         ("en", "It is No. 5 here, and approx. 5 km."),
         ("en", "See Fig. 3 and Eq. 4 in Vol. 2, ch. 7."),
@@ -73,10 +81,23 @@ def test_a_full_stop_of_an_abbreviation_or_a_number_ends_nothing(language: str, 
         ("en", "It took 5 min.|Then we left."),
         ("en", "He works at Acme Inc.|The firm is big."),
         ("en", "This is Plan B.|It works."),
+        ("en", "He moved to the U.S.|He likes it."),
+        ("en", "It was 5 p.m.|The train left."),
+        ("de", "Wir kommen am 3.5.|Bitte warte."),
     ],
 )
 def test_a_full_stop_that_ends_a_sentence_does(language: str, text: str) -> None:
     assert sentences(text.replace("|", " "), language) == text.split("|")
+
+
+def test_a_variable_may_be_the_number_of_an_ordinal() -> None:
+    for language, wanted in (("de", [True, False, False]), ("en", [False, False, False])):
+        for text, together in zip(
+            ("Der {n}. Tag war gut.", "Version {n}. Tag eins.", "Bis {n}. Dann los."),
+            wanted,
+            strict=True,
+        ):
+            assert (len(read(text, language=language).sentences) == 1) is together
 
 
 def test_a_line_break_or_a_tab_ends_a_sentence() -> None:

@@ -26,6 +26,10 @@ from tests.unit.serving.text.fakes import TRANSLATORS, Translator, losing, read,
         ("<b>Ein</b> <i>Hund</i>", ["Ein Hund"]),
         ("A &lt; b &#228; &amp; c", ["A b ä c"]),
         ("<a><![CDATA[Ein <b>alter</b> Hund & Co]]></a>", ["Ein alter Hund Co"]),
+        ("<a>Ein <![CDATA[alter <b>Hund</b>]]> ist &lt; da</a>", ["Ein alter Hund ist da"]),
+        ("<a>Ein <b><![CDATA[alter]]> Hund</b></a>", ["Ein alter Hund"]),
+        ("<a><b>Eins</b><![CDATA[ ]]></a>", ["Eins"]),
+        ("<a><z>Eins</z> <![CDATA[]]> <z>Zwei</z></a>", ["Eins", "Zwei"]),
         ("<c t:translate='no' xmlns:t='u'>Wort</c><d>Da</d>", ["Da"]),
         ("<!-- Ein Satz --><?php Ein Satz?><a>Wort</a>", ["Wort"]),
         ("<!DOCTYPE a [<!ENTITY f 'Firma'>]><a>Die &f; ist da</a>", ["Die Tom ist da"]),
@@ -50,6 +54,17 @@ def test_a_translation_cannot_end_a_section() -> None:
     document = read("<a><![CDATA[Ein Hund]]></a>", "xml")
     result = document.render([Translated("x]]>y")]).text
     assert ElementTree.fromstring(result).text == "x]]>y"
+
+
+def test_a_section_within_a_sentence_is_written_as_one() -> None:
+    source = "<a>A &amp; <![CDATA[B & <b>C</b>]]> D</a>"
+    assert translated(source, format="xml") == source
+    document = read("<a>Der <![CDATA[Hund]]> hier</a>", "xml")
+    links = [Link((0, 3), (0, 2), 1.0), Link((4, 8), (3, 10), 1.0), Link((9, 13), (11, 12), 1.0)]
+    result = document.render([Translated("D& x]]>y&z &", links)]).text
+    tree = ElementTree.fromstring(result)
+    assert tree.text == "D& x]]>y&z &"
+    assert result.startswith("<a>D&amp; <![CDATA[x]]]]><![CDATA[>y&z]]> &amp;</a>")
 
 
 def test_names_of_elements_that_are_not_translated() -> None:

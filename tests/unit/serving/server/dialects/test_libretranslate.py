@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -312,6 +313,48 @@ def test_numbers_say_whether_to_split(client: TestClient, value: object, sentenc
     assert len(translation["hypotheses"][0]["token_scores"]) == len(tokens) + sentences
     refused = client.post("/translate", json={**body, "split_sentences": 2})
     assert "split_sentences must be" in error(refused)
+
+
+@pytest.mark.parametrize("field", ["split_sentences", "alignments", "stream"])
+def test_a_boolean_may_be_a_number_or_a_text(client: TestClient, field: str) -> None:
+    body = {**FIELDS, "q": "Eins und zwei. Drei und vier."}
+
+    def answered(value: object) -> str:
+        response = client.post("/translate", json={**body, field: value})
+        assert response.status_code == 200, response.text
+        if field == "stream":
+            return response.headers["content-type"]
+        return re.sub(r'"(queue|encode|decode)_ms":[^,]*|"batch_size":\d+', "", response.text)
+
+    for true in (True, 1, "1", "true", "True"):
+        assert answered(true) == answered(True)
+    for false in (False, 0, "0", "false"):
+        assert answered(false) == answered(False)
+    refused = client.post("/translate", json={**body, field: "maybe"})
+    assert f"{field} must be a valid boolean, got 'maybe'" in error(refused)
+
+
+def test_null_is_what_is_left_out(client: TestClient) -> None:
+    optional = (
+        "model format split_sentences alternatives target_prefix timeout_s api_key alignments "
+        "glossary required forbidden stream options"
+    )
+    body = {**FIELDS, "q": "Hallo", **dict.fromkeys(optional.split())}
+    assert client.post("/translate", json=body).json()["translatedText"] == "Hallo"
+    assert client.post("/detect", json={"q": "Hallo", "api_key": None}).status_code == 200
+    for value in (None, ""):
+        for name in ("source", "target"):
+            refused = client.post("/translate", json={**body, name: value})
+            assert error(refused) == f"Invalid request: missing {name} parameter"
+
+
+@pytest.mark.parametrize("value", [2, 2.0, "2"])
+def test_a_number_of_alternatives_may_be_a_text(client: TestClient, value: object) -> None:
+    answer = client.post("/translate", json={**FIELDS, "q": "Hallo", "alternatives": value})
+    assert len(answer.json()["alternatives"]) == 2
+    for other in ("-1", "x", "", True, 1.5):
+        refused = client.post("/translate", json={**FIELDS, "q": "Hallo", "alternatives": other})
+        assert "alternatives must be" in error(refused)
 
 
 def test_a_byte_order_mark_before_json(client: TestClient) -> None:

@@ -1,0 +1,115 @@
+"""Placeholders that stand around words, as tags do: `Click %1$shere%2$s`, `[b]now[/b]`."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from serving.text.alignment import Span
+from serving.text.symbols import CLOSING_SIGNS
+
+UNIT = (
+    r"(?:[kKMGTP]i?B|px|x|r?em|pt|[mn\u00b5]?s|h|min|[kKcmd]?m|[km]?g|k|M|[kMG]?Hz|dB|kWh?|W|V|C|F"
+    r"|st|nd|rd|th)(?![^\W_])"
+)
+"""Pattern of what a number is written with, which is no word of its own."""
+_BEGINS = re.compile(
+    rf"(?:\d[\d.,]*+[ \u00a0])?(?!{UNIT})(?:[^\W\d_]{{2}}|[AEIOaeo][ \u00a0][^\W\d_])"
+)
+"""What a placeholder stands before that begins a stretch of words."""
+_CLOSED = re.compile(
+    r"[{$%#@\[<].*[})\]>%]|\\\(.*\)|(?:%(?:\d+\$|\(\w+\))?[A-Za-z@])+|%\d{1,2}", re.DOTALL
+)
+"""A placeholder whose end shows, whatever follows it."""
+_TAG = re.compile(r"(?:\[|&lt;)/?([\w*-]+)")
+_FAR = 32
+"""Placeholders in which the partner of another is looked for."""
+
+
+@dataclass(frozen=True)
+class Mark:
+    """What a pattern finds in a text: its span and what it may be."""
+
+    span: Span
+    kind: str
+    branches: tuple[Span, ...] = ()
+
+
+def pairs(text: str, marks: Sequence[Mark]) -> dict[int, Literal["open", "close"]]:
+    """Which marks are around words, and on which side.
+
+    A tag of BBCode is closed by its name. Any other placeholder begins a stretch where words follow
+    it and none stands before it; one with the same first sign ends it, where a word or a sign
+    stands before it and no word follows.
+    """
+    found: dict[int, Literal["open", "close"]] = {}
+    stack: list[tuple[int, str]] = []
+    for run in _runs(text, marks):
+        before, after = _glued(text, marks, run)
+        name = _name(text, marks[run[0]])
+        for place, index in enumerate(run):
+            partner = None
+            if before and not (after and place == len(run) - 1):
+                partner = _partner(text, marks, index, stack, name)
+            if partner is not None:
+                found[stack[partner][0]], found[index] = "open", "close"
+                del stack[partner:]
+            elif after and not (before == "word" and len(run) == 1):
+                stack.append((index, name))
+    return found
+
+
+def _runs(text: str, marks: Sequence[Mark]) -> Iterator[list[int]]:
+    """Marks that may be of a pair, those that touch each other in one."""
+    run: list[int] = []
+    for index, mark in enumerate(marks):
+        tag = mark.kind == "tag"
+        if not tag and not (mark.kind == "word" and _CLOSED.fullmatch(text, *mark.span)):
+            continue
+        alike = run and _name(text, marks[run[-1]]) == _name(text, mark)
+        if run and (tag or not alike or marks[run[-1]].span[1] != mark.span[0]):
+            yield run
+            run = []
+        run.append(index)
+    if run:
+        yield run
+
+
+def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, bool]:
+    """What marks stand behind, `word`, `sign` or nothing, and whether words begin after them."""
+    begin, end = marks[run[0]].span[0], marks[run[-1]].span[1]
+    if marks[run[0]].kind == "tag":
+        closes = text.startswith(("[/", "&lt;/"), begin)
+        return "word" if closes else "", not closes
+    last = text[begin - 1 : begin]
+    before = "word" if last.isalnum() else "sign" if last in CLOSING_SIGNS else ""
+    after = _BEGINS.match(text, end) is not None
+    if not after and (text[end : end + 1].isalnum() or text[end : end + 1] == "_"):
+        before = ""
+    return before, after
+
+
+def _name(text: str, mark: Mark) -> str:
+    """What two marks of a pair have in common: the name of a tag, the first sign of others."""
+    begin = mark.span[0]
+    if mark.kind != "tag":
+        return text[begin]
+    found = _TAG.match(text, begin)
+    return text[begin] + (found[1].lower() if found else "")
+
+
+def _partner(
+    text: str, marks: Sequence[Mark], index: int, stack: Sequence[tuple[int, str]], name: str
+) -> int | None:
+    """Where in the stack is what a mark closes; none stands across a tag, nor in another line."""
+    tag = marks[index].kind == "tag"
+    for place in range(len(stack) - 1, max(-1, len(stack) - 1 - _FAR), -1):
+        opened, other = stack[place]
+        if other == name and marks[opened].kind == marks[index].kind:
+            between = text[marks[opened].span[1] : marks[index].span[0]]
+            return place if tag or "\n" not in between else None
+        if not tag and marks[opened].kind == "tag":
+            return None
+    return None
