@@ -1,0 +1,112 @@
+"""Where ONNX Runtime's own partitioner puts the nodes of graphs for CUDA, told without a GPU.
+
+    python tests/cuda_placement.py PYTHON GRAPH.onnx ...
+
+PYTHON is an interpreter of an environment with onnxruntime-gpu, for Linux. CUDA's libraries are
+stood in for by ones that are compiled here and do nothing: sessions can be opened with them, and
+asked to capture CUDA graphs, but nothing can be run. Needs a C compiler and `nm`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter, defaultdict
+from pathlib import Path
+
+SHAPES = {"Concat", "Mul", "Reshape", "Squeeze", "Unsqueeze"}
+"""Operators that make sizes out of sizes: ONNX Runtime does these on the CPU on purpose."""
+_MADE = {
+    "__cudaRegisterFatBinary": "static void* x[4]; void* {}(void* p) {{ return x; }}",
+    "cudaGetDeviceCount": "int {}(int* n) {{ *n = 1; return 0; }}",
+    "cudaGetDevice": "int {}(int* n) {{ *n = 0; return 0; }}",
+    "cudaMemGetInfo": "int {}(size_t* a, size_t* b) {{ *a = *b = 1ul << 34; return 0; }}",
+    "cudaMalloc": "int {}(void** p, size_t n) {{ *p = malloc(n + 256); return 0; }}",
+    "cudaMallocHost": "int {}(void** p, size_t n) {{ *p = malloc(n + 256); return 0; }}",
+    "cudaHostAlloc": "int {}(void** p, size_t n, int f) {{ *p = malloc(n + 256); return 0; }}",
+    "cudaMemcpy": "int {}(void* d, void* s, size_t n, int k) {{ memcpy(d, s, n); return 0; }}",
+    "cudaMemcpyAsync": "int {}(void* d, void* s, size_t n) {{ memcpy(d, s, n); return 0; }}",
+    "cudaGetDeviceProperties": "int {}(void* p, int d) {{ memset(p, 0, 700); return 0; }}",
+    "cudaStreamCreateWithFlags": "int {}(void** s, int f) {{ *s = malloc(8); return 0; }}",
+    "cudaEventCreateWithFlags": "int {}(void** s, int f) {{ *s = malloc(8); return 0; }}",
+}
+_OPEN = """
+import sys, onnxruntime
+options = onnxruntime.SessionOptions()
+options.log_severity_level = 0
+cuda = ("CUDAExecutionProvider", {"enable_cuda_graph": "1"})
+onnxruntime.InferenceSession(sys.argv[1], options, providers=[cuda, "CPUExecutionProvider"])
+print("opened with onnxruntime-gpu", onnxruntime.__version__)
+"""
+
+
+def stand_ins(provider: Path, folder: Path) -> None:
+    """Compile a library for each of CUDA's that the provider needs, with what it needs of it."""
+    listed = _run("readelf", "-d", str(provider))
+    needed = re.findall(r"\[(lib(?:cu)\w+\.so[.\d]*)\]", listed)
+    symbols: dict[str, set[str]] = defaultdict(set)
+    for line in _run("nm", "-D", "--undefined-only", str(provider)).splitlines():
+        name, _, library = line.split()[-1].partition("@")
+        if library in needed or re.match(r"(__cuda|cu[A-Z])", name):
+            symbols[library or "libcuda.so.1"].add(name)
+    for library in needed:
+        code, versions = folder / "code.c", folder / "versions"
+        bodies = [_MADE.get(s, "long {}() {{ return 0; }}").format(s) for s in symbols[library]]
+        headers = ["#include <stdlib.h>", "#include <string.h>"]
+        code.write_text("\n".join([*headers, *bodies]))
+        versions.write_text(f"{library} {{ global: *; }};")
+        flags = ["-w", "-shared", "-fPIC", f"-Wl,-soname,{library},--version-script={versions}"]
+        _run("cc", *flags, "-o", str(folder / library), str(code))
+
+
+def placement(python: str, libraries: Path, graph: str) -> dict[str, object]:
+    """How many nodes are on the GPU, which operators on the CPU, how often memory is copied."""
+    environment = {**os.environ, "LD_LIBRARY_PATH": str(libraries)}
+    done = subprocess.run(
+        [python, "-c", _OPEN, graph], env=environment, capture_output=True, text=True, check=False
+    )
+    if done.returncode:
+        raise SystemExit(f"{graph}: {done.stderr[-2000:]}")
+    nodes: dict[str, Counter[str]] = defaultdict(Counter)
+    provider = ""
+    for line in done.stderr.splitlines():
+        if found := re.search(r"placed on \[(\w+)ExecutionProvider\]", line):
+            provider = found[1]
+        elif provider and (found := re.search(r"IsAssignedToAnEp\]   (\w+) \(", line)):
+            nodes[provider][found[1]] += 1
+    return {
+        "graph": graph,
+        "opened": done.stdout.strip(),
+        "on_gpu": nodes["CUDA"].total(),
+        "on_cpu": dict(nodes["CPU"]),
+        "copies": sum(count[n] for count in nodes.values() for n in count if "Memcpy" in n),
+    }
+
+
+def main() -> int:
+    """Print a line of JSON for each graph; fails where more than sizes is computed on the CPU."""
+    python, *graphs = sys.argv[1:]
+    find = "import onnxruntime; print(onnxruntime.__path__[0])"
+    package = Path(_run(python, "-c", find).split()[-1])
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        stand_ins(package / "capi" / "libonnxruntime_providers_cuda.so", Path(folder))
+        for graph in graphs:
+            found = placement(python, Path(folder), graph)
+            print(json.dumps(found))
+            on_cpu = found["on_cpu"]
+            assert isinstance(on_cpu, dict)
+            wrong += not found["on_gpu"] or bool(found["copies"]) or not set(on_cpu) <= SHAPES
+    return int(wrong > 0)
+
+
+def _run(*command: str) -> str:
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+if __name__ == "__main__":
+    sys.exit(main())
