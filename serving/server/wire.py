@@ -1,11 +1,19 @@
-"""What the answers of all dialects have in common."""
+"""What the bodies of all dialects have in common."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from starlette.responses import Response
 
 from serving.errors import ServingError
@@ -15,10 +23,75 @@ STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Of server-sent events: nothing on the way may hold them back."""
 
 
+_FLAGS: dict[object, bool] = {"true": True, "1": True, "false": False, "0": False}
+
+
+def _flag(given: object) -> object:
+    """What clients write for a boolean: 1, "1" or "true"."""
+    text = str(given).lower() if isinstance(given, int | str) else ""
+    return _FLAGS.get(text, given)
+
+
+def _whole(given: object) -> object:
+    """What clients write for a whole number: 2.0 or "2"."""
+    if isinstance(given, str) and given.isdecimal() and len(given) < 10:
+        return int(given)
+    return int(given) if isinstance(given, float) and given.is_integer() else given
+
+
+def _with_nulls(schema: dict[str, Any]) -> None:
+    """Let a schema say that what may be left out may be null. Its own keywords stay where they
+    are, for clients look there for what the server can do."""
+    for name, field in schema["properties"].items():
+        if name in schema["required"]:
+            continue
+        if "type" in field:
+            kinds = field["type"]
+            field["type"] = [*(kinds if isinstance(kinds, list) else [kinds]), "null"]
+        if "enum" in field:
+            field["enum"] = [*field["enum"], None]
+        if "anyOf" in field and {"type": "null"} not in field["anyOf"]:
+            field["anyOf"] = [*field["anyOf"], {"type": "null"}]
+
+
+Flag = Annotated[
+    bool,
+    BeforeValidator(_flag),
+    WithJsonSchema({"enum": [True, False, 1, 0, "true", "false", "1", "0"]}),
+]
+"""A boolean, also as a number or a text."""
+Count = Annotated[
+    int,
+    BeforeValidator(_whole),
+    Field(ge=0),
+    WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]{1,9}$"}),
+]
+"""A number from 0, also as a text."""
+
+
 class Wire(BaseModel):
     """What all bodies have in common: no value is taken for one of another type."""
 
     model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
+
+
+class LenientRequest(Wire):
+    """A body in which null, and no language at all, mean that a field is left out: some clients
+    always send all."""
+
+    model_config = ConfigDict(json_schema_extra=_with_nulls)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _given(cls, fields: object) -> object:
+        if not isinstance(fields, dict):
+            return fields
+        return {
+            name: value
+            for name, value in fields.items()
+            if (value is not None or name == "q")
+            and not (value == "" and name in ("source", "target"))
+        }
 
 
 class Error(Wire):

@@ -11,13 +11,8 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 
 from serving.bundle.manifest import Calibration, Quality
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
-from serving.server.dialects.libretranslate.wire import (
-    Count,
-    DetectedLanguage,
-    Flag,
-    LenientRequest,
-)
-from serving.server.wire import Wire
+from serving.server.dialects.libretranslate.wire import DetectedLanguage
+from serving.server.wire import Count, Flag, LenientRequest, Wire
 
 
 def _options_schema() -> dict[str, Any]:
