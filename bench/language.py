@@ -186,7 +186,8 @@ def time_long_output(
 
 
 def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequence[Measured]) -> str:
-    """The table of `compare_rivals`."""
+    """`compare_rivals` as Markdown: a row for each scenario and system, speeds as ratios to the
+    rivals."""
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["batch", "top-k", "system", "workers x threads", "ms/output (min-max)", "tokens/s"]
     columns += ["peak RSS, MiB", "speed / PyTorch eager", "speed / CTranslate2 int8"]
@@ -216,7 +217,8 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
 def context_markdown(
     command: str, machine: Machine, subject: str, batch: int, found: Sequence[ContextTime]
 ) -> str:
-    """The table of `time_context`."""
+    """`time_context` as Markdown: a row for each length of the context, best run of each
+    attention."""
     best = {
         attention: min(
             (f for f in found if f.attention == attention),
@@ -248,7 +250,8 @@ def context_markdown(
 
 
 def long_markdown(command: str, machine: Machine, subject: str, found: Sequence[Milestone]) -> str:
-    """The table of `time_long_output`."""
+    """`time_long_output` as Markdown: time and memory after each number of steps, which should
+    not grow."""
     lines = [*head_lines(command, machine, subject), ""]
     columns = ["steps", "ms/token (median of the last 1,000)", "RSS, MiB", "cache slots"]
     lines += [table_line(columns), table_line(["---:"] * 4)]

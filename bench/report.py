@@ -129,7 +129,8 @@ def unequal(bleu: Bleu) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """Python and the engines."""
+    """The versions of Python and of each engine compared; CTranslate2's tells where it
+    multiplies by MKL."""
     found = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
     if child_environment("int8").get(USE_MKL) == "1":
         found["ctranslate2"] += " (int8 with MKL)"

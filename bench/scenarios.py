@@ -39,7 +39,7 @@ class System:
 
     @property
     def name(self) -> str:
-        """As tables have it."""
+        """Engine, precision and shortlist, as the rows of tables name the system."""
         return f"{self.engine}, {self.precision}{', shortlist' if self.shortlist else ''}"
 
 

@@ -58,7 +58,8 @@ class TextEngine:
         self.translator = Translator(
             job.folder, threads=job.threads * job.workers, workers=job.workers
         )
-        self.stepper = self.translator.steppers.stepper_for(shortlisted=job.shortlist)
+        steppers = self.translator.steppers
+        self.stepper = steppers.shortlist if job.shortlist else steppers.whole
         self._shortlist = job.shortlist
 
     def prepare(self, sources: Sources) -> list[Any]:

@@ -139,7 +139,8 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
 
 
 def _step_arguments() -> tuple[torch.Tensor, ...]:
-    """Example values of `_STEP_INPUTS`."""
+    """Tensors in the shapes of `_STEP_INPUTS`, for the trace; their values have no influence on
+    it."""
     return (
         torch.zeros(_B, _Q, dtype=torch.int64),
         torch.zeros(_B, _Q, dtype=torch.int64),
@@ -161,7 +162,8 @@ def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
 
 
 def _memory_arguments(model: TranslationModel) -> tuple[Any, ...]:
-    """Example values of `_memory_inputs`."""
+    """Tensors in the shapes of `_memory_inputs`, for the trace; their values have no influence
+    on it."""
     rows, dim = _EXAMPLE[model.cache_axes[0]], model.config.model_dim
     return (
         torch.zeros(_B, _S),

@@ -24,8 +24,9 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import ServingError
 from serving.server.app import create_app
+from serving.server.loading import load_bundles
 from serving.server.logs import configure_logs
-from serving.server.registry import Registry, load_bundles
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.server.slow_clients import time_connections
 from serving.text.detection import load_detector

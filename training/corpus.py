@@ -36,7 +36,7 @@ class CleaningReport:
     examples: dict[str, str] = field(default_factory=dict)
 
     def drop(self, reason: str, where: str) -> None:
-        """Count one dropped pair."""
+        """Count a dropped pair; the place of the first one of each reason is kept as an example."""
         self.dropped[reason] += 1
         self.examples.setdefault(reason, where)
 

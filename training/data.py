@@ -47,7 +47,7 @@ class RunData:
 
     @property
     def validation_digest(self) -> str:
-        """Tells validation texts apart."""
+        """A digest of the validation text: a run goes on only with the one it has begun with."""
         return hashlib.sha256("\0".join(iterate_texts(self.validation)).encode()).hexdigest()
 
     def write(self, run: Path) -> None:

@@ -66,7 +66,7 @@ class TextData:
 
     @property
     def validation_digest(self) -> str:
-        """Tells validation texts apart."""
+        """A digest of the validation text: a run goes on only with the one it has begun with."""
         return hashlib.sha256(self.validation.tobytes()).hexdigest()
 
     def write(self, run: Path) -> None:

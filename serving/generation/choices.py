@@ -32,7 +32,7 @@ class TokenScore:
 
 @dataclass(frozen=True)
 class Generation:
-    """One output."""
+    """One of the outputs of a prompt, as text and as the tokens it is made of."""
 
     text: str
     tokens: tuple[TokenScore, ...]

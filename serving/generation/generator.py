@@ -50,12 +50,12 @@ class Generator:
 
     @property
     def tokenizer(self) -> TextTokenizer:
-        """Of prompts and outputs."""
+        """The one vocabulary that prompts are read with and outputs written with."""
         return self.prompts.tokenizer
 
     @property
     def default_options(self) -> GenerationOptions:
-        """The bundle's own options."""
+        """What the bundle's manifest sets for a request that leaves options open."""
         return self.prompts.default_options
 
     def engine(self) -> RunningPrompts:

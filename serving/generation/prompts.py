@@ -38,7 +38,7 @@ class PromptProcessor:
 
     @property
     def default_options(self) -> GenerationOptions:
-        """The bundle's own options."""
+        """What the bundle's manifest sets for a request that leaves options open."""
         return parse_generation_options(self.manifest.search)
 
     def encode(self, prompt: Prompt) -> list[int]:

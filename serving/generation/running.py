@@ -112,10 +112,10 @@ class RunningPrompts:
         return progress
 
     def wake(self) -> None:
-        """No step waits."""
+        """Nothing to do: steps here compute, and never wait to be woken."""
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Drop all that is running, and give the memory of its caches back."""
         self._batch.close()
 
     def _read(self) -> None:

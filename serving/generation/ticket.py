@@ -77,7 +77,7 @@ class GenerationTicket(Ticket[GenerationDone]):
                 yield self.result()
 
     def tell(self, event: PromptRead | Delta) -> None:
-        """Add an event."""
+        """Let whoever listens have this event, after those told before it."""
         with self._lock:
             self._told.append(event)
         self._wake()

@@ -37,7 +37,7 @@ class PromptTask(NamedTuple):
 
     @property
     def group(self) -> Group:
-        """As in its demand."""
+        """The batch that the prompt may join: prompts of as many outputs share one."""
         return Group(self.request.options.beam_size, shortlisted=False)
 
 
@@ -70,7 +70,7 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
         self._ticket.tell(news)
 
     def finish(self, outcome: GenerationDone) -> Sequence[PromptWork]:
-        """Deliver the outputs."""
+        """Deliver the outputs and count their tokens; nothing more is to be decoded."""
         self._observer.decoded(outcome.num_generated_tokens)
         self._ticket.complete(outcome)
         return ()

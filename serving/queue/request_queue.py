@@ -18,7 +18,7 @@ WAITING_SHARE = 0.5
 
 
 class Expiring(Protocol):
-    """What can wait."""
+    """What may wait in the queue: it has a deadline, and can end while it waits."""
 
     @property
     def deadline(self) -> float:
@@ -138,7 +138,7 @@ class RequestQueue(Generic[Item]):
         return self._closing
 
     def close(self) -> None:
-        """Accept nothing more."""
+        """Accept nothing more and wake whoever waits to take; what waits already stays."""
         with self._changed:
             self._closing = True
             self._changed.notify_all()

@@ -43,7 +43,7 @@ class Scheduler(Generic[Task, News, Outcome]):
 
     @property
     def queue_depth(self) -> int:
-        """Requests that wait."""
+        """How many works wait that no engine has taken yet."""
         return len(self._queue)
 
     @property

@@ -46,7 +46,7 @@ class Ticket(Generic[Result]):
         return self._future.result(timeout)
 
     async def wait(self) -> Result:
-        """`result` for coroutines."""
+        """`result` for coroutines: the event loop goes on meanwhile."""
         inner = asyncio.wrap_future(self._future)
         # Where nobody waits any more, an error is nobody's.
         inner.add_done_callback(lambda future: future.cancelled() or future.exception())
@@ -114,7 +114,7 @@ class OpenTickets:
         self._tickets: WeakSet[Ticket[Any]] = WeakSet()
 
     def add(self, tickets: Iterable[Ticket[Any]]) -> None:
-        """Note further ones."""
+        """Remember these, for as long as somebody else holds them."""
         with self._lock:
             self._tickets.update(tickets)
 

@@ -27,7 +27,7 @@ def first_tokens(sentence: Sentence) -> Sentence:
     return replace(
         sentence,
         options=one_step,
-        constraints=replace(constraints, required=()),
+        constraints=constraints and constraints.without_required,
         text=None,
         first_of=sentence,
     )

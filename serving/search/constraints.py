@@ -10,7 +10,7 @@ Shape letters: K beams, V vocabulary, N candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 
@@ -37,8 +37,12 @@ class Constraints:
     signs: frozenset[int] = field(default_factory=frozenset)
     """Ids of pieces that end with a sign, such as a bracket: a word after them has no space."""
 
-    def __bool__(self) -> bool:
-        return bool(self.required or self.forbidden or self.forbidden_after)
+    @property
+    def without_required(self) -> Constraints | None:
+        """What is forbidden alone; None where nothing is."""
+        if not (self.forbidden or self.forbidden_after):
+            return None
+        return replace(self, required=())
 
     def missing(self, tokens: Sequence[int]) -> int:
         """How many required terms the tokens do not hold."""
@@ -80,9 +84,6 @@ class Constraints:
             for count in range(len(term))
             if _ends_with(history, term[:count])
         }
-
-
-NO_CONSTRAINTS = Constraints()
 
 
 def allocate(

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from serving.arrays import Floats
 from serving.errors import ServingError
-from serving.search.constraints import NO_CONSTRAINTS, Constraints
+from serving.search.constraints import Constraints
 from serving.search.ids import BOS_ID
 from serving.search.options import SearchOptions
 
@@ -37,7 +37,7 @@ class Sentence:
     text: str | None = None
     """The text of the source, if the attention of the hypotheses to it is wanted. The text itself
     has no influence on what is found."""
-    constraints: Constraints = NO_CONSTRAINTS
+    constraints: Constraints | None = None
     counted: int = 0
     """How many ids at the end of the prefix count as generated, in scores and in lengths."""
     streamed: bool = False

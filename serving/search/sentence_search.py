@@ -71,7 +71,7 @@ class SentenceSearch:
         return (
             self.options.constrains_always
             or self._generated < self.options.min_length
-            or bool(self.sentence.constraints)
+            or self.sentence.constraints is not None
         )
 
     def history(self, beam: int) -> list[int]:
@@ -96,10 +96,11 @@ class SentenceSearch:
         for beam in live:
             self._edit(logits_KV[beam], histories[beam])
         log_probs_KV, constraints = log_softmax(logits_KV), self.sentence.constraints
-        for beam in live:
-            constraints.restrict(log_probs_KV[beam], histories[beam])
-        if constraints.required:
-            return allocate(log_probs_KV, scores_K, histories, constraints, count)
+        if constraints:
+            for beam in live:
+                constraints.restrict(log_probs_KV[beam], histories[beam])
+            if constraints.required:
+                return allocate(log_probs_KV, scores_K, histories, constraints, count)
         return best_continuations(log_probs_KV, scores_K, count)
 
     def finish(
@@ -207,8 +208,9 @@ class SentenceSearch:
         total = cumulative + self._counted_score
         score = self.options.score(total, length, ended=ended, coverage=coverage)
         missing = 0
-        if self.sentence.constraints.required:
-            missing = self.sentence.constraints.missing([*self.history(parent), token])
+        constraints = self.sentence.constraints
+        if constraints and constraints.required:
+            missing = constraints.missing([*self.history(parent), token])
         return _Ended(score, token, parent, cumulative, len(self.steps), missing)
 
     def _hypothesis(self, found: _Ended) -> Hypothesis:

@@ -7,7 +7,6 @@ C cache slots, V vocabulary, N candidates.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from serving.arrays import Floats, Int32s, Ints
@@ -33,8 +32,7 @@ class StepInputs(NamedTuple):
     """Positions of the tokens in the slots."""
 
 
-@dataclass(frozen=True)
-class StepOutputs:
+class StepOutputs(NamedTuple):
     """The best continuations of each sentence, best first; the next step may reuse the arrays."""
 
     scores_BN: Floats

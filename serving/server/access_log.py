@@ -1,5 +1,9 @@
-"""What stands around every request: its id, its log line, its metrics, and an answer where all
-else has failed."""
+"""What stands around every request: its context, its log line, its metrics, and an answer where all
+else has failed.
+
+The context is made by the outermost middleware, and handed on by name to whoever works for the
+request.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +11,75 @@ import logging
 import random
 import re
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from serving.errors import ServingError
-from serving.server.context import RequestContext, context_of
-from serving.server.http_metrics import HttpMetrics
+from serving.queue.ticket import RequestTiming
+from serving.server.metrics import HttpMetrics
 
 REQUEST_ID = "X-Request-ID"
 
+_SCOPE_KEY = "macaron.context"
 _SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
 _QUIET = ("/livez", "/readyz", "/metrics")
 """Routes that machines ask every few seconds; they are logged at `debug`."""
 
 logger = logging.getLogger(__name__)
+
+
+@dataclass
+class RequestContext:
+    """One request: who asks, and what its log line and the metrics tell of it at the end.
+
+    The texts of a request are never noted here.
+    """
+
+    request_id: str
+    address: str = ""
+    """Of the client, as the connection tells it."""
+    client: str = ""
+    """The name under which the request is counted; empty until the gate has let it in."""
+    key: str = ""
+    """Short name of the API key, where the server asks for keys."""
+    model: str = ""
+    """The model that was chosen; `several` where texts have different ones."""
+    texts: int = 0
+    """Texts, or prompts, that the model gets."""
+    tokens: int = 0
+    """Tokens generated for the best outputs."""
+    queue_s: float = 0.0
+    """Seconds that a text waited, of the text that waited longest."""
+    decode_s: float = 0.0
+    """Seconds that a text was decoded, of the text that took longest."""
+    error: str = ""
+    """Code of the error that ended the request; empty where none did."""
+
+    def note_model(self, model: str, texts: int) -> None:
+        """Note the model that was chosen and how many texts or prompts it gets."""
+        self.model, self.texts = model, texts
+
+    def note_timings(self, timings: Sequence[RequestTiming], tokens: int) -> None:
+        """Note the times of texts, of which the longest count, and the tokens generated."""
+        if timings:
+            self.queue_s = max(self.queue_s, *(timing.queue_s for timing in timings))
+            self.decode_s = max(self.decode_s, *(timing.decode_s for timing in timings))
+            self.tokens += tokens
+
+    def put_into(self, scope: Scope) -> None:
+        """Let everything that is called with this ASGI scope find the context with `context_of`."""
+        scope[_SCOPE_KEY] = self
+
+
+def context_of(scope: Scope) -> RequestContext:
+    """The context of the request that an ASGI scope belongs to."""
+    context = scope[_SCOPE_KEY]
+    assert isinstance(context, RequestContext)
+    return context
 
 
 class Access:
@@ -62,7 +118,9 @@ class Access:
         finally:
             self._metrics.in_progress.dec()
             seconds = time.perf_counter() - begin
-            self._metrics.count(context, _route(scope), status, seconds, left=left)
+            self._metrics.count(
+                _route(scope), status, seconds, model=context.model, error=context.error, left=left
+            )
             _log(scope, context, status, seconds, left=left)
 
 

@@ -15,23 +15,24 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
-from serving.server.access_log import REQUEST_ID, Access, LastResort
+from serving.server.access_log import REQUEST_ID, Access, LastResort, context_of
 from serving.server.backend import Backend
-from serving.server.clean_path import CleanPath
-from serving.server.context import context_of
+from serving.server.body import TimedBody
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects import DIALECTS
-from serving.server.gate import Gate, Gatekeeper
-from serving.server.http_metrics import HttpMetrics
-from serving.server.keys import KeyRule
+from serving.server.gate import Gate, Gatekeeper, KeyRule
+from serving.server.metrics import HttpMetrics
 from serving.server.openapi import document
 from serving.server.page import PageRoute, page_routes
 from serving.server.refusal import Refusal
 from serving.server.registry import Registry
 from serving.server.settings import Settings
-from serving.server.slow_clients import TimedBody
+
+_ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
+_SLASHES = re.compile(r"//+")
 
 logger = logging.getLogger(__name__)
 
@@ -73,6 +74,29 @@ def create_app(
     # A redirect would turn some clients' POST into a GET.
     app.router.redirect_slashes = False
     return app
+
+
+class CleanPath:
+    """ASGI middleware that takes off what stands before the path of a route: the scheme and host of
+    an absolute target (as clients send them to a proxy), the prefix below which a proxy has put the
+    server, and slashes that follow one another."""
+
+    def __init__(self, app: ASGIApp, prefix: str = "") -> None:
+        """`prefix` is empty, or begins with a slash and ends without one."""
+        self._app, self._prefix = app, prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            path = self._cleaned(scope["path"])
+            if path != scope["path"]:
+                scope = {**scope, "path": path, "raw_path": path.encode()}
+        await self._app(scope, receive, send)
+
+    def _cleaned(self, path: str) -> str:
+        path = _SLASHES.sub("/", _ABSOLUTE.sub("", path, count=1)) or "/"
+        if self._prefix and (path == self._prefix or path.startswith(self._prefix + "/")):
+            path = path.removeprefix(self._prefix) or "/"
+        return path
 
 
 def _starlette_route(route: DialectRoute) -> Route:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from serving.server.gate import Gatekeeper
-from serving.server.http_metrics import HttpMetrics
+from serving.server.metrics import HttpMetrics
 from serving.server.registry import Registry
 from serving.server.settings import Settings
 

@@ -1,7 +1,8 @@
-"""Reading a body, JSON or form: size limit while it arrives, media type, syntax, types."""
+"""Reading a body, JSON or form: limits while it arrives, media type, syntax, types."""
 
 from __future__ import annotations
 
+import asyncio
 import codecs
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
@@ -9,8 +10,15 @@ from typing import Any, TypeVar
 import pydantic_core
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from serving.errors import CancelledError, MediaTypeError, RequestError, TooLongError
+from serving.errors import (
+    CancelledError,
+    MediaTypeError,
+    RequestError,
+    RequestTimeoutError,
+    TooLongError,
+)
 from serving.server.form import MULTIPART, URLENCODED, Fields, form_fields
 from serving.server.settings import variable
 from serving.server.wire import JSON
@@ -18,6 +26,36 @@ from serving.server.wire import JSON
 BodyT = TypeVar("BodyT", bound=BaseModel)
 
 _MAX_DISCARD = 16 * 1024 * 1024
+
+
+class TimedBody:
+    """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
+    in time."""
+
+    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
+        self._app, self._timeout_s = app, timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        end, arrived = asyncio.get_running_loop().time() + self._timeout_s, False
+
+        async def receive_in_time() -> Message:
+            nonlocal arrived
+            if arrived:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await receive()
+            except TimeoutError as error:
+                raise RequestTimeoutError(
+                    f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
+                ) from error
+            arrived = not message.get("more_body", False)
+            return message
+
+        await self._app(scope, receive_in_time, send)
 
 
 async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> BodyT:

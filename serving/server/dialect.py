@@ -10,10 +10,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import ServingError
+from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
-from serving.server.context import RequestContext
 from serving.server.description import Description
-from serving.server.keys import KeyRule
+from serving.server.gate import KeyRule
 from serving.server.wire import error_response
 
 Endpoint = Callable[[Request, RequestContext], Awaitable[Response]]

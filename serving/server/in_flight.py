@@ -12,7 +12,7 @@ from typing import Protocol, TypeVar
 from starlette.types import Receive
 
 from serving.errors import CancelledError, DeadlineExceededError, ServingError
-from serving.server.context import RequestContext
+from serving.server.access_log import RequestContext
 
 T = TypeVar("T")
 T_co = TypeVar("T_co", covariant=True)

@@ -1,7 +1,8 @@
-"""What the server measures of its models and its process, for Prometheus; docs/operations.md says
-what each is for.
+"""What the server measures of HTTP, of its models and of its process, for Prometheus;
+docs/operations.md says what each is for.
 
-Labels are bounded: names of models; never what a client sent.
+Labels are bounded: route templates, statuses, names of models, codes of errors; never what a client
+sent.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from prometheus_client import CollectorRegistry, Counter, Histogram, generate_latest
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 from prometheus_client.registry import Collector
@@ -21,6 +22,57 @@ _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120
 _ROWS = (1, 2, 4, 8, 16, 32, 64, 128)
 _TOKENS = (16, 32, 64, 128, 256, 512, 1024, 2048, 4096)
 _RATIOS = (0, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75)
+
+
+class HttpMetrics:
+    """Counts the requests of one app."""
+
+    def __init__(self) -> None:
+        self._registry = registry = CollectorRegistry()
+        self._requests = Counter(
+            "macaron_http_requests",
+            "HTTP requests answered; the model is empty where none was chosen",
+            ["route", "status", "model"],
+            registry=registry,
+        )
+        self._seconds = Histogram(
+            "macaron_http_request_seconds",
+            "From the head of a request to the end of its answer",
+            ["route"],
+            buckets=_SECONDS,
+            registry=registry,
+        )
+        self.in_progress = Gauge(
+            "macaron_http_requests_in_progress", "HTTP requests not yet answered", registry=registry
+        )
+        self._errors = Counter(
+            "macaron_errors",
+            "Requests that ended with an error, by its code",
+            ["reason"],
+            registry=registry,
+        )
+        self._cancelled = Counter(
+            "macaron_cancelled_requests",
+            "Requests whose client left before the end of the answer",
+            ["route"],
+            registry=registry,
+        )
+
+    def count(
+        self, route: str, status: int, seconds: float, *, model: str, error: str, left: bool
+    ) -> None:
+        """Count a request that has ended. `model` and `error`, the code of what ended it, are empty
+        where there was none; `left` says that its client left before that."""
+        self._requests.labels(route, str(status), model).inc()
+        self._seconds.labels(route).observe(seconds)
+        if error:
+            self._errors.labels(error).inc()
+        if left:
+            self._cancelled.labels(route).inc()
+
+    def text(self) -> bytes:
+        """These metrics in Prometheus' text format."""
+        return generate_latest(self._registry)
 
 
 @dataclass(frozen=True)

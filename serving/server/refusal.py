@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.types import Scope
 
 from serving.errors import ServingError
-from serving.server.context import context_of
+from serving.server.access_log import context_of
 from serving.server.dialect import Dialect
 from serving.server.wire import error_response
 

@@ -1,4 +1,4 @@
-"""The models being served: loads bundles, starts a scheduler for each, chooses one for a request.
+"""The models being served: starts a scheduler for each, chooses one for a request.
 
 Knows nothing of HTTP.
 """
@@ -11,27 +11,24 @@ import logging
 import threading
 import time
 import weakref
-from collections.abc import Collection, Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
-from serving.bundle.manifest import Manifest, find_bundles, parse_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import (
-    BundleError,
     NotReadyError,
     SettingsError,
     UnknownLanguageError,
     UnknownModelError,
 )
 from serving.generation.generator import Generator
-from serving.generation.loading import load_generator
 from serving.generation.scheduler import GenerationScheduler
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
+from serving.server.loading import load_bundles, read_manifests
 from serving.server.metrics import Metrics, ModelState, State
-from serving.server.served import ServedLanguageModel, ServedModel
 from serving.server.settings import Settings, variable
 from serving.text.languages import language_name
-from serving.translation.loading import load_isolated_translator, load_translator
 from serving.translation.scheduler import TranslationModel, TranslationScheduler
 
 AUTO = "auto"
@@ -44,57 +41,39 @@ AnyScheduler = TranslationScheduler | GenerationScheduler
 logger = logging.getLogger(__name__)
 
 
-def read_manifests(settings: Settings) -> dict[Path, Manifest]:
-    """The manifest of every bundle, by its folder.
+@dataclass(frozen=True)
+class ServedModel:
+    """A translation model, opened to requests."""
 
-    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
-    and two bundles of one name.
-    """
-    manifests: dict[Path, Manifest] = {}
-    names: set[str] = set()
-    for folder in find_bundles(settings.bundles):
-        manifest = manifests[folder] = parse_manifest(folder)
-        if manifest.name in names:
-            raise BundleError(
-                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
-                "under another name"
-            )
-        names.add(manifest.name)
-    if not manifests:
-        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
-        raise BundleError(
-            f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
-            "bundle folders, or make a bundle with `python -m macaron export bundle`"
-        )
-    return manifests
+    manifest: Manifest
+    defaults: SearchOptions
+    scheduler: TranslationScheduler
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+    def serves(self, source: str, target: str) -> bool:
+        """Whether the model translates from the one language into the other."""
+        languages = self.manifest.languages
+        return source in languages.source and target in languages.target
 
 
-def load_bundles(
-    settings: Settings, served: Collection[Manifest] = ()
-) -> list[TranslationModel | Generator]:
-    """Load and check every bundle but those whose manifests are `served` already.
+@dataclass(frozen=True)
+class ServedLanguageModel:
+    """A language model, opened to requests."""
 
-    Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
-    """
-    return [
-        _load(folder, manifest, settings)
-        for folder, manifest in read_manifests(settings).items()
-        if manifest not in served
-    ]
+    manifest: Manifest
+    generator: Generator
+    scheduler: GenerationScheduler
+    loaded_at: int
+    """Seconds since 1970."""
 
-
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> TranslationModel | Generator:
-    try:
-        if manifest.task == "generate":
-            return load_generator(folder, settings.preset, settings.threads)
-        isolated = settings.decode_in == "processes"
-        load = load_isolated_translator if isolated else load_translator
-        return load(folder, settings.preset, settings.threads, settings.batch_limits)
-    except BundleError:
-        raise
-    except Exception as error:  # whatever a damaged file makes a library raise
-        reason = " ".join(str(error).split()) or type(error).__name__
-        raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
 
 
 class Registry:
@@ -259,6 +238,29 @@ class Registry:
             parameter="source",
             hint=hint,
         )
+
+    def pivot(self, source: str, target: str) -> str | None:
+        """The language by way of which two models translate the pair, where no model does alone;
+        None where one does, or no two do."""
+        models = self.models
+        if source == target or any(model.serves(source, target) for model in models):
+            return None
+        for first in models:
+            if source in first.manifest.languages.source:
+                for between in first.manifest.languages.target:
+                    if any(model.serves(between, target) for model in models):
+                        return between
+        return None
+
+    def targets(self, source: str) -> list[str]:
+        """Languages that a source can be translated into, by one model or by way of a third
+        language, in order."""
+        return [
+            target
+            for target in self.target_languages
+            if any(model.serves(source, target) for model in self.models)
+            or self.pivot(source, target)
+        ]
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Languages that can be translated into the target, by the model named or by any; raises

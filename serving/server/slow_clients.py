@@ -1,4 +1,4 @@
-"""Clients that are too slow: heads and bodies that never end, answers that are never read."""
+"""Clients that are too slow: heads that never end, answers that are never read."""
 
 from __future__ import annotations
 
@@ -6,10 +6,7 @@ import asyncio
 from typing import Any
 
 import uvicorn.protocols.http.auto
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from uvicorn.protocols.http.h11_impl import H11Protocol
-
-from serving.errors import RequestTimeoutError
 
 
 class TimedConnection(H11Protocol):
@@ -75,33 +72,3 @@ def time_connections(timeout_s: float) -> None:
     """
     TimedConnection.timeout_s = timeout_s
     uvicorn.protocols.http.auto.AutoHTTPProtocol = TimedConnection
-
-
-class TimedBody:
-    """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
-    in time."""
-
-    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
-        self._app, self._timeout_s = app, timeout_s
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        end, arrived = asyncio.get_running_loop().time() + self._timeout_s, False
-
-        async def receive_in_time() -> Message:
-            nonlocal arrived
-            if arrived:
-                return await receive()
-            try:
-                async with asyncio.timeout_at(end):
-                    message = await receive()
-            except TimeoutError as error:
-                raise RequestTimeoutError(
-                    f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
-                ) from error
-            arrived = not message.get("more_body", False)
-            return message
-
-        await self._app(scope, receive_in_time, send)

@@ -52,7 +52,7 @@ class Inline:
 
 @dataclass
 class Passage:
-    """Text between two boundaries."""
+    """A stretch of a document that is translated for itself: a line, a cell, a block of markup."""
 
     source: str
     """The request's text."""

@@ -23,7 +23,7 @@ class Rendered:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """What was written so far, as one string."""
         return "".join(self.parts)
 
     def ends_with(self, text: str) -> bool:
@@ -31,7 +31,7 @@ class Rendered:
         return "".join(self.parts[-len(text) :]).endswith(text)
 
     def write(self, text: str) -> None:
-        """Append."""
+        """Write this behind what was written so far."""
         self.parts.append(text)
         self.length += len(text)
 

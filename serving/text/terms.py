@@ -39,8 +39,8 @@ class TermReader:
             if piece and not piece[-1].isalnum() and not tokenizer.is_byte(token_id)
         )
 
-    def constraints(self, text: str, terms: Terms) -> Constraints:
-        """What `terms` mean for the translation of `text`.
+    def constraints(self, text: str, terms: Terms) -> Constraints | None:
+        """What `terms` mean for the translation of `text`; None where they mean nothing.
 
         Raises InvalidOptionError for a term that is blank or that the model cannot write, and for
         one that is both wanted and forbidden.
@@ -52,7 +52,7 @@ class TermReader:
         forbidden = [ids for term in terms.forbidden for ids in self._segmentations(term)]
         after = [ids for term in terms.forbidden for ids in self._without_space(term)]
         if not (required or forbidden or after):
-            return Constraints()
+            return None
         return Constraints(
             required, tuple(dict.fromkeys(forbidden)), tuple(dict.fromkeys(after)), self._signs
         )

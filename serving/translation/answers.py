@@ -16,7 +16,7 @@ _ID_BYTES = 36
 
 
 class AnswerCache:
-    """The translations used last, within a number of bytes; none at all where that is 0.
+    """The translations used last, within a number of bytes.
 
     Belongs to one scheduler, so that it ends with its model. Answers are kept pickled, which makes
     their size known.
@@ -28,13 +28,8 @@ class AnswerCache:
         self._entries: OrderedDict[tuple[object, ...], bytes] = OrderedDict()
 
     @property
-    def enabled(self) -> bool:
-        """Whether it ever holds anything."""
-        return self._max_bytes > 0
-
-    @property
     def num_bytes(self) -> int:
-        """Bytes held, about."""
+        """Roughly how many bytes the answers take that are held."""
         return self._bytes
 
     def get(self, key: tuple[object, ...]) -> Translation | None:
@@ -50,8 +45,6 @@ class AnswerCache:
 
     def put(self, key: tuple[object, ...], translation: Translation) -> None:
         """Keep a translation; the ones not used for longest make room."""
-        if not self.enabled:
-            return
         answer = pickle.dumps(translation, pickle.HIGHEST_PROTOCOL)
         with self._lock:
             self._remove(key)

@@ -24,7 +24,7 @@ from serving.translation.translator import Translator
 
 
 def main() -> None:
-    """Serve one parent."""
+    """Do what the parent orders, over the connection it has left open, until that ends."""
     # These are for the server, which lets its requests end first.
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)

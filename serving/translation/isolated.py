@@ -71,7 +71,7 @@ class IsolatedEngine:
 
     @property
     def pid(self) -> int:
-        """Of the process."""
+        """The id that the system gave the decoding process; another after a restart."""
         return self._process.pid
 
     @property
@@ -95,7 +95,7 @@ class IsolatedEngine:
         self._send(Order(sentences=tasks))
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Give sentences up."""
+        """Tell the process to drop these sentences; it frees their rows before its next step."""
         self._send(Order(cancelled=tuple(numbers)))
 
     def step(self) -> SentenceProgress:
@@ -130,7 +130,7 @@ class IsolatedEngine:
         self.wait()
 
     def close(self) -> None:
-        """End the process."""
+        """End the process, by force where it does not end by itself in time."""
         self._connection.close()
         try:
             self._process.wait(_END_S)

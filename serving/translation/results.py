@@ -1,13 +1,18 @@
-"""What becomes of a sentence or a text: its translations with their scores, or other sentences that
-are to be decoded in its place."""
+"""What becomes of sentences, and how the result of a text is put together of theirs."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from serving.errors import InvalidOptionError
+from serving.queue.ticket import RequestTiming
+from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.alignment import Link
+from serving.text.document import Document
+from serving.text.placement import Translated
+from serving.text.terms import Terms
 
 
 @dataclass(frozen=True)
@@ -87,3 +92,100 @@ def gathered(parts: Sequence[Translation]) -> Translation:
     warnings = dict.fromkeys(warning for part in parts for warning in part.warnings)
     hypotheses = tuple(hypothesis for part in parts for hypothesis in part.hypotheses)
     return Translation(parts[0].text, hypotheses, tuple(warnings))
+
+
+def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
+    """Raise InvalidOptionError for several sentences where what is asked for is of one."""
+    for name, asked in (
+        ("options.return_alternatives", options.return_alternatives),
+        ("required", bool(terms.required)),
+    ):
+        if asked and sentences > 1:
+            raise InvalidOptionError(
+                f"{name} needs a text of one sentence, got {sentences}; set split_sentences to "
+                "false, or send the sentences as texts",
+                parameter=name.rpartition(".")[2],
+            )
+
+
+def join_translations(
+    document: Document, translations: Sequence[Translation], *, alignments: bool
+) -> Translation:
+    """The translation of a document from those of its sentences; a text without sentences stays as
+    it is and has no hypotheses."""
+    hypotheses = _join_hypotheses(document, translations, alignments=alignments)
+    text = hypotheses[0].text if hypotheses else document.untranslated
+    warnings = [w for translation in translations for w in translation.warnings]
+    every = tuple(dict.fromkeys([*warnings, *document.warnings]))
+    return Translation(text, tuple(hypotheses), every)
+
+
+def _join_hypotheses(
+    document: Document, translations: Sequence[Translation], *, alignments: bool
+) -> list[TextHypothesis]:
+    """Hypothesis i of a text is made of hypothesis i of each sentence, or of its last one; no text
+    comes twice.
+
+    `cumulative` is the sum; `score` and `probability` are the means of the sentences', weighted by
+    the tokens of their best hypotheses, so that order is kept; tokens follow each other, each
+    sentence's scores with that of its end.
+    """
+    # A sentence without pieces for the model has no hypotheses.
+    lists = [
+        translation.hypotheses
+        or (TextHypothesis(translation.text, 0.0, 0.0, (), (), finished=True),)
+        for translation in translations
+    ]
+    joined = [
+        _joined(
+            document,
+            [hypotheses[min(index, len(hypotheses) - 1)] for hypotheses in lists],
+            [len(hypotheses[0].token_scores) for hypotheses in lists],
+            alignments=alignments,
+        )
+        for index in range(max(map(len, lists), default=0))
+    ]
+    best: dict[str, TextHypothesis] = {}
+    for hypothesis in joined:  # different pieces may write the same text
+        best.setdefault(hypothesis.text, hypothesis)
+    return list(best.values())
+
+
+def join_timings(timings: Sequence[RequestTiming]) -> RequestTiming:
+    """From the first start to the last end; the longest encoding; the largest batch."""
+    queue_s = min((timing.queue_s for timing in timings), default=0.0)
+    encode_s = max((timing.encode_s for timing in timings), default=0.0)
+    ends = (timing.queue_s + timing.encode_s + timing.decode_s for timing in timings)
+    end_s = max(ends, default=0.0)
+    batch_size = max((timing.batch_size for timing in timings), default=0)
+    return RequestTiming(queue_s, encode_s, end_s - queue_s - encode_s, batch_size)
+
+
+def _joined(
+    document: Document,
+    sentences: Sequence[TextHypothesis],
+    weights: Sequence[int],
+    *,
+    alignments: bool,
+) -> TextHypothesis:
+    written = document.render([Translated(s.text, s.alignment or ()) for s in sentences])
+    weighted = sum(w * s.score for w, s in zip(weights, sentences, strict=True))
+    return replace(
+        sentences[0],
+        text=written.text,
+        score=sentences[0].score if len(sentences) == 1 else weighted / max(1, sum(weights)),
+        cumulative=sum(s.cumulative for s in sentences),
+        tokens=tuple(token for s in sentences for token in s.tokens),
+        token_scores=tuple(score for s in sentences for score in s.token_scores),
+        finished=all(s.finished for s in sentences),
+        probability=_mean_probability(sentences, weights),
+        alignment=tuple(written.links) if alignments else None,
+    )
+
+
+def _mean_probability(sentences: Sequence[TextHypothesis], weights: Sequence[int]) -> float | None:
+    if len(sentences) == 1:
+        return sentences[0].probability
+    pairs = list(zip(weights, [sentence.probability for sentence in sentences], strict=True))
+    known = [(weight, value) for weight, value in pairs if value is not None]
+    return sum(w * p for w, p in known) / max(1, sum(w for w, _ in known)) if known else None

@@ -23,9 +23,14 @@ JOIN_EVERY = 2
 
 
 class Steppers(Protocol):
-    """A translation model's step graphs: see `Sentence.shortlisted`."""
+    """A translation model's step graphs: for the whole vocabulary, and for sentences with
+    shortlists (`Sentence.shortlisted`)."""
 
-    def stepper_for(self, *, shortlisted: bool) -> Stepper: ...
+    @property
+    def whole(self) -> Stepper: ...
+
+    @property
+    def shortlist(self) -> Stepper: ...
 
 
 SentenceProgress = Progress[list[int], SentenceOutcome]
@@ -56,7 +61,8 @@ class RunningBatches:
             if group in self._batches:
                 self._batches[group].join(tasks)
             else:
-                stepper = self._steppers.stepper_for(shortlisted=group.shortlisted)
+                steppers = self._steppers
+                stepper = steppers.shortlist if group.shortlisted else steppers.whole
                 self._batches[group] = _Batch(stepper, tasks)
         except Exception as error:  # the others must outlive any failure
             self.progress.failed.extend((number, error) for number in tasks)
@@ -90,10 +96,10 @@ class RunningBatches:
         return self.collect()
 
     def wake(self) -> None:
-        """No step waits."""
+        """Nothing to do: steps here compute, and never wait to be woken."""
 
     def restart(self) -> None:
-        """Drop all."""
+        """Drop every batch, and give the memory of their caches back."""
         self._batches.clear()
         self.collect()
 
@@ -147,7 +153,7 @@ class _Batch:
         return tuple(len(sentence.source) for sentence in self.sentences.values())
 
     def join(self, sentences: Mapping[int, Sentence]) -> None:
-        """Let sentences join."""
+        """Give sentences rows of this batch; they are decoded from the next step on."""
         self._note(self._search.add(list(sentences.values())), sentences)
 
     def cancel(self, number: int) -> None:

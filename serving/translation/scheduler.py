@@ -61,7 +61,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Start `workers` engines; they share the memory of `limits`, the other limits are each
         one's own."""
         self._texts, self._observer = model.texts, observer or Observer()
-        self._answers = AnswerCache(answer_cache_bytes)
+        self._answers = AnswerCache(answer_cache_bytes) if answer_cache_bytes else None
         self._submitting = threading.Lock()
         self._in_flight: WeakValueDictionary[object, SentenceWork] = WeakValueDictionary()
         super().__init__(
@@ -116,8 +116,8 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
 
     @property
     def answer_cache_bytes(self) -> int:
-        """Bytes held by the cache of answers."""
-        return self._answers.num_bytes
+        """Bytes held by the cache of answers; 0 where there is none."""
+        return 0 if self._answers is None else self._answers.num_bytes
 
     def _enqueue(self, prepared: Sequence[tuple[Sentence, TranslationTicket]]) -> None:
         """Queue what is not in flight already."""
@@ -143,7 +143,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:
         """Whether the cache has the answer, which the ticket then gets."""
-        if not self._answers.enabled:
+        if self._answers is None:
             return False
         found = self._answers.get(key)
         self._observer.looked_up(found=found is not None)

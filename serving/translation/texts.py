@@ -13,7 +13,6 @@ from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import BundleError, InvalidOptionError, TooLongError
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
-from serving.search.constraints import NO_CONSTRAINTS
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sentence import Finished, Hypothesis, Sentence
@@ -86,13 +85,12 @@ class TextProcessor:
         source = self.encode_source(text)
         if len(source) == 1:
             return None
-        constraints = NO_CONSTRAINTS if terms == NO_TERMS else self._terms.constraints(text, terms)
         sentence = Sentence(
             source,
             options,
             prefix,
             text=text if alignments else None,
-            constraints=constraints,
+            constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             streamed=stream and not options.return_alternatives,
         )
         self.check_memory(demand(sentence, self.sizes))

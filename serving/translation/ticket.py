@@ -8,20 +8,20 @@ from dataclasses import dataclass, field
 
 from serving.queue.ticket import RequestTiming, Ticket
 from serving.search.options import SearchOptions
-from serving.text.terms import Terms
+from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import Translation
 
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One text to translate."""
+    """One text to translate, and what its client asks of the translation."""
 
     text: str
     options: SearchOptions = field(default_factory=SearchOptions)
     target_prefix: str = ""
     alignments: bool = False
     """Whether each hypothesis gets word links."""
-    terms: Terms = field(default_factory=Terms)
+    terms: Terms = NO_TERMS
     stream: bool = False
     """Whether its ticket tells of what is certain before it ends."""
     timeout_s: float | None = None
@@ -45,7 +45,8 @@ class Completed:
 
 
 class TranslationTicket(Ticket[Completed]):
-    """A submitted text."""
+    """A text that was submitted: ends with its translation, and may tell of its beginning
+    before."""
 
     _told = ""
 

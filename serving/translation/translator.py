@@ -1,4 +1,4 @@
-"""Texts in, translations out: batching by length, the loop guard, forced scoring."""
+"""Texts in, translations out, on the thread that asks: what the command line and Python use."""
 
 from __future__ import annotations
 
@@ -8,26 +8,21 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-import numpy as np
-
 from serving.bundle.manifest import Manifest
-from serving.errors import DecodingError, InvalidOptionError, ServingError
+from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
-from serving.queue.limits import BatchLimits, Demand
-from serving.queue.offline import decode_in_batches, fill_batches
+from serving.queue.limits import BatchLimits
+from serving.queue.offline import decode_in_batches
 from serving.runtime.encoder import Encoder
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
-from serving.search.prefix_tree import round_up
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
-from serving.translation.joining import check_single, join_translations
 from serving.translation.results import (
     Again,
     Done,
@@ -35,9 +30,12 @@ from serving.translation.results import (
     SentenceOutcome,
     Split,
     Translation,
+    check_single,
     gathered,
+    join_translations,
 )
 from serving.translation.running import RunningBatches, Steppers
+from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
 
 _WARM_UP_TEXT = "A warm-up."
@@ -80,10 +78,6 @@ class BundleSteppers:
     def shortlist(self) -> Stepper:
         """The graph for sentences with shortlists."""
         return ShortlistStepper(*self._loaded_from, encoder=self._encoder)
-
-    def stepper_for(self, *, shortlisted: bool) -> Stepper:
-        """The graph for sentences of one kind."""
-        return self.shortlist if shortlisted else self.whole
 
 
 class ModelTranslator:
@@ -140,8 +134,6 @@ class ModelTranslator:
         finished. Raises RequestError for a text that cannot be read or is too long, and
         DecodingError where the model fails on one.
         """
-        texts = [texts] if isinstance(texts, str) else list(texts)
-        prefixes = [target_prefix] * len(texts) if isinstance(target_prefix, str) else target_prefix
         options = options or self.default_options
         read = [
             self.read(
@@ -153,16 +145,9 @@ class ModelTranslator:
                 format=format,
                 split=split,
             )
-            for text, prefix in zip(texts, prefixes, strict=True)
+            for text, prefix in _with_prefixes(texts, target_prefix)
         ]
-        results: dict[int, Translation] = {}
-        for index, result in self.translate_read(read):
-            if isinstance(result, ServingError):
-                raise result
-            results[index] = result
-            if progress:
-                progress(1)
-        return [results[index] for index in range(len(texts))]
+        return _in_order(self.translate_read(read), progress)
 
     def read(
         self,
@@ -195,21 +180,37 @@ class ModelTranslator:
             prefix = ""
         return TextInSentences(document, sentences, alignments)
 
+    def translate_each(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        format: Format = "text",
+        split: bool = True,
+    ) -> Iterator[tuple[int, Translation | ServingError]]:
+        """Each text's index with its translation, or with what it failed with, as they end: one
+        that cannot be read or is too long does not end the others. See `translate`."""
+        read: dict[int, TextInSentences] = {}
+        for index, text in enumerate(texts):
+            try:
+                read[index] = self.read(text, options, target_prefix, format=format, split=split)
+            except RequestError as error:
+                yield index, error
+        numbers = list(read)
+        for number, result in self.translate_read(list(read.values())):
+            yield numbers[number], result
+
     def translate_read(
         self, texts: Sequence[TextInSentences]
     ) -> Iterator[tuple[int, Translation | ServingError]]:
         """Each text's index with its translation, or with what it failed with, as they end."""
-        waiting: dict[tuple[int, int], Sentence] = {}
-        found: list[dict[int, Translation]] = []
+        waiting: dict[tuple[int, int], Sentence | None] = {}
+        found: list[dict[int, Translation]] = [{} for _ in texts]
         for index, text in enumerate(texts):
-            found.append({})
-            for number, sentence in enumerate(text.sentences):
-                if sentence is None:  # the model has no pieces for it
-                    found[index][number] = Translation("")
-                else:
-                    waiting[index, number] = sentence
-            if len(found[index]) == len(text.sentences):
-                yield index, text.joined(found[index])
+            waiting |= {(index, number): s for number, s in enumerate(text.sentences)}
+            if not text.sentences:
+                yield index, text.joined({})
         failed: set[int] = set()
         for (index, number), result in self._translate(waiting):
             if index in failed:
@@ -237,32 +238,24 @@ class ModelTranslator:
         This is what a model is measured by. Results are in input order; for the rest see
         `translate`.
         """
-        sentences = [sentences] if isinstance(sentences, str) else list(sentences)
-        count = len(sentences)
-        prefixes = [target_prefix] * count if isinstance(target_prefix, str) else target_prefix
         options = options or self.default_options
-        results: list[Translation | None] = [None] * count
-        waiting: dict[int, Sentence] = {}
-        for index, (text, prefix) in enumerate(zip(sentences, prefixes, strict=True)):
-            sentence = self.texts.prepare(text, options, prefix, alignments=alignments, terms=terms)
-            if sentence is None:
-                results[index] = Translation("")
-                if progress:
-                    progress(1)
-            else:
-                waiting[index] = sentence
-        for index, result in self._translate(waiting):
-            if isinstance(result, ServingError):
-                raise result
-            results[index] = result
-            if progress:
-                progress(1)
-        return [result for result in results if result is not None]
+        prepared = [
+            self.texts.prepare(text, options, prefix, alignments=alignments, terms=terms)
+            for text, prefix in _with_prefixes(sentences, target_prefix)
+        ]
+        return _in_order(self._translate(dict(enumerate(prepared))), progress)
 
     def _translate(
-        self, waiting: dict[Key, Sentence]
+        self, sentences: Mapping[Key, Sentence | None]
     ) -> Iterator[tuple[Key, Translation | DecodingError]]:
-        """Each sentence's key and translation, or what the model failed with on it."""
+        """Each sentence's key and translation, or what the model failed with on it; None, for which
+        the model has no pieces, becomes an empty one."""
+        waiting: dict[Key, Sentence] = {}
+        for key, sentence in sentences.items():
+            if sentence is None:
+                yield key, Translation("")
+            else:
+                waiting[key] = sentence
         while waiting:  # a second round decodes what the loop guard sent back
             again: dict[Key, Sentence] = {}
             for key, finished in self._decode(waiting):
@@ -274,10 +267,10 @@ class ModelTranslator:
                 match outcome:
                     case Done(translation):
                         yield key, translation
-                    case Again(sentence):
-                        again[key] = sentence
-                    case Split(sentences):
-                        yield key, self._gathered(sentences)
+                    case Again(other):
+                        again[key] = other
+                    case Split(parts):
+                        yield key, self._gathered(parts)
             waiting = again
 
     def _gathered(self, sentences: Sequence[Sentence]) -> Translation | DecodingError:
@@ -298,7 +291,7 @@ class ModelTranslator:
                 if sentences[key].shortlisted == shortlisted
             }
             if part:
-                stepper = self.steppers.stepper_for(shortlisted=shortlisted)
+                stepper = self.steppers.shortlist if shortlisted else self.steppers.whole
                 for number, finished in decode_in_batches(
                     stepper, part, self.workers, self._limits
                 ):
@@ -310,41 +303,30 @@ class ModelTranslator:
         Raises RequestError for a text that cannot be read or is too long, DecodingError where the
         model gives a non-finite score.
         """
-        encoded: dict[int, tuple[list[int], list[int]]] = {}
-        for index, (source, target) in enumerate(pairs):
-            source_ids = self.texts.encode_source(source)
-            encoded[index] = source_ids, self.texts.encode_target(target, "target")
-        results: dict[int, Score] = {}
-        demands = {}
-        for index, (source_ids, target_ids) in encoded.items():
-            length = len(target_ids) + 1
-            demands[index] = Demand(1, max(len(source_ids), length), round_up(length))
-            self.texts.check_memory(demands[index])
-        for batch in fill_batches(demands, self.texts.sizes, self._limits):
-            results |= self._score_batch({index: encoded[index] for index in batch})
-        return [results[index] for index in range(len(pairs))]
+        return score_pairs(self.texts, self.steppers.whole, self._limits, pairs)
 
-    def _score_batch(self, pairs: dict[int, tuple[list[int], list[int]]]) -> dict[int, Score]:
-        stepper = self.steppers.stepper_for(shortlisted=False)
-        state = stepper.encode([source for source, _ in pairs.values()])
-        longest = max(len(target) for _, target in pairs.values()) + 1
-        token_ids = np.zeros((len(pairs), longest), dtype=np.int64)
-        labels = np.zeros_like(token_ids)
-        for row, (_, target) in enumerate(pairs.values()):
-            token_ids[row, : len(target) + 1] = [BOS_ID, *target]
-            labels[row, : len(target) + 1] = [*target, EOS_ID]
-        scores = stepper.prefill(state, token_ids, labels).scores_BP
-        stepper.free(state)
-        lengths = np.array([len(target) + 1 for _, target in pairs.values()])
-        if not np.isfinite(scores[np.arange(longest) < lengths[:, None]]).all():
-            raise DecodingError("the model gave a non-finite score")
-        return {
-            index: Score(
-                tokens=tuple(self.texts.target.pieces(target)),
-                token_scores=tuple(scores[row, : len(target) + 1].tolist()),
-            )
-            for row, (index, (_, target)) in enumerate(pairs.items())
-        }
+
+def _with_prefixes(
+    texts: str | Sequence[str], prefixes: str | Sequence[str]
+) -> Iterator[tuple[str, str]]:
+    """Each text with its target prefix, where one prefix may be that of all texts."""
+    every = [texts] if isinstance(texts, str) else list(texts)
+    each = [prefixes] * len(every) if isinstance(prefixes, str) else prefixes
+    return zip(every, each, strict=True)
+
+
+def _in_order(
+    ended: Iterator[tuple[int, Translation | ServingError]], progress: Callable[[int], None] | None
+) -> list[Translation]:
+    """All translations in the order of their numbers; raises the first error that comes."""
+    results: dict[int, Translation] = {}
+    for index, result in ended:
+        if isinstance(result, ServingError):
+            raise result
+        results[index] = result
+        if progress:
+            progress(1)
+    return [results[index] for index in range(len(results))]
 
 
 class Translator(ModelTranslator):
@@ -375,4 +357,4 @@ class Translator(ModelTranslator):
         each = max(1, (threads or default_threads()) // workers)
         steppers = BundleSteppers(folder, texts.manifest, each)
         super().__init__(texts, steppers, workers=workers, limits=limits)
-        steppers.stepper_for(shortlisted=self.default_options.shortlist)  # loads it
+        _ = steppers.shortlist if self.default_options.shortlist else steppers.whole  # loads it

@@ -30,10 +30,11 @@ class SentenceWork(_TranslationWork):
         sizes: CacheCosts,
         *,
         stream: TextStream | None,
-        answers: AnswerCache,
+        answers: AnswerCache | None,
         observer: Observer,
     ) -> None:
-        """`stream` makes text of what is told; `answers` gets the translation."""
+        """`stream` makes text of what is told; `answers`, where there is
+        a cache, gets the translation."""
         super().__init__(sentence, demand(sentence, sizes), ticket.submitted, ticket.deadline)
         self._key = sentence.key
         """What it is asked, before the loop guard changes anything."""
@@ -125,7 +126,8 @@ class SentenceWork(_TranslationWork):
 
     def _complete(self, translation: Translation) -> None:
         """Deliver the translation to all who wait for it."""
-        self._answers.put(self._key, translation)
+        if self._answers is not None:
+            self._answers.put(self._key, translation)
         self._observer.decoded(len(translation.hypotheses[0].token_scores))
         for ticket in self._end():
             ticket.translated(translation, self._started, self._encode_s, self._batch_size)
@@ -166,5 +168,5 @@ class PartWork(_TranslationWork):
                 raise ValueError("a part of a sentence cannot be split again")
 
     def fail(self, error: Exception) -> None:
-        """Fail the whole."""
+        """One part that fails is enough: the sentence that it is a part of fails."""
         self._whole.fail(error)

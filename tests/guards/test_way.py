@@ -11,7 +11,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.server.app import create_app
-from serving.server.registry import Registry, load_bundles
+from serving.server.loading import load_bundles
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -75,7 +75,7 @@ def test_attention_is_the_same_in_any_company_and_changes_nothing(name: str) -> 
         translator.texts.prepare(text, options, prefix, alignments=True)
         for text, prefix in zip(texts, prefixes, strict=True)
     ]
-    stepper = translator.steppers.stepper_for(shortlisted=False)
+    stepper = translator.steppers.whole
     sentences = [sentence for sentence in wanted if sentence is not None]
     assert max(len(sentence.source) for sentence in sentences) > 128
     together = decode(stepper, sentences)

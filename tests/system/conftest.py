@@ -10,7 +10,8 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.server.app import create_app
-from serving.server.registry import Registry, load_bundles
+from serving.server.loading import load_bundles
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 
 MODELS = Path(__file__).resolve().parents[2] / "models"

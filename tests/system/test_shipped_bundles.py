@@ -84,7 +84,7 @@ def test_a_dev_file_is_equal_to_the_bit_in_any_batch(name: str) -> None:
     if translator.manifest.family == "joint":  # which takes ten times as long
         sentences = sentences[::10]
 
-    stepper = translator.steppers.stepper_for(shortlisted=False)
+    stepper = translator.steppers.whole
 
     def search(order: list[int], size: int) -> dict[int, tuple[Hypothesis, ...]]:
         found = {}

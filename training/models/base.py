@@ -103,7 +103,7 @@ class TranslationModel(Network):
     @property
     @abstractmethod
     def num_sources(self) -> int:
-        """Source tensors, each [B,S,D]."""
+        """How many source tensors, each [B,S,D], the encoder makes and each step reads."""
 
     @abstractmethod
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:

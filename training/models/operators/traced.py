@@ -15,7 +15,7 @@ LISTED_LOGITS = "macaron::ListedLogits"
 
 
 def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
-    """`TensorScatter` along the slots."""
+    """`TensorScatter` of ONNX along the slots, the axis before the last of a cache [...,C,D]."""
     result: Tensor = torch.onnx.ops.symbolic(
         "TensorScatter",
         (cache, new, write_index_B),
@@ -88,7 +88,7 @@ def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
 
 
 def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
-    """`GatherND` of whole rows."""
+    """Whole rows of [B,G,W] by their numbers [B,N]: `GatherND` of ONNX with one batch axis."""
     result: Tensor = torch.onnx.ops.symbolic(
         "GatherND",
         (x_BGW, row_BN.unsqueeze(-1)),

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError, ServingError, UnauthorizedError, UnknownLanguageError
+from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
 from serving.server.body import read_fields
-from serving.server.context import RequestContext
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.deepl.description import describe
 from serving.server.dialects.deepl.wire import (
@@ -27,9 +27,10 @@ from serving.server.dialects.deepl.wire import (
     DeepLTranslations,
     DeepLUsage,
 )
-from serving.server.jobs import Jobs, TextResult, TranslationJob
-from serving.server.keys import KeyRule
+from serving.server.gate import KeyRule
+from serving.server.jobs import Jobs
 from serving.server.registry import AUTO
+from serving.server.translation_job import TextResult, TranslationJob
 from serving.server.usage import CharacterUsage
 from serving.server.wire import json_response
 from serving.text.languages import language_name

@@ -23,7 +23,7 @@ class DeepLRequest(Wire):
 
 
 class DeepLTranslateRequest(DeepLRequest):
-    """One text or several."""
+    """A request of DeepL's `/v2/translate`: texts, all into one language."""
 
     # DeepL takes "1" for a boolean, and some of its clients send that.
     model_config = ConfigDict(strict=False)
@@ -65,7 +65,7 @@ class DeepLTranslateRequest(DeepLRequest):
 
 
 class DeepLTranslation(Wire):
-    """What one text became."""
+    """The translation of one text, and the language that the text was found to be in."""
 
     detected_source_language: str
     """Language code in capitals, detected or as the request gave it."""

@@ -4,17 +4,15 @@ dialect."""
 from __future__ import annotations
 
 import re
-from http import HTTPStatus
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.errors import UnauthorizedError
+from serving.server.access_log import RequestContext
 from serving.server.admission import check_texts
 from serving.server.backend import Backend
 from serving.server.body import read_fields
-from serving.server.context import RequestContext
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.description import describe
 from serving.server.dialects.libretranslate.wire import (
@@ -25,8 +23,7 @@ from serving.server.dialects.libretranslate.wire import (
     Health,
     NamedLanguage,
 )
-from serving.server.gate import Gatekeeper
-from serving.server.keys import KeyRule
+from serving.server.gate import KeyRule, admit_by_body
 from serving.server.registry import AUTO
 from serving.server.wire import JSON, json_response
 from serving.text.detection import detect
@@ -88,17 +85,6 @@ class _LibreTranslateEndpoints:
     async def spec(self, _: Request, __: RequestContext) -> Response:
         """Answer with the OpenAPI document, at the path where LibreTranslate has it."""
         return Response(self._backend.document(), media_type=JSON)
-
-
-def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:
-    """Let a request in with the key from its body; where that is wrong, the status is 403, as
-    LibreTranslate has it, and not 401."""
-    try:
-        gatekeeper.admit(context, key or None)
-    except UnauthorizedError as error:
-        if key:
-            error.status, error.parameter = HTTPStatus.FORBIDDEN, "api_key"
-        raise
 
 
 def clean_lines(text: str) -> str:

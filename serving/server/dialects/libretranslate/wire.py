@@ -28,7 +28,7 @@ class DetectedLanguage(Wire):
 
 
 class NamedLanguage(Wire):
-    """A language to choose."""
+    """A language with its English name, as a list to choose from shows it."""
 
     code: str
     name: str

@@ -6,11 +6,11 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response
 
+from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
-from serving.server.context import RequestContext
 from serving.server.dialect import DialectRoute
 from serving.server.dialects.native.wire import Limit, Limits, Status
-from serving.server.keys import KeyRule
+from serving.server.gate import KeyRule
 from serving.server.settings import Settings, variable
 from serving.server.wire import JSON, json_response
 

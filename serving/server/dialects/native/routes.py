@@ -12,15 +12,11 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from serving.errors import RequestError, ServingError
+from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
 from serving.server.body import read_fields
-from serving.server.context import RequestContext
 from serving.server.dialect import Dialect, DialectRoute
-from serving.server.dialects.libretranslate.routes import (
-    admit_by_body,
-    clean_lines,
-    detected_language,
-)
+from serving.server.dialects.libretranslate.routes import clean_lines, detected_language
 from serving.server.dialects.native.description import describe
 from serving.server.dialects.native.operations import operation_routes
 from serving.server.dialects.native.wire import (
@@ -38,13 +34,14 @@ from serving.server.dialects.native.wire import (
     WarningCode,
     WordLink,
 )
-from serving.server.jobs import JobResult, Jobs, TextPartial, TextResult, TranslationJob
-from serving.server.keys import KeyRule
-from serving.server.served import ServedModel
+from serving.server.gate import KeyRule, admit_by_body
+from serving.server.jobs import Jobs
+from serving.server.registry import ServedModel
+from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
 from serving.text.languages import language_name
-from serving.text.terms import Terms
+from serving.text.terms import NO_TERMS, Terms
 
 _NAMES = {"text": "q"}
 """Parameters that have another name in the body."""
@@ -86,7 +83,7 @@ class _NativeEndpoints:
                 Language(
                     code=code,
                     name=language_name(code),
-                    targets=sorted({target for m in readers for target in m.languages.target}),
+                    targets=self._backend.registry.targets(code),
                     models=[
                         LanguageReader(
                             name=manifest.name,
@@ -131,12 +128,18 @@ def _job(body: TranslateRequest) -> TranslationJob:
         alternatives=body.alternatives,
         target_prefixes=prefixes,
         alignments=body.alignments,
-        terms=Terms(
-            tuple(body.required),
-            tuple(body.forbidden),
-            tuple((entry.source, entry.target) for entry in body.glossary),
-        ),
+        terms=_terms(body),
         timeout_s=body.timeout_s,
+    )
+
+
+def _terms(body: TranslateRequest) -> Terms:
+    if not (body.required or body.forbidden or body.glossary):
+        return NO_TERMS
+    return Terms(
+        tuple(body.required),
+        tuple(body.forbidden),
+        tuple((entry.source, entry.target) for entry in body.glossary),
     )
 
 

@@ -29,7 +29,13 @@ def _options_schema() -> dict[str, Any]:
 
 
 WarningCode = Literal[
-    "repetition", "max_length", "constraints", "long_word", "placeholder", "untranslated"
+    "repetition",
+    "max_length",
+    "constraints",
+    "long_word",
+    "placeholder",
+    "untranslated",
+    "pivot",
 ]
 
 
@@ -96,7 +102,7 @@ class PartialBody(Wire):
 
 
 class TimingBody(Wire):
-    """Where the time went."""
+    """Where the time of a text went, in milliseconds; of its sentences, to the end of the last."""
 
     model_config = ConfigDict(title="Timing")
 
@@ -121,7 +127,7 @@ class WordLink(Wire):
 
 
 class HypothesisBody(Wire):
-    """One translation."""
+    """One translation of a text, with its scores; a text has as many as were asked for."""
 
     model_config = ConfigDict(title="Hypothesis")
 
@@ -151,7 +157,7 @@ class Detected(Wire):
 
 
 class TranslatedText(Wire):
-    """What one text became."""
+    """The best translation of a text, the others, and what a reader should know of them."""
 
     text: str
     """The best hypothesis; the text itself where it has no words."""
@@ -163,7 +169,8 @@ class TranslatedText(Wire):
     `max_length`: it was ended before its end; `constraints`: a required term is missing;
     `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
     or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
-    kept its words, for the translation had too few."""
+    kept its words, for the translation had too few; `pivot`: no model translates this pair, so that
+    the text went through a third language."""
     timing: TimingBody
     model: str
     source: str
@@ -207,7 +214,7 @@ class Language(Wire):
     code: str
     name: str
     targets: list[str]
-    """Languages it can be translated into."""
+    """Languages it can be translated into, by one model or by way of a third language."""
     models: list[LanguageReader]
 
 

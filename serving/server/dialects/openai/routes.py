@@ -21,10 +21,10 @@ from serving.generation.ticket import (
 )
 from serving.search.ids import EOS_ID, PAD_ID, UNK_ID
 from serving.search.sampling_options import parse_generation_options
+from serving.server.access_log import RequestContext
 from serving.server.admission import check_generation
 from serving.server.backend import Backend
 from serving.server.body import read_json
-from serving.server.context import RequestContext
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
 from serving.server.dialects.openai.description import describe
@@ -43,7 +43,7 @@ from serving.server.dialects.openai.wire import (
     options_of,
 )
 from serving.server.in_flight import completed, followed
-from serving.server.served import ServedLanguageModel
+from serving.server.registry import ServedLanguageModel
 from serving.server.settings import variable
 from serving.server.wire import STREAM_HEADERS, json_response
 
@@ -58,7 +58,7 @@ class _OpenAIEndpoints:
         self._gatekeeper = backend.gatekeeper
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """List every language model."""
+        """Every language model that is loaded; translators are not listed."""
         return json_response(
             OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
         )

@@ -108,7 +108,7 @@ class LogProbs(Wire):
 
 
 class CompletionChoice(Wire):
-    """One output."""
+    """One output of a prompt, and why it ended there."""
 
     index: int
     """Of the prompt times n, plus that of the output."""
@@ -119,7 +119,7 @@ class CompletionChoice(Wire):
 
 
 class UsageBody(Wire):
-    """Token counts."""
+    """Tokens that were read and generated, for the whole request."""
 
     model_config = ConfigDict(title="Usage")
 
@@ -140,7 +140,7 @@ class Completion(Wire):
 
 
 class OpenAIModel(Wire):
-    """A language model."""
+    """A language model that requests can name."""
 
     id: str
     object: Literal["model"] = "model"
@@ -153,14 +153,14 @@ class OpenAIModel(Wire):
 
 
 class OpenAIModels(Wire):
-    """Every language model."""
+    """The language models that requests can name."""
 
     object: Literal["list"] = "list"
     data: list[OpenAIModel]
 
 
 class OpenAIErrorBody(Wire):
-    """What went wrong."""
+    """What went wrong, in the shape that clients of OpenAI read."""
 
     message: str
     type: str
@@ -175,7 +175,7 @@ class OpenAIError(Wire):
 
 
 class TokenizeRequest(Wire):
-    """A text to split."""
+    """A text that is to be split into the tokens of a model."""
 
     prompt: str
     model: str | None = None
@@ -184,7 +184,7 @@ class TokenizeRequest(Wire):
 
 
 class Tokens(Wire):
-    """A text's ids."""
+    """The ids of a text's tokens, as the model reads them."""
 
     tokens: list[int]
     count: int
@@ -192,14 +192,14 @@ class Tokens(Wire):
 
 
 class DetokenizeRequest(Wire):
-    """Ids to join."""
+    """Ids of tokens that are to be written as text."""
 
     tokens: list[int]
     model: str | None = None
 
 
 class Detokenized(Wire):
-    """The text of ids."""
+    """The text that ids of tokens are written as."""
 
     prompt: str
 

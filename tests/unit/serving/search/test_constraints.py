@@ -100,6 +100,7 @@ def test_what_there_is_no_room_for_is_a_warning() -> None:
     (without,) = translator.translate_sentences("abc", options, terms=Terms(forbidden=("b",)))
     assert "b" not in without.text
     assert translator.translate_sentences("abc", options, terms=Terms())[0].text == "abc"
+    assert translator.texts.prepare("abc", options, terms=Terms()).constraints is None
 
 
 @pytest.mark.parametrize(
@@ -117,6 +118,7 @@ def test_terms_as_pieces() -> None:
     tokenizer = Tokenizer(MODEL)
     reader = TermReader(tokenizer)
     constraints = reader.constraints("", Terms(("red house",), ("house",)))
+    assert constraints is not None
     assert constraints.required == (tuple(tokenizer.encode("red house")),)
     texts = [tokenizer.pieces(list(ids)) for ids in constraints.forbidden]
     assert len(texts) > 5
@@ -134,6 +136,7 @@ def test_terms_as_pieces() -> None:
 def test_a_term_without_a_space_is_ruled_out_after_signs_only(before: str, blocked: bool) -> None:
     tokenizer = Tokenizer(MODEL)
     constraints = TermReader(tokenizer).constraints("", Terms(forbidden=("house",)))
+    assert constraints is not None
     for ids in constraints.forbidden_after:
         log_probs = np.zeros(tokenizer.vocab_size, dtype=np.float32)
         constraints.restrict(log_probs, [*tokenizer.encode(before), *ids[:-1]])

@@ -14,10 +14,10 @@ from starlette.responses import PlainTextResponse, Response
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError, ServingError
+from serving.server.access_log import RequestContext
 from serving.server.app import create_app
 from serving.server.backend import Backend
 from serving.server.body import read_json
-from serving.server.context import RequestContext
 from serving.server.description import QUICK, Description, post
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects import DIALECTS
@@ -25,11 +25,12 @@ from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
-from serving.server.jobs import Jobs, TranslationJob
-from serving.server.keys import KeyRule
+from serving.server.gate import KeyRule
+from serving.server.jobs import Jobs
 from serving.server.openapi import document
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.server.translation_job import TranslationJob
 from serving.server.wire import Wire, json_response
 from tests.unit.serving.echo import EchoTranslator
 

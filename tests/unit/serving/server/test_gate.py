@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from serving.errors import RateLimitedError, SettingsError
-from serving.server.keys import Keys
-from serving.server.rates import MOST_CLIENTS, RateLimit
+from serving.server.gate import MOST_CLIENTS, Keys, RateLimit
 from serving.server.settings import Settings
 from tests.unit.serving.echo import served
 

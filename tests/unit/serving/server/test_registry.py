@@ -17,7 +17,8 @@ from serving.errors import (
     UnknownLanguageError,
     UnknownModelError,
 )
-from serving.server.registry import Registry, load_bundles
+from serving.server.loading import load_bundles
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until

@@ -8,8 +8,7 @@ import pytest
 
 from serving.queue.ticket import RequestTiming
 from serving.text.document import Document
-from serving.translation.joining import join_timings, join_translations
-from serving.translation.results import TextHypothesis, Translation
+from serving.translation.results import TextHypothesis, Translation, join_timings, join_translations
 
 
 def translation(texts: dict[str, float], *warnings: str, finished: bool = True) -> Translation:

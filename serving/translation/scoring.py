@@ -1,0 +1,68 @@
+"""Log-probabilities of translations that are given.
+
+Shape letters: B pairs, P tokens of the longest target and its end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from serving.errors import DecodingError
+from serving.queue.limits import BatchLimits, Demand
+from serving.queue.offline import fill_batches
+from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.prefix_tree import round_up
+from serving.search.stepper import Stepper
+from serving.translation.results import Score
+from serving.translation.texts import TextProcessor
+
+_Pair = tuple[list[int], list[int]]
+"""Ids of a source, with its eos, and of a target without one."""
+
+
+def score_pairs(
+    texts: TextProcessor,
+    stepper: Stepper,
+    limits: BatchLimits,
+    pairs: Sequence[tuple[str, str]],
+) -> list[Score]:
+    """What the model says of each target, as a translation of its source; results in input order.
+
+    Raises RequestError for a text that cannot be read or is too long, DecodingError where the model
+    gives a non-finite score.
+    """
+    encoded = [
+        (texts.encode_source(source), texts.encode_target(target, "target"))
+        for source, target in pairs
+    ]
+    demands = {}
+    for index, (source, target) in enumerate(encoded):
+        length = len(target) + 1
+        demands[index] = Demand(1, max(len(source), length), round_up(length))
+        texts.check_memory(demands[index])
+    results: dict[int, Score] = {}
+    for batch in fill_batches(demands, texts.sizes, limits):
+        scores = _token_scores(stepper, [encoded[index] for index in batch])
+        for index, token_scores in zip(batch, scores, strict=True):
+            pieces = texts.target.pieces(encoded[index][1])
+            results[index] = Score(tokens=tuple(pieces), token_scores=token_scores)
+    return [results[index] for index in range(len(pairs))]
+
+
+def _token_scores(stepper: Stepper, pairs: Sequence[_Pair]) -> list[tuple[float, ...]]:
+    """Log-probability of each token of each target, and of its end."""
+    state = stepper.encode([source for source, _ in pairs])
+    lengths = [len(target) + 1 for _, target in pairs]
+    tokens_BP = np.zeros((len(pairs), max(lengths)), dtype=np.int64)
+    labels_BP = np.zeros_like(tokens_BP)
+    for row, (length, (_, target)) in enumerate(zip(lengths, pairs, strict=True)):
+        tokens_BP[row, :length] = [BOS_ID, *target]
+        labels_BP[row, :length] = [*target, EOS_ID]
+    scores_BP = stepper.prefill(state, tokens_BP, labels_BP).scores_BP
+    stepper.free(state)
+    found = [scores_BP[row, :length] for row, length in enumerate(lengths)]
+    if not all(np.isfinite(scores).all() for scores in found):
+        raise DecodingError("the model gave a non-finite score")
+    return [tuple(scores.tolist()) for scores in found]
