@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
@@ -27,6 +27,7 @@ def bundle(options: argparse.Namespace) -> int:
         raise ExportError("--text and --test-text belong to language models; use --dev and --test")
     dev = TextPair("dev", *map(Path, options.dev)) if options.dev else None
     tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
+    _check_names("--test", [test.name for test in tests])
     manifest = export_bundle(
         options.checkpoint,
         options.out,
@@ -48,6 +49,7 @@ def _language_bundle(options: argparse.Namespace) -> int:
         raise ExportError("--shortlist belongs to translation: a language model has no source")
     if options.dev or options.test:
         raise ExportError("--dev and --test belong to translation; use --text and --test-text")
+    _check_names("--test-text", [name for name, _ in options.test_text])
     manifest = export_language_bundle(
         options.checkpoint,
         options.out,
@@ -61,6 +63,13 @@ def _language_bundle(options: argparse.Namespace) -> int:
     )
     _print(options.out, manifest)
     return 0
+
+
+def _check_names(option: str, names: Sequence[str]) -> None:
+    """Raise ExportError where two texts have one name, under which only one could be told of."""
+    for name in names:
+        if names.count(name) > 1:
+            raise ExportError(f"{option} names must differ, got {name!r} twice; rename one")
 
 
 def calibrate(options: argparse.Namespace) -> int:

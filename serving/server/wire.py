@@ -6,7 +6,14 @@ from collections.abc import Sequence
 from http import HTTPStatus
 from typing import Annotated, Any
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    WithJsonSchema,
+    model_validator,
+)
 from starlette.responses import Response
 
 from serving.errors import ServingError
@@ -14,12 +21,6 @@ from serving.errors import ServingError
 JSON = "application/json"
 STREAM_HEADERS = {"Cache-Control": "no-cache", "X-Accel-Buffering": "no"}
 """Of server-sent events: nothing on the way may hold them back."""
-
-
-class Wire(BaseModel):
-    """What all bodies have in common: no value is taken for one of another type."""
-
-    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 _FLAGS: dict[object, bool] = {"true": True, "1": True, "false": False, "0": False}
@@ -66,6 +67,12 @@ Count = Annotated[
     WithJsonSchema({"type": ["integer", "string"], "minimum": 0, "pattern": "^[0-9]{1,9}$"}),
 ]
 """A number from 0, also as a text."""
+
+
+class Wire(BaseModel):
+    """What all bodies have in common: no value is taken for one of another type."""
+
+    model_config = ConfigDict(strict=True, frozen=True, use_attribute_docstrings=True)
 
 
 class LenientRequest(Wire):

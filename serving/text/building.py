@@ -95,8 +95,8 @@ class Builder:
         self._append(" ", [self._seen(span)])
 
     def open(self, span: Span, markup: Markup | None = None) -> None:
-        """An element begins here, within those that are open; its tag is not seen by a reader, and
-        text in it may be written in another way."""
+        """An element begins here, within those that are open; its tag is not seen by a reader. Text
+        in it may be written in another way."""
         self._begin(self._seen(span))
         self._outer.append(self._markup)
         self._markup = markup or self._markup

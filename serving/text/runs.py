@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.placeholders import placeholders
+from serving.text.placeholders import Placeholder, placeholders
 from serving.text.reading import Token
 
 _MESSAGE = re.compile(r",\s*(?:plural|select|choice)")
 _DEPTH = 8
 """Messages of ICU within each other; deeper ones stay as they are."""
-_HINT = re.compile(r"[@#]|://|www\.|\w\.\w")
+_HINT = re.compile(r"[@#{\[$]|%[\w({]|://|www\.|\w\.\w")
 _SCRIPTS = frozenset(("sub", "sup"))
 _SHORT = re.compile(r"\s*\S{1,12}\s*")
 _TAG = re.compile(r"<[^>]*>")
@@ -105,9 +106,15 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
     places = [at for token in tokens for at in _shown_places(source, token)]
     found: list[Token] = []
     rest = tokens
-    for placeholder in placeholders(whole, escapes=False):
+    kept = list(placeholders(whole, escapes=False))
+    around = _around(tokens, kept, places)
+    for placeholder in kept:
         first, last = placeholder.span
         begin, end = places[first], places[last - 1] + 1
+        if placeholder in around and rest and rest[0].span[0] <= begin:
+            kind: Literal["open", "close"] = "open" if placeholder.kind == "open" else "close"
+            found += [*_cut(rest, (0, begin)), Token(kind, (begin, end), around[placeholder])]
+            rest = _cut(rest, (end, len(source)))
         if placeholder.kind != "word":
             continue
         span = _balanced(tokens, (begin, end))
@@ -135,6 +142,24 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
         )
         rest = _cut(rest, (span[1], len(source)))
     return found + rest
+
+
+def _around(
+    tokens: Sequence[Token], kept: Sequence[Placeholder], places: Sequence[int]
+) -> dict[Placeholder, str]:
+    """Placeholders that stand around words and whole elements, each with a name that it shares with
+    its partner. Those around words alone are found as these are read."""
+    found: dict[Placeholder, str] = {}
+    opened: list[Placeholder] = []
+    for placeholder in kept:
+        if placeholder.kind == "open":
+            opened.append(placeholder)
+        elif placeholder.kind == "close":
+            partner = opened.pop()
+            span = (places[partner.span[0]], places[placeholder.span[1] - 1] + 1)
+            if _divided(tokens, span) and _balanced(_cut(tokens, span), span) == span:
+                found[partner] = found[placeholder] = f"{{{places[partner.span[0]]}}}"
+    return found
 
 
 def _shown(source: str, token: Token) -> str:

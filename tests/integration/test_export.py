@@ -519,6 +519,15 @@ def test_checkpoint_without_text_to_compare_on(tiny_model: TinyModel, tmp_path: 
         export_bundle(tiny_model.run, tmp_path / "out", precision="fp32", target="cpu", dev=missing)
 
 
+def test_two_texts_of_one_name_are_refused(
+    tiny_model: TinyModel, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    texts = ["--test", "news", "a.de", "a.en", "--test", "news", "b.de", "b.en"]
+    assert main(["bundle", str(tiny_model.run), str(tmp_path / "out"), *texts]) == 1
+    assert "--test names must differ, got 'news' twice" in capsys.readouterr().err
+    assert list(tmp_path.iterdir()) == []
+
+
 class SingleHeadDecoderLayer(DecoderLayer):
     """A source attention of one's own, which no kernel knows."""
 

@@ -3,6 +3,8 @@ them."""
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from serving.text.document import Format
@@ -69,6 +71,34 @@ def test_pairs_are_within_each_other_and_within_a_line() -> None:
         "DA [b]{0}HAUS ALTE{1} DAS[/b]"
     )
     assert read("{0}hier\nda{1}").sentences == []
+
+
+@pytest.mark.parametrize("translator", TRANSLATORS)
+@pytest.mark.parametrize(
+    ("source", "format", "sentence"),
+    [
+        ("Klick {0}hier <b>jetzt</b>{1} an", "html", "Klick hier jetzt an"),
+        ("Klick %1$s<b>hier</b>%2$s an", "html", "Klick hier an"),
+        ("[b]Das <i>ist</i> gut[/b] hier", "xml", "Das ist gut hier"),
+        ("Das {a}ist **sehr** gut{b} hier", "markdown", "Das ist sehr gut hier"),
+        ("{0}Ein <b>Haus</b>{1} {2}da{3}", "text", "Ein Haus da"),
+        ("{0}Ein <b>Haus {1}da{2}</b>{3} ja", "html", "Ein Haus da ja"),
+    ],
+)
+def test_elements_may_stand_within_a_pair(
+    source: str, format: Format, sentence: str, translator: Translator
+) -> None:
+    assert read(source, format).sentences == [sentence]
+    assert translated(source, same, format) == source
+    marks = re.findall(r"[{\[]/?\w[}\]]|</?\w>|%\d\$s", source)
+    result = translated(source, translator, format)
+    assert sorted(re.findall(r"[{\[]/?\w[}\]]|</?\w>|%\d\$s", result)) == sorted(marks)
+    if translator is TRANSLATORS[0]:
+        assert re.findall(r"[{\[]/?\w[}\]]|</?\w>|%\d\$s", result) == marks
+
+
+def test_a_pair_across_an_element_is_no_pair() -> None:
+    assert read("Klick {0}hier <b>jetzt{1}</b> an", "html").sentences == ["Klick Tom Boston an"]
 
 
 def test_a_stretch_of_a_direction_and_a_pair_may_cross() -> None:
