@@ -71,7 +71,7 @@ GROUPS = (
             "train": "train a recipe, or resume it",
             "tokenizer": "clean a recipe's text and train its SentencePiece model, no more",
             "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
-            "average": "average the last checkpoints of a run",
+            "average": "average the last or best checkpoints of a run",
             "scale": "depth and width of a joint model for a larger budget",
         },
     ),

@@ -105,9 +105,13 @@ def _add_evaluate(verbs: _Verbs) -> None:
 
 
 def _add_average(verbs: _Verbs) -> None:
-    parser = verbs.add_parser("average", help="average the last checkpoints of a run")
+    parser = verbs.add_parser("average", help="average the last or best checkpoints of a run")
     parser.add_argument("run", type=Path)
-    parser.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    chosen.add_argument(
+        "--best", type=_positive, metavar="N", help="the best N in place of the last"
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing average")
 
 

@@ -19,6 +19,7 @@ from training.perplexity import evaluate_text
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
+from training.selection import best_checkpoints
 from training.task import prepare_task
 from training.trainer import train as train_run
 
@@ -86,12 +87,15 @@ def _evaluate_text(options: argparse.Namespace) -> int:
 
 
 def average(options: argparse.Namespace) -> int:
-    """Average a run's last checkpoints into RUN/averaged; prints that folder."""
+    """Average a run's last or best checkpoints into RUN/averaged; prints that folder."""
     out = options.run / "averaged"
     if out.exists() and not options.force:
         raise ConfigError(f"{out} exists already; give --force to replace it")
     recipe = read_run_recipe(options.run)
-    folders = list_checkpoints(options.run)[-options.last :]
+    if options.best is not None:
+        folders = best_checkpoints(options.run, options.best, recipe.loop.best_by)
+    else:
+        folders = list_checkpoints(options.run)[-options.last :]
     weights = average_checkpoints(folders)
     names = [folder.name for folder in folders]
     logger.info("averaged %s", ", ".join(names))

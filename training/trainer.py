@@ -7,12 +7,14 @@ import shutil
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
+from training.averaging import WeightAverage
 from training.checkpoint import (
     list_checkpoints,
     load_checkpoint,
@@ -26,6 +28,7 @@ from training.metrics import MetricsLog
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.run import find_device
+from training.selection import BestSoFar, rank_checkpoints
 from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
@@ -62,7 +65,10 @@ class Trainer:
         self.model.checkpointing = recipe.loop.activation_checkpointing
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
-        self.best_loss, self.stale = float("inf"), 0
+        decay = recipe.optim.ema_decay
+        self.average = WeightAverage(self.model, decay) if decay else None
+        self.best = BestSoFar(recipe.loop.best_by)
+        self.validated: dict[str, float | str] = {}
         self.window = _LogWindow()
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
@@ -85,7 +91,7 @@ class Trainer:
                 log.log("train", self.step, {**record})
             if self.step % loop.validate_every == 0 or self.step == loop.max_steps:
                 self._validate(log)
-            if self.step % loop.checkpoint_every == 0:
+            if self.step % loop.checkpoint_every == 0 or (self.validated and loop.keep_best):
                 self._save()
         bar.close()
         log.close()
@@ -114,7 +120,9 @@ class Trainer:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.saved = None
+        self.saved, self.validated = None, {}
+        if self.average is not None:
+            self.average.update(self.step)
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
     def _diverged(self, what: str) -> DivergedError:
@@ -145,20 +153,17 @@ class Trainer:
 
     def _validate(self, log: MetricsLog) -> None:
         self._check_weights()
-        values = self.data.validate(self.model)
+        with self.average.applied() if self.average else nullcontext():
+            values = self.data.validate(self.model)
+        self.validated = values
         log.log("validation", self.step, values)
         shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
         logger.info("step %d: %s", self.step, shown)
-        loss = float(values["loss"])
-        if loss < self.best_loss:
-            self.best_loss, self.stale = loss, 0
+        if self.best.improved(values):
             self._save_to(self.folder / "best")
-        else:
-            self.stale += 1
 
     def _stopped_early(self) -> bool:
-        patience = self.recipe.loop.patience
-        return 0 < patience <= self.stale
+        return 0 < self.recipe.loop.patience <= self.best.stale
 
     def _save(self) -> Path:
         self._check_weights()
@@ -166,7 +171,9 @@ class Trainer:
         self._save_to(folder)
         # One that comes after this was broken when the run was resumed: the whole ones count.
         whole = [path for path in list_checkpoints(self.folder) if path.name <= folder.name]
-        for old in whole[: -self.recipe.loop.keep_checkpoints]:
+        loop = self.recipe.loop
+        best = rank_checkpoints(self.folder, loop.best_by)[: loop.keep_best]
+        for old in set(whole[: -loop.keep_checkpoints]) - set(best):
             shutil.rmtree(old)
         self.saved = folder
         return folder
@@ -176,15 +183,16 @@ class Trainer:
             "step": self.step,
             "epoch": self.epoch,
             "position": self.position,
-            "best_loss": self.best_loss if self.best_loss != float("inf") else None,
-            "stale": self.stale,
+            **self.best.state(),
+            "validated": self.validated,
             "window": self.window.sums,
             "corpus": self.data.digest,
             "validation": self.data.validation_digest,
             "machine": self._machine(),
             "recipe": recipe_to_dict(self.recipe),
         }
-        save_checkpoint(folder, self.model, self.optimizer, state)
+        averaged = None if self.average is None else self.average.tensors
+        save_checkpoint(folder, self.model, self.optimizer, state, averaged)
 
     def _restore_last(self) -> None:
         """Go on from the last checkpoint that can be read; one that a crash or a full disk has cut
@@ -206,10 +214,11 @@ class Trainer:
 
     def _restore(self, folder: Path) -> None:
         try:
-            state = load_checkpoint(folder, self.model, self.optimizer)
+            averaged = None if self.average is None else self.average.tensors
+            state = load_checkpoint(folder, self.model, self.optimizer, averaged)
             self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
-            self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
-            self.stale, self.saved = state["stale"], folder
+            self.best.restore(state)
+            self.saved = folder
         except KeyError as error:
             raise BrokenCheckpointError(f"{folder}: cannot be read: it has no {error}") from error
         self.window.sums = state.get("window", self.window.sums)

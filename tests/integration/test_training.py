@@ -23,6 +23,7 @@ from training.errors import CheckpointError, ConfigError, CorpusError, DivergedE
 from training.metrics import read_metrics
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
+from training.validation import validation_loss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -101,7 +102,7 @@ def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: ToyRun) -> None:
     state = json.loads((toy.run / "best" / "state.json").read_text())
     losses = {r["step"]: r["loss"] for r in read_metrics(toy.run) if r["kind"] == "validation"}
     assert state["step"] == min(losses, key=losses.__getitem__)
-    assert state["best_loss"] == min(losses.values())
+    assert (state["best_by"], state["best_value"]) == ("loss", min(losses.values()))
     assert find_checkpoint(toy.run) == toy.run / "best"
 
 
@@ -118,7 +119,7 @@ def test_validation_loss_counts_each_label_once_and_smooths_nothing(toy: ToyRun)
         labels = torch.tensor([*ids, 3])
         total += float(torch.nn.functional.cross_entropy(logits[0], labels, reduction="sum"))
         count += len(labels)
-    logged = json.loads((toy.run / "best" / "state.json").read_text())["best_loss"]
+    logged = json.loads((toy.run / "best" / "state.json").read_text())["best_value"]
     assert logged == pytest.approx(total / count, rel=2e-2)  # it was measured in bfloat16
 
 
@@ -144,6 +145,40 @@ def test_early_stopping_waits_for_patience_validations(
     )  # fmt: skip
     assert again == last
     assert len(read_metrics(run)) == 5  # one record of training, four of validation
+
+
+@pytest.mark.parametrize("by", ["bleu", "chrf"])
+def test_the_best_may_be_told_by_what_is_decoded(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str, by: str
+) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=12", "loop.validate_every=3",
+        f"loop.best_by={by}", "loop.bleu_sentences=20", "optim.ema_decay=0.5",
+    )  # fmt: skip
+    values = {r["step"]: r[by] for r in read_metrics(run) if r["kind"] == "validation"}
+    state = json.loads((run / "best" / "state.json").read_text())
+    assert state["best_value"] == state["validated"][by] == max(values.values())
+    assert state["step"] == max(values, key=values.__getitem__)
+
+
+def test_what_is_validated_and_saved_is_the_average(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    overrides = ["loop.bf16=false", "loop.bleu_sentences=0", "loop.max_steps=10"]
+    figures = {}
+    for name, decay in (("run", 0.99), ("plain", 0)):
+        run = tmp_path / name
+        run_training(small_recipe, run, tokenizer_file, *overrides, f"optim.ema_decay={decay}")
+        figures[name] = [(r["kind"], r["loss"]) for r in read_metrics(run)]
+    run = tmp_path / "run"
+    trained = load_trained(run / "best")
+    source, target = (read_lines(run / f"validation.{side}") for side in ("source", "target"))
+    pairs = list(zip(source, target, strict=True))
+    loss = validation_loss(trained.model, trained.tokenizer, pairs, trained.recipe)
+    assert loss == pytest.approx(figures["run"][-1][1], rel=1e-5)
+    assert loss != pytest.approx(figures["plain"][-1][1], rel=1e-2)
+    assert figures["run"][:-1] == figures["plain"][:-1]  # what is trained is the same
 
 
 def test_old_checkpoints_go(small_recipe: Path, tmp_path: Path, tokenizer_file: str) -> None:

@@ -19,6 +19,7 @@ from training.__main__ import main
 from training.checkpoint import list_checkpoints
 from training.config import load_recipe
 from training.corpus import read_lines
+from training.metrics import read_metrics
 from training.quality import measure_quality
 from training.run import load_trained
 from training.trainer import train
@@ -94,6 +95,26 @@ def test_average_writes_the_mean_of_the_last_checkpoints(
     output_of(capsys, ["average", str(run), "--last", "1", "--force"])
     again = load_file(run / "averaged" / "model.safetensors")
     assert all(torch.equal(value, two[name]) for name, value in again.items())
+
+
+def test_average_takes_the_best_checkpoints(
+    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, "loop.max_steps=9", "loop.validate_every=2", "loop.keep_checkpoints=1",
+        "loop.checkpoint_every=9", "loop.keep_best=2", "optim.peak_lr=0.5",  # so that loss rises
+        "optim.warmup_steps=4",
+    )  # fmt: skip
+    losses = {r["step"]: r["loss"] for r in read_metrics(run) if r["kind"] == "validation"}
+    best = sorted(sorted(losses, key=losses.__getitem__)[:2])
+    kept = [path.name for path in list_checkpoints(run)]
+    assert kept == [f"step_{step:08d}" for step in sorted({*best, 9})]
+    output_of(capsys, ["average", str(run), "--best", "2"])
+    state = json.loads((run / "averaged" / "state.json").read_text())
+    assert state["averaged"] == [f"step_{step:08d}" for step in best]
+    with pytest.raises(SystemExit):
+        main(["average", str(run), "--best", "2", "--last", "2"])
 
 
 @pytest.mark.parametrize("last", ["0", "-1", "x"])
