@@ -72,6 +72,7 @@ GROUPS = (
             "tokenizer": "clean a recipe's text and train its SentencePiece model, no more",
             "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
             "average": "average the last or best checkpoints of a run",
+            "report": "curves of runs as an HTML page and a picture",
             "scale": "depth and width of a joint model for a larger budget",
         },
     ),

@@ -48,6 +48,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_tokenizer(verbs)
     _add_evaluate(verbs)
     _add_average(verbs)
+    _add_report(verbs)
     _add_scale(verbs)
     return parser
 
@@ -113,6 +114,21 @@ def _add_average(verbs: _Verbs) -> None:
         "--best", type=_positive, metavar="N", help="the best N in place of the last"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing average")
+
+
+def _add_report(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "report", help="loss, BLEU, learning rate and speed of runs as an HTML page and a picture"
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="the page, with a .png of that name beside it (default report.html in the first run, "
+        "which is replaced)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing --output")
 
 
 def _add_scale(verbs: _Verbs) -> None:

@@ -104,6 +104,26 @@ def average(options: argparse.Namespace) -> int:
     return 0
 
 
+def report(options: argparse.Namespace) -> int:
+    """Draw the curves of runs; prints the page's path."""
+    from training.report import write_report  # matplotlib is slow to import
+
+    page = options.output or options.runs[0] / "report.html"
+    if options.output is not None:
+        _check_page(page, force=options.force)
+    write_report(options.runs, page)
+    print(page)
+    return 0
+
+
+def _check_page(page: Path, *, force: bool) -> None:
+    if page.suffix != ".html":
+        raise ConfigError(f"--output must end in .html, got {page}")
+    for path in (page, page.with_suffix(".png")):
+        if path.exists() and not force:
+            raise ConfigError(f"{path} exists already; give --force to replace it")
+
+
 def scale(options: argparse.Namespace) -> int:
     """Choose depth and width for a larger budget; prints one JSON object."""
     probe = _probe(options)

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
-import time
 from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
 from training.averaging import WeightAverage
 from training.checkpoint import (
@@ -27,6 +24,7 @@ from training.errors import BrokenCheckpointError, CheckpointError, DivergedErro
 from training.metrics import MetricsLog
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
+from training.progress import LiveLine, LogWindow
 from training.run import find_device
 from training.selection import BestSoFar, rank_checkpoints
 from training.task import Task, prepare_task
@@ -69,7 +67,7 @@ class Trainer:
         self.average = WeightAverage(self.model, decay) if decay else None
         self.best = BestSoFar(recipe.loop.best_by)
         self.validated: dict[str, float | str] = {}
-        self.window = _LogWindow()
+        self.window = LogWindow(self.device)
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
         self._restore_last()
@@ -79,21 +77,21 @@ class Trainer:
         loop = self.recipe.loop
         last = min(loop.max_steps, stop_after or loop.max_steps)
         log = MetricsLog(self.folder, self.step)
-        bar = tqdm(total=loop.max_steps, initial=self.step, disable=not sys.stderr.isatty())
+        line = LiveLine(self.step, loop.max_steps)
         updates = self._updates()
         while self.step < last and not self._stopped_early():
             values = self._update(next(updates))
             self.window.add(values)
-            bar.update()
+            line.advance()
             if self.step % loop.log_every == 0 or self.step == loop.max_steps:
                 record = self.window.take(self.epoch)
-                bar.set_postfix(loss=f"{record['loss']:.3f}")
                 log.log("train", self.step, {**record})
+                line.show(self.step, record, log.last_validation)
             if self.step % loop.validate_every == 0 or self.step == loop.max_steps:
                 self._validate(log)
             if self.step % loop.checkpoint_every == 0 or (self.validated and loop.keep_best):
                 self._save()
-        bar.close()
+        line.close()
         log.close()
         return self.saved or self._save()
 
@@ -249,32 +247,3 @@ class Trainer:
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
-
-
-class _LogWindow:
-    """Sums between two records of the log; checkpoints keep them."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
-        self._start, self._new_labels = time.perf_counter(), 0
-        self._last: dict[str, float] = {}
-
-    def add(self, values: dict[str, float]) -> None:
-        self.sums["loss"] += values["loss"]
-        self.sums["labels"] += values["labels"]
-        self._new_labels += int(values["labels"])
-        self._last = values
-
-    def take(self, epoch: int) -> dict[str, float]:
-        """The record of what was added since the last, per label."""
-        seconds = time.perf_counter() - self._start
-        record = {
-            "loss": self.sums["loss"] / self.sums["labels"],
-            "lr": self._last["lr"],
-            "gradient_norm": self._last["gradient_norm"],
-            "epoch": epoch,
-            "labels_per_second": round(self._new_labels / seconds, 1),
-        }
-        self.sums = {"loss": 0.0, "labels": 0}
-        self._start, self._new_labels = time.perf_counter(), 0
-        return record

@@ -1,0 +1,99 @@
+"""How a run goes: sums between two records of its log, and the line that its user sees."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import time
+from collections.abc import Mapping
+from datetime import timedelta
+from typing import Any
+
+import torch
+from tqdm import tqdm
+
+from serving.resident import resident_bytes
+
+logger = logging.getLogger(__name__)
+
+
+def memory_bytes(device: torch.device) -> int:
+    """What the process holds of a device's memory; of the machine's, where it trains on the CPU."""
+    if device.type == "cuda":
+        return torch.cuda.memory_reserved(device)
+    return resident_bytes()
+
+
+class LogWindow:
+    """Sums between two records of the log; checkpoints keep them."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
+        self._device = device
+        self._start, self._new_labels = time.perf_counter(), 0
+        self._last: dict[str, float] = {}
+
+    def add(self, values: dict[str, float]) -> None:
+        """Count an update: its summed loss, labels, learning rate and norm of the gradient."""
+        self.sums["loss"] += values["loss"]
+        self.sums["labels"] += values["labels"]
+        self._new_labels += int(values["labels"])
+        self._last = values
+
+    def take(self, epoch: int) -> dict[str, float]:
+        """The record of what was added since the last, per label."""
+        seconds = time.perf_counter() - self._start
+        record = {
+            "loss": self.sums["loss"] / self.sums["labels"],
+            "lr": self._last["lr"],
+            "gradient_norm": self._last["gradient_norm"],
+            "epoch": epoch,
+            "labels_per_second": round(self._new_labels / seconds, 1),
+            "memory_mb": round(memory_bytes(self._device) / 1e6),
+        }
+        self.sums = {"loss": 0.0, "labels": 0}
+        self._start, self._new_labels = time.perf_counter(), 0
+        return record
+
+
+class LiveLine:
+    """One line that tells how a run goes: drawn anew in a terminal, logged elsewhere."""
+
+    def __init__(self, step: int, max_steps: int) -> None:
+        self._first, self._max_steps = step, max_steps
+        self._start = time.perf_counter()
+        self._bar = tqdm(
+            total=max_steps,
+            initial=step,
+            disable=not sys.stderr.isatty(),
+            bar_format="{percentage:3.0f}%|{bar:20}| {n_fmt}/{total_fmt} {desc}",
+        )
+
+    def advance(self) -> None:
+        """Count an update."""
+        self._bar.update()
+
+    def show(self, step: int, record: Mapping[str, float], validation: Mapping[str, Any]) -> None:
+        """Tell the record of training at `step`, with the last validation, which may be empty."""
+        spent = time.perf_counter() - self._start
+        left = spent / max(1, step - self._first) * (self._max_steps - step)
+        line = describe(record, validation, left)
+        if self._bar.disable:
+            logger.info("step %d of %d: %s", step, self._max_steps, line)
+        self._bar.set_description_str(line)
+
+    def close(self) -> None:
+        """Leave the line as it is."""
+        self._bar.close()
+
+
+def describe(
+    record: Mapping[str, float], validation: Mapping[str, Any], seconds_left: float
+) -> str:
+    """Loss, speed, BLEU of the last validation where it has one, memory and time to the end."""
+    parts = [f"loss {record['loss']:.3f}", f"{record['labels_per_second']:.0f} labels/s"]
+    if "bleu" in validation:
+        parts.append(f"BLEU {validation['bleu']:.1f}")
+    if record["memory_mb"]:
+        parts.append(f"{record['memory_mb'] / 1000:.1f} GB")
+    return ", ".join([*parts, f"{timedelta(seconds=round(seconds_left))} left"])
