@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from export.activation_ranges import measure_translation_ranges
+from export.card import finish
 from export.exclusion import keep_exact_translation
 from export.figures import translation_figures
 from export.folder import check_free, new_folder, tell_origin
@@ -85,9 +86,8 @@ def export_bundle(
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
         write_manifest(folder, manifest)
-        if test_sets:
-            quality = translation_figures(folder, test_sets)
-            write_manifest(folder, manifest.model_copy(update={"quality": quality}))
+        quality = translation_figures(folder, test_sets) if test_sets else ()
+        finish(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
 
 

@@ -7,6 +7,7 @@ import logging
 from pathlib import Path
 
 from export.activation_ranges import measure_language_ranges
+from export.card import finish
 from export.exclusion import keep_exact_language
 from export.figures import language_figure
 from export.folder import check_free, new_folder, tell_origin
@@ -19,7 +20,6 @@ from serving.bundle.manifest import (
     Manifest,
     TokenizerFiles,
     read_manifest,
-    write_manifest,
 )
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
@@ -85,7 +85,7 @@ def export_language_bundle(
                 "priority": priority,
             }
         )
-        write_manifest(folder, tell_origin(manifest, trained.recipe))
+        finish(folder, tell_origin(manifest, trained.recipe))
     return read_manifest(out)
 
 
