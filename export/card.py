@@ -52,7 +52,7 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     layers = f"{sizes.num_decoder_layers} decoder layers"
     if sizes.num_encoder_layers:
         layers = f"{sizes.num_encoder_layers} encoder and {layers}"
-    precision = manifest.precision
+    precision: str = manifest.precision
     if precision == "int8":
         precision += f" weights and activations ({manifest.activations} scales)"
     yield ""

@@ -71,6 +71,7 @@ GROUPS = (
             "train": "train a recipe, or resume it",
             "tokenizer": "clean a recipe's text and train its SentencePiece model, no more",
             "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
+            "compare": "scores of several systems with a paired bootstrap",
             "average": "average the last or best checkpoints of a run",
             "report": "curves of runs as an HTML page and a picture",
             "scale": "depth and width of a joint model for a larger budget",

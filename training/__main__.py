@@ -47,6 +47,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_train(verbs)
     _add_tokenizer(verbs)
     _add_evaluate(verbs)
+    _add_compare(verbs)
     _add_average(verbs)
     _add_report(verbs)
     _add_scale(verbs)
@@ -103,6 +104,23 @@ def _add_evaluate(verbs: _Verbs) -> None:
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
     _add_threads(parser)
+
+
+def _add_compare(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "compare",
+        help="scores of several systems' translations with a paired bootstrap, as one JSON",
+        description="The first OUTPUT is the system that the others are compared with; "
+        "`evaluate --output` writes such a file.",
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("outputs", nargs="+", type=Path, metavar="OUTPUT", help="two or more")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE.html", help="also the worst sentences side by side"
+    )
+    parser.add_argument("--worst", type=_positive, default=50, help="how many (default 50)")
+    parser.add_argument("--force", action="store_true", help="replace an existing --page")
 
 
 def _add_average(verbs: _Verbs) -> None:

@@ -10,11 +10,19 @@ from pathlib import Path
 
 import torch
 
-from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
+from training.checkpoint import (
+    average_checkpoints,
+    list_checkpoints,
+    save_weights,
+    write_atomically,
+)
 from training.claim import check_claim, write_claim
+from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
+from training.corpus import read_pairs
 from training.errors import ConfigError
 from training.evaluation import evaluate as evaluate_checkpoint
+from training.page import check_free_page
 from training.perplexity import evaluate_text
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
@@ -110,18 +118,33 @@ def report(options: argparse.Namespace) -> int:
 
     page = options.output or options.runs[0] / "report.html"
     if options.output is not None:
-        _check_page(page, force=options.force)
+        check_free_page(page, [page.with_suffix(".png")], force=options.force)
     write_report(options.runs, page)
     print(page)
     return 0
 
 
-def _check_page(page: Path, *, force: bool) -> None:
-    if page.suffix != ".html":
-        raise ConfigError(f"--output must end in .html, got {page}")
-    for path in (page, page.with_suffix(".png")):
-        if path.exists() and not force:
-            raise ConfigError(f"{path} exists already; give --force to replace it")
+def compare(options: argparse.Namespace) -> int:
+    """Score the outputs of several systems on one test set; prints one JSON object."""
+    if options.page is not None:
+        check_free_page(options.page, force=options.force)
+    pairs = read_pairs(options.source, options.reference)
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    names = [path.name for path in options.outputs]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in options.outputs]
+    if len(set(names)) < len(names) or len(names) < 2:
+        raise ConfigError(f"compare needs two or more different OUTPUT files, got {names}")
+    outputs = {
+        name: [target for _, target in read_pairs(options.source, path)]
+        for name, path in zip(names, options.outputs, strict=True)
+    }
+    compared = compare_systems(sources, references, outputs)
+    if options.page is not None:
+        text = render_comparison(compared, sources, references, outputs, options.worst)
+        write_atomically(options.page, text.encode())
+    print(json.dumps(compared))
+    return 0
 
 
 def scale(options: argparse.Namespace) -> int:

@@ -23,7 +23,8 @@ from training.config import Recipe, TranslationRecipe
 from training.corpus import read_pairs
 from training.data import read_corpus
 from training.errors import ConfigError, TrainingError
-from training.quality import measure_quality
+from training.fidelity import measure_fidelity
+from training.quality import measure_edit_rate, measure_quality
 from training.run import load_trained
 from training.translation import translate
 
@@ -63,6 +64,8 @@ def evaluate(
         "sentences": len(pairs),
         "beam_size": beam_size,
         **asdict(measure_quality(translations, references)),
+        **asdict(measure_edit_rate(translations, references)),
+        **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
     }
     analysis: dict[str, Sequence[Any]] = {}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import html
 import io
 import statistics
 from collections.abc import Sequence
@@ -16,6 +15,7 @@ from matplotlib.figure import Figure
 from training.checkpoint import write_atomically
 from training.errors import CheckpointError
 from training.metrics import read_metrics, training_seconds
+from training.page import page, table
 
 # Title, kind of record, value.
 _PANELS = (
@@ -43,8 +43,8 @@ class RunCurves:
         return [(r["step"], r[value]) for r in self.records if r["kind"] == kind and value in r]
 
 
-def write_report(runs: Sequence[Path], page: Path) -> None:
-    """Write the report of runs to `page`, and its curves as a picture to the .png beside it.
+def write_report(runs: Sequence[Path], file: Path) -> None:
+    """Write the report of runs to `file`, and its curves as a picture to the .png beside it.
 
     Raises CheckpointError where a run has no metrics, StorageError where a file cannot be written.
     """
@@ -56,8 +56,8 @@ def write_report(runs: Sequence[Path], page: Path) -> None:
         figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
     svg = drawing.getvalue()
     text = render(curves, svg[svg.index("<svg") :])
-    write_atomically(page.with_suffix(".png"), picture.getvalue())
-    write_atomically(page, text.encode())
+    write_atomically(file.with_suffix(".png"), picture.getvalue())
+    write_atomically(file, text.encode())
 
 
 def read_curves(runs: Sequence[Path]) -> list[RunCurves]:
@@ -99,35 +99,9 @@ def draw(curves: Sequence[RunCurves]) -> Figure:
 
 def render(curves: Sequence[RunCurves], drawing: str) -> str:
     """The page: a row of figures for each run, and the curves."""
-    head = "".join(f"<th>{html.escape(name)}</th>" for name in ("run", *_summary(curves[0])))
-    rows = "".join(
-        f"<tr><td>{html.escape(run.name)}</td>"
-        + "".join(f"<td>{html.escape(value)}</td>" for value in _summary(run).values())
-        + "</tr>\n"
-        for run in curves
-    )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<title>Training report</title>
-<style>
-body {{ font: 15px/1.5 sans-serif; margin: 2em auto; max-width: 1100px; padding: 0 1em }}
-table {{ border-collapse: collapse }}
-td, th {{ border-bottom: 1px solid #ccc; padding: .3em .8em; text-align: right }}
-td:first-child, th:first-child {{ text-align: left }}
-svg {{ height: auto; max-width: 100% }}
-</style>
-</head>
-<body>
-<h1>Training report</h1>
-<table>
-<tr>{head}</tr>
-{rows}</table>
-{drawing}
-</body>
-</html>
-"""
+    rows = [(run.name, *_summary(run).values()) for run in curves]
+    figures = table(("run", *_summary(curves[0])), rows)
+    return page("Training report", f"{figures}\n{drawing}")
 
 
 def _summary(run: RunCurves) -> dict[str, str]:

@@ -20,7 +20,7 @@ from training.checkpoint import list_checkpoints
 from training.config import load_recipe
 from training.corpus import read_lines
 from training.metrics import read_metrics
-from training.quality import measure_quality
+from training.quality import measure_edit_rate, measure_quality
 from training.run import load_trained
 from training.trainer import train
 
@@ -144,11 +144,14 @@ def test_evaluate_scores_translations_and_writes_them_in_order(
     assert translations[2] == ""
     assert set(scores) == {
         "checkpoint", "sentences", "beam_size", "bleu", "bleu_signature", "chrf",
-        "chrf_signature", "length_ratio", "seconds",
+        "chrf_signature", "length_ratio", "ter", "ter_signature", "copied", "repeated",
+        "numbers_kept", "placeholders_kept", "seconds",
     }  # fmt: skip
     quality = measure_quality(translations, references)
     for name, value in dataclasses.asdict(quality).items():
         assert scores[name] == value
+    assert scores["ter"] == pytest.approx(measure_edit_rate(translations, references).ter)
+    assert scores["placeholders_kept"] is None  # as no source has one
     assert scores["sentences"] == 7
     assert scores["beam_size"] == 2
     assert scores["checkpoint"] == str(toy.run / "best")

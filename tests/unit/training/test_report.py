@@ -126,7 +126,7 @@ def test_the_command_writes_into_the_first_run_or_where_it_is_told(
     assert "all.png exists already; give --force" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0
     for arguments, message in (
-        ([str(run), "--output", "x.pdf"], "--output must end in .html"),
+        ([str(run), "--output", "x.pdf"], "the page's file must end in .html"),
         ([str(tmp_path)], "metrics.jsonl: cannot be read"),
     ):
         assert main(["report", *arguments]) == 1
