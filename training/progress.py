@@ -30,6 +30,8 @@ class LogWindow:
     def __init__(self, device: torch.device) -> None:
         self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
         self._device = device
+        self.seconds_per_label: float | None = None
+        """What a label would take at the speed of matrix products alone, once that is known."""
         self._start, self._new_labels = time.perf_counter(), 0
         self._last: dict[str, float] = {}
 
@@ -43,14 +45,17 @@ class LogWindow:
     def take(self, epoch: int) -> dict[str, float]:
         """The record of what was added since the last, per label."""
         seconds = time.perf_counter() - self._start
+        speed = self._new_labels / seconds
         record = {
             "loss": self.sums["loss"] / self.sums["labels"],
             "lr": self._last["lr"],
             "gradient_norm": self._last["gradient_norm"],
             "epoch": epoch,
-            "labels_per_second": round(self._new_labels / seconds, 1),
+            "labels_per_second": round(speed, 1),
             "memory_mb": round(memory_bytes(self._device) / 1e6),
         }
+        if self.seconds_per_label is not None:
+            record["matrix_share"] = round(speed * self.seconds_per_label, 4)
         self.sums = {"loss": 0.0, "labels": 0}
         self._start, self._new_labels = time.perf_counter(), 0
         return record
@@ -91,7 +96,10 @@ def describe(
     record: Mapping[str, float], validation: Mapping[str, Any], seconds_left: float
 ) -> str:
     """Loss, speed, BLEU of the last validation where it has one, memory and time to the end."""
-    parts = [f"loss {record['loss']:.3f}", f"{record['labels_per_second']:.0f} labels/s"]
+    speed = f"{record['labels_per_second']:.0f} labels/s"
+    if "matrix_share" in record:
+        speed += f" ({100 * record['matrix_share']:.0f} % of matrix speed)"
+    parts = [f"loss {record['loss']:.3f}", speed]
     if "bleu" in validation:
         parts.append(f"BLEU {validation['bleu']:.1f}")
     if record["memory_mb"]:

@@ -19,14 +19,15 @@ from training.checkpoint import (
     save_checkpoint,
 )
 from training.claim import check_claim, write_claim
-from training.config import Recipe, recipe_to_dict
-from training.errors import BrokenCheckpointError, CheckpointError, DivergedError
+from training.config import DataConfig, Recipe, recipe_to_dict
+from training.errors import BrokenCheckpointError, CheckpointError, ConfigError, DivergedError
 from training.metrics import MetricsLog
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.progress import LiveLine, LogWindow
 from training.run import find_device
 from training.selection import BestSoFar, rank_checkpoints
+from training.speed import matrix_seconds
 from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Trainer:
         self.average = WeightAverage(self.model, decay) if decay else None
         self.best = BestSoFar(recipe.loop.best_by)
         self.validated: dict[str, float | str] = {}
+        self.halved = False  # whether batches are computed in two halves, for want of memory
         self.window = LogWindow(self.device)
         self.saved: Path | None = None
         recover_checkpoint(folder / "best")
@@ -80,8 +82,12 @@ class Trainer:
         line = LiveLine(self.step, loop.max_steps)
         updates = self._updates()
         while self.step < last and not self._stopped_early():
-            values = self._update(next(updates))
-            self.window.add(values)
+            batches = next(updates)
+            if self.window.seconds_per_label is None:
+                self.window.seconds_per_label = matrix_seconds(
+                    self.model, self.data, batches, self.device, bf16=loop.bf16
+                )
+            self.window.add(self._update(batches))
             line.advance()
             if self.step % loop.log_every == 0 or self.step == loop.max_steps:
                 record = self.window.take(self.epoch)
@@ -98,18 +104,10 @@ class Trainer:
     def _update(self, batches: list[Any]) -> dict[str, float]:
         """One optimiser update over the given batches; the gradient is a mean over labels."""
         optim = self.recipe.optim
-        self.model.train()
         rate = learning_rate(self.step + 1, optim, self.recipe.loop.max_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        collated = [self.data.collate(batch, self.device) for batch in batches]
-        num_labels = sum(batch.num_labels for batch in collated)
-        total = 0.0
-        for batch in collated:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
-                loss = self.data.loss(self.model, batch, optim.label_smoothing)
-            (loss / num_labels).backward()
-            total += float(loss.detach())
+        total, num_labels = self._compute_gradient(batches)
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), optim.clip_norm or float("inf")
         )
@@ -122,6 +120,55 @@ class Trainer:
         if self.average is not None:
             self.average.update(self.step)
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
+
+    def _compute_gradient(self, batches: list[Any]) -> tuple[float, int]:
+        """Leave the gradient of the mean loss in the parameters; returns the sum and the labels.
+
+        Where the device's memory does not suffice, the rows of each batch are taken in two halves
+        from here on, which gives the same gradient.
+        """
+        try:
+            return self._sum_gradients(batches)
+        except torch.OutOfMemoryError as error:
+            self._halve_batches(batches, error)
+        # Not before the error is gone, which holds the tensors that had been made.
+        self.optimizer.zero_grad(set_to_none=True)
+        if self.device.type == "cuda":
+            torch.cuda.empty_cache()
+        return self._sum_gradients(batches)
+
+    def _sum_gradients(self, batches: list[Any]) -> tuple[float, int]:
+        self.model.train()
+        parts = [part for batch in batches for part in (halve(batch) if self.halved else [batch])]
+        collated = [self.data.collate(part, self.device) for part in parts]
+        num_labels = sum(batch.num_labels for batch in collated)
+        total = 0.0
+        for batch in collated:
+            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
+                loss = self.data.loss(self.model, batch, self.recipe.optim.label_smoothing)
+            (loss / num_labels).backward()
+            total += float(loss.detach())
+        return total, num_labels
+
+    def _halve_batches(self, batches: list[Any], error: torch.OutOfMemoryError) -> None:
+        data = self.recipe.data
+        if isinstance(data, DataConfig):
+            name, budget = "data.token_budget", data.token_budget
+        else:
+            name, budget = "data.batch_size", data.batch_size
+        if self.halved or all(len(batch) < 2 for batch in batches):
+            raise ConfigError(
+                f"{self.device} ran out of memory with half of {name} = {budget} too; lower it in "
+                "another --run folder, or set loop.activation_checkpointing=true and resume"
+            ) from error
+        self.halved = True
+        logger.warning(
+            "%s ran out of memory: each batch is computed in two halves from here on, as with %s = "
+            "%d and twice the accumulation; what is learnt is the same",
+            self.device,
+            name,
+            budget // 2,
+        )
 
     def _diverged(self, what: str) -> DivergedError:
         """The error that tells what is no longer finite, with what helps."""
@@ -184,6 +231,7 @@ class Trainer:
             **self.best.state(),
             "validated": self.validated,
             "window": self.window.sums,
+            "halved": self.halved,
             "corpus": self.data.digest,
             "validation": self.data.validation_digest,
             "machine": self._machine(),
@@ -219,6 +267,7 @@ class Trainer:
             self.saved = folder
         except KeyError as error:
             raise BrokenCheckpointError(f"{folder}: cannot be read: it has no {error}") from error
+        self.halved = state.get("halved", False)
         self.window.sums = state.get("window", self.window.sums)
         if state.get("corpus", self.data.digest) != self.data.digest:
             raise CheckpointError(
@@ -247,3 +296,9 @@ class Trainer:
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
+
+
+def halve(batch: Any) -> list[Any]:
+    """The rows of a batch in two halves, or in one where there is one row only."""
+    middle = (len(batch) + 1) // 2
+    return [half for half in (batch[:middle], batch[middle:]) if len(half)]

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -233,6 +235,66 @@ def test_accumulation_equals_one_large_batch(
     assert separate["loss"] == pytest.approx(together["loss"], rel=1e-5)
     for name, gradient in expected.items():
         torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def fail_for_want_of_memory(some: Trainer) -> list[int]:
+    """Let the next batch fail; returns the rows of each batch, which go on being noted."""
+    loss, seen, left = type(some.data).loss, [], [1]
+
+    def failing(model: Any, batch: Any, smoothing: float) -> torch.Tensor:
+        seen.append(len(batch.source_BS))
+        value = loss(some.data, model, batch, smoothing)
+        if left[0]:
+            left[0] -= 1
+            value.backward()  # something is in the gradient already
+            raise torch.OutOfMemoryError("out of memory")
+        return value
+
+    object.__setattr__(some.data, "loss", failing)  # of a frozen dataclass
+    return seen
+
+
+def test_without_memory_batches_are_halved_once_and_the_gradient_is_the_same(
+    small_recipe: Path,
+    tmp_path: Path,
+    tokenizer_file: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.clip_norm=0")
+    batches = some.data.train.epoch(0)[:3]
+    seen = gradients_seen(some)
+    whole = some._update(batches)
+    expected = dict(seen)
+    rows = fail_for_want_of_memory(some)
+    with caplog.at_level(logging.WARNING):
+        halves = some._update(batches)
+    (message,) = caplog.messages
+    assert "cpu ran out of memory: each batch is computed in two halves" in message
+    assert "data.token_budget = 256" in message
+    assert rows[0] == len(batches[0])
+    assert rows[1:] == [
+        n for batch in batches for n in ((len(batch) + 1) // 2, len(batch) // 2) if n
+    ]
+    assert halves["labels"] == whole["labels"]
+    assert halves["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_halves_stay_halves_after_a_restart_and_are_not_halved_again(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    run = tmp_path / "run"
+    some = trainer(small_recipe, run, tokenizer_file)
+    fail_for_want_of_memory(some)
+    batches = some.data.train.epoch(0)[:1]
+    some._update(batches)
+    some._save()
+    again = trainer(small_recipe, run, tokenizer_file)
+    rows = fail_for_want_of_memory(again)
+    with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
+        again._update(batches)
+    assert rows == [(len(batches[0]) + 1) // 2]
 
 
 def test_accumulation_takes_that_many_batches_an_update(

@@ -93,7 +93,7 @@ def unbroken(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def figures(run: Path) -> list[dict[str, Any]]:
     """All that was measured but time."""
-    timing = ("time", "labels_per_second", "memory_mb")
+    timing = ("time", "labels_per_second", "memory_mb", "matrix_share")
     return [{k: v for k, v in r.items() if k not in timing} for r in read_metrics(run)]
 
 

@@ -17,6 +17,17 @@ def test_the_line_tells_loss_speed_bleu_memory_and_time() -> None:
     assert line == "loss 3.294, 782 labels/s, BLEU 12.1, 1.2 GB, 6:12:03 left"
 
 
+def test_speed_is_told_as_a_share_of_the_machines_where_that_is_known() -> None:
+    window = LogWindow(torch.device("cpu"))
+    window.seconds_per_label = 1e-6
+    window.add({"loss": 1.0, "labels": 10, "lr": 0.1, "gradient_norm": 2.0})
+    record = window.take(0)
+    expected = record["labels_per_second"] * 1e-6
+    assert record["matrix_share"] == pytest.approx(expected, abs=1e-3)
+    line = describe({**RECORD, "matrix_share": 0.417}, {}, 1)
+    assert "782 labels/s (42 % of matrix speed)" in line
+
+
 def test_what_is_not_known_is_left_out() -> None:
     line = describe({**RECORD, "memory_mb": 0}, {}, 59.6)
     assert line == "loss 3.294, 782 labels/s, 0:01:00 left"
