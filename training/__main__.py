@@ -62,6 +62,14 @@ def _add_train(verbs: _Verbs) -> None:
     parser.add_argument(
         "--stop-after", type=_positive, metavar="STEP", help="save and stop there; resume later"
     )
+    parser.add_argument(
+        "--processes",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="train in N processes of this machine, each with as many threads of its own; torchrun "
+        "starts them on several",
+    )
     _add_threads(parser)
 
 

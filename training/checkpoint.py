@@ -81,7 +81,7 @@ def save_checkpoint(
     """
     with _new_folder(folder) as temporary:
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
-        tensors = _optimizer_tensors(optimizer) | _generator_states()
+        tensors = _optimizer_tensors(optimizer) | generator_states()
         if averaged is not None:
             tensors |= {_TRAINED + name: value for name, value in weights.items()}
             weights = dict(averaged)
@@ -122,7 +122,7 @@ def load_checkpoint(
     }
     if trained:
         _load_fitting(folder, trained, model)
-    _restore_generators(tensors)
+    restore_generators(tensors)
     named = optimizer.state_dict()
     named["state"] = {
         index: {
@@ -271,14 +271,16 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def _generator_states() -> dict[str, Tensor]:
+def generator_states() -> dict[str, Tensor]:
+    """Where torch's random generators stand, under the names that checkpoints use."""
     states = {"generator.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["generator.cuda"] = torch.cuda.get_rng_state()
     return states
 
 
-def _restore_generators(tensors: dict[str, Tensor]) -> None:
+def restore_generators(tensors: Mapping[str, Tensor]) -> None:
+    """Let them go on from where `generator_states` was taken."""
     torch.set_rng_state(tensors["generator.cpu"])
     if "generator.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["generator.cuda"])

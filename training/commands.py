@@ -10,6 +10,7 @@ from pathlib import Path
 
 import torch
 
+from serving.threads import default_threads
 from training.checkpoint import (
     average_checkpoints,
     list_checkpoints,
@@ -20,10 +21,12 @@ from training.claim import check_claim, write_claim
 from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
 from training.corpus import read_pairs
-from training.errors import ConfigError
+from training.errors import ConfigError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
+from training.launch import launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
+from training.ranks import Ranks, is_one_of_many
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
@@ -35,11 +38,36 @@ logger = logging.getLogger(__name__)
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train or resume; prints the last checkpoint."""
-    _set_threads(options)
+    """Train or resume, in one process or several; prints the last checkpoint."""
     recipe, run = _recipe_and_run(options)
-    print(train_run(recipe, run, options.stop_after))
+    if options.processes > 1:
+        return _launch(options, run)
+    _set_threads(options)
+    ranks = Ranks.join(recipe.loop.device)
+    if not ranks.is_first:
+        logging.getLogger().setLevel(logging.WARNING)
+    try:
+        folder = train_run(recipe, run, options.stop_after, ranks)
+    except (RankLostError, KeyboardInterrupt):  # which rank 0 tells
+        if ranks.is_first:
+            raise
+        return 1
+    finally:
+        ranks.leave()
+    if ranks.is_first:
+        print(folder)
     return 0
+
+
+def _launch(options: argparse.Namespace, run: Path) -> int:
+    if is_one_of_many():
+        raise ConfigError("torchrun has started several processes already; leave --processes out")
+    threads = options.threads or max(1, default_threads() // options.processes)
+    words = ["train", options.recipe, *options.overrides, "--run", str(run)]
+    words += ["--threads", str(threads)]
+    if options.stop_after:
+        words += ["--stop-after", str(options.stop_after)]
+    return launch(words, options.processes)
 
 
 def tokenizer(options: argparse.Namespace) -> int:

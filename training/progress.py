@@ -7,12 +7,15 @@ import sys
 import time
 from collections.abc import Mapping
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from serving.resident import resident_bytes
+from training.metrics import MetricsLog
+from training.ranks import Ranks
 
 logger = logging.getLogger(__name__)
 
@@ -34,6 +37,11 @@ class LogWindow:
         """What a label would take at the speed of matrix products alone, once that is known."""
         self._start, self._new_labels = time.perf_counter(), 0
         self._last: dict[str, float] = {}
+
+    def begin(self, seconds_per_label: float) -> None:
+        """Count time from here on; what came before was no training."""
+        self.seconds_per_label = seconds_per_label
+        self._start = time.perf_counter()
 
     def add(self, values: dict[str, float]) -> None:
         """Count an update: its summed loss, labels, learning rate and norm of the gradient."""
@@ -90,6 +98,38 @@ class LiveLine:
     def close(self) -> None:
         """Leave the line as it is."""
         self._bar.close()
+
+
+class Reporter:
+    """Tells how a run goes, in its log and to its user; of several processes rank 0 does."""
+
+    def __init__(self, run: Path, step: int, max_steps: int, ranks: Ranks) -> None:
+        self._log = MetricsLog(run, step) if ranks.is_first else None
+        self._line = LiveLine(step, max_steps) if ranks.is_first else None
+
+    def advance(self) -> None:
+        """Count an update."""
+        if self._line is not None:
+            self._line.advance()
+
+    def record(self, step: int, record: dict[str, float]) -> None:
+        """Tell the record of training at `step`."""
+        if self._log is not None and self._line is not None:
+            self._log.log("train", step, {**record})
+            self._line.show(step, record, self._log.last_validation)
+
+    def validation(self, step: int, values: dict[str, float | str]) -> None:
+        """Tell the figures of a validation at `step`."""
+        if self._log is not None:
+            self._log.log("validation", step, values)
+            shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
+            logger.info("step %d: %s", step, shown)
+
+    def close(self) -> None:
+        """Write out what is held back; nothing can be told afterwards."""
+        if self._log is not None and self._line is not None:
+            self._line.close()
+            self._log.close()
 
 
 def describe(

@@ -19,7 +19,7 @@ def test_the_line_tells_loss_speed_bleu_memory_and_time() -> None:
 
 def test_speed_is_told_as_a_share_of_the_machines_where_that_is_known() -> None:
     window = LogWindow(torch.device("cpu"))
-    window.seconds_per_label = 1e-6
+    window.begin(1e-6)
     window.add({"loss": 1.0, "labels": 10, "lr": 0.1, "gradient_norm": 2.0})
     record = window.take(0)
     expected = record["labels_per_second"] * 1e-6
