@@ -95,6 +95,13 @@ class LiveLine:
             logger.info("step %d of %d: %s", step, self._max_steps, line)
         self._bar.set_description_str(line)
 
+    def say(self, text: str) -> None:
+        """Tell something else, above the line where that is drawn."""
+        if self._bar.disable:
+            logger.info(text)
+        else:
+            self._bar.write(text, file=sys.stderr)
+
     def close(self) -> None:
         """Leave the line as it is."""
         self._bar.close()
@@ -120,10 +127,10 @@ class Reporter:
 
     def validation(self, step: int, values: dict[str, float | str]) -> None:
         """Tell the figures of a validation at `step`."""
-        if self._log is not None:
+        if self._log is not None and self._line is not None:
             self._log.log("validation", step, values)
             shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
-            logger.info("step %d: %s", step, shown)
+            self._line.say(f"step {step}: {shown}")
 
     def close(self) -> None:
         """Write out what is held back; nothing can be told afterwards."""
