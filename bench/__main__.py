@@ -56,6 +56,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_quality(verbs)
     _add_language(verbs)
     _add_attention(verbs)
+    _add_training(verbs)
     _add_tables(verbs)
     return parser
 
@@ -176,6 +177,25 @@ def _add_attention(verbs: _Verbs) -> None:
     )
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_training(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "training",
+        help="updates of a model in training, beside the Marian model of transformers",
+    )
+    parser.add_argument(
+        "--preset", default="transformer_small", help="a baseline (default transformer_small)"
+    )
+    parser.add_argument("--vocab-size", type=int, default=16000, metavar="N", help="default 16000")
+    parser.add_argument(
+        "--token-budget", type=int, default=3584, metavar="N", help="of a batch; default 3584"
+    )
+    parser.add_argument("--updates", type=int, default=8, metavar="N", help="a repetition; 8")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--bf16", action="store_true", help="autocast, where the processor has it")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

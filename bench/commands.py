@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import shlex
 import sys
 from dataclasses import replace
@@ -47,6 +48,7 @@ from bench.server import (
     texts_of,
 )
 from bench.tables import refresh_tables
+from bench.training_speed import TrainingPlan, time_training, training_markdown
 from bench.translate import BEAM, TranslatePlan, run_translate, translate_markdown
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
@@ -217,6 +219,30 @@ def attention(options: argparse.Namespace) -> int:
     found = time_attention(lengths, repetitions, cores, _progress)
     machine = _look_again(machine)
     print(attention_markdown(_command(options), machine, found))
+    return _status(machine, busy=options.busy)
+
+
+def training(options: argparse.Namespace) -> int:
+    """Time updates of a model in training, in turns with its peer."""
+    baselines = [name for name in PRESETS if name.startswith("transformer_")]
+    if options.preset not in baselines:
+        raise BenchError(f"--preset must be one of {', '.join(baselines)}, got {options.preset!r}")
+    cores = _cores(options.threads)
+    plan = TrainingPlan(
+        preset=options.preset,
+        vocab_size=_at_least_one("--vocab-size", options.vocab_size),
+        token_budget=_at_least_one("--token-budget", options.token_budget),
+        updates=_at_least_one("--updates", options.updates),
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+        bf16=options.bf16,
+    )
+    if importlib.util.find_spec("transformers") is None:
+        raise BenchError("the peer is not installed: pip install transformers")
+    machine = _idle_machine(cores, busy=options.busy)
+    found = time_training(plan, _progress)
+    machine = _look_again(machine)
+    print(training_markdown(_command(options), machine, plan, found))
     return _status(machine, busy=options.busy)
 
 

@@ -65,6 +65,11 @@ GROUPS = (
         },
     ),
     Group(
+        "bulk",
+        _serving,
+        {"bulk": "translate or score whole files, text, JSONL or Parquet, with Ray Data"},
+    ),
+    Group(
         "train",
         _training,
         {
@@ -75,6 +80,14 @@ GROUPS = (
             "average": "average the last or best checkpoints of a run",
             "report": "curves of runs as an HTML page and a picture",
             "scale": "depth and width of a joint model for a larger budget",
+        },
+    ),
+    Group(
+        "train,bulk",
+        _training,
+        {
+            "distill": "a teacher's translations of parallel text, for a student",
+            "backtranslate": "parallel text of text in one language",
         },
     ),
     Group("export", _export, {"export": "bundle, calibrate or verify: make and check bundles"}),

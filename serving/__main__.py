@@ -34,31 +34,41 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
 
     translate = verbs.add_parser("translate", help="translate each line")
     _common(translate)
-    translate.add_argument(
-        "--option",
-        action="append",
-        default=[],
-        metavar="KEY=VALUE",
-        help="a search option, for example beam_size=1; may be repeated",
-    )
-    translate.add_argument("--target-prefix", default="", help="how each translation begins")
-    translate.add_argument(
-        "--no-split",
-        dest="split",
-        action="store_false",
-        help="a line is one sentence, however many it seems to hold",
-    )
-    translate.add_argument(
-        "--format",
-        choices=("text", "html", "markdown", "xml"),
-        default="text",
-        help="what a line is a piece of (default text)",
-    )
+    _of_translation(translate)
     translate.add_argument(
         "--stream",
         action="store_true",
         help="answer each line as it comes, on a pipe that stays open; slower for whole files",
     )
+
+    bulk = verbs.add_parser(
+        "bulk", help="translate or score every row of a text, JSONL or Parquet file, with Ray Data"
+    )
+    bulk.add_argument("bundle", type=Path, help="a bundle's folder")
+    bulk.add_argument("input", type=Path, help="what to read; its name tells the kind")
+    bulk.add_argument("output", type=Path, help="what to write, of the same kind")
+    _of_translation(bulk)
+    bulk.add_argument("--column", default="text", help="of JSONL and Parquet (default text)")
+    bulk.add_argument("--into", help="member or column of the results (translation, or score)")
+    bulk.add_argument(
+        "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"
+    )
+    bulk.add_argument(
+        "--score",
+        action="store_true",
+        help="score given translations; text: source TAB translation",
+    )
+    bulk.add_argument(
+        "--target-column",
+        default="translation",
+        help="of translations to score (default translation)",
+    )
+    bulk.add_argument("--workers", type=int, help="processes, default: one a processor")
+    bulk.add_argument(
+        "--threads-per-worker", type=int, default=1, help="of each process (default 1)"
+    )
+    bulk.add_argument("--address", help="of a Ray cluster; default: this machine alone")
+    bulk.add_argument("--force", action="store_true", help="replace the output")
 
     score = verbs.add_parser(
         "score", help="log-probability of given translations: source TAB translation a line"
@@ -76,6 +86,29 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         help="a generation option, for example temperature=0; may be repeated",
     )
     return parser
+
+
+def _of_translation(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--option",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="a search option, for example beam_size=1; may be repeated",
+    )
+    parser.add_argument("--target-prefix", default="", help="how each translation begins")
+    parser.add_argument(
+        "--no-split",
+        dest="split",
+        action="store_false",
+        help="a line is one sentence, however many it seems to hold",
+    )
+    parser.add_argument(
+        "--format",
+        choices=("text", "html", "markdown", "xml"),
+        default="text",
+        help="what a line is a piece of (default text)",
+    )
 
 
 def _common(parser: argparse.ArgumentParser) -> None:

@@ -6,17 +6,17 @@ import argparse
 import dataclasses
 import json
 import sys
-import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from serving.bundle.manifest import check_shortlist
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
 from serving.lines import LineEncodingError, decode_line, decode_lines
+from serving.progress import ProgressLine
 from serving.search.options import parse_options
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
-from serving.translation.translator import TextInSentences, Translator
+from serving.translation.translator import Translator
 
 FAILED_LINES = 3
 """Exit status where a line could not be translated and the others were."""
@@ -61,17 +61,23 @@ class TranslatedLines:
     def translate(self, lines: Sequence[bytes]) -> None:
         """Translate and print these, together."""
         first, self._count = self._count + 1, self._count + len(lines)
-        read: dict[int, TextInSentences] = {}
+        texts: dict[int, str] = {}
         for number, line in enumerate(lines, first):
             try:
-                read[number] = self._read(line, number)
-            except (RequestError, LineEncodingError) as error:
-                self._refuse(number, error)
-        numbers = list(read)
+                texts[number] = decode_line(line, number)
+            except LineEncodingError as error:
+                self._refuse(str(error))
+        numbers = list(texts)
         found: dict[int, Translation] = {}
-        for index, result in self._translator.translate_read(list(read.values())):
+        for index, result in self._translator.translate_each(
+            list(texts.values()),
+            self._search,
+            self._options.target_prefix,
+            format=self._options.format,
+            split=self._options.split,
+        ):
             if isinstance(result, ServingError):
-                self._refuse(numbers[index], result)
+                self._refuse(f"line {numbers[index]}: {result}")
                 continue
             found[numbers[index]] = result
             if self.progress:
@@ -80,25 +86,46 @@ class TranslatedLines:
             print(self._written(found.get(number)))
         sys.stdout.flush()
 
-    def _read(self, line: bytes, number: int) -> TextInSentences:
-        options = self._options
-        return self._translator.read(
-            decode_line(line, number),
-            self._search,
-            options.target_prefix,
-            format=options.format,
-            split=options.split,
-        )
-
     def _written(self, translation: Translation | None) -> str:
         if translation is None:
             return ""
         return _json(translation) if self._options.json else translation.text.replace("\n", " ")
 
-    def _refuse(self, number: int, error: Exception) -> None:
+    def _refuse(self, reason: str) -> None:
         self.failed = True
-        reason = str(error) if isinstance(error, LineEncodingError) else f"line {number}: {error}"
         print(f"error: {reason}", file=sys.stderr)
+
+
+def bulk(options: argparse.Namespace) -> int:
+    """Translate or score every row of a file into another file; prints nothing."""
+    # Here, for the other verbs need no Ray.
+    from serving.bulk.run import failed_rows, run
+    from serving.bulk.worker import Task
+
+    scored = (options.target_column,) if options.score else ()
+    task = Task(
+        bundle=options.bundle.resolve(),
+        file=options.input.resolve(),
+        columns=(options.column, *scored),
+        into=options.into or ("score" if options.score else "translation"),
+        options=_assignments(options.option),
+        target_prefix=options.target_prefix,
+        format=options.format,
+        split=options.split,
+        n_best=options.n_best,
+        threads=options.threads_per_worker,
+    )
+    failed = run(
+        task,
+        options.output,
+        workers=options.workers,
+        address=options.address,
+        force=options.force,
+    )
+    if failed:
+        why = failed_rows(options.output)
+        print(f"error: {failed} rows have no result; {why} says why", file=sys.stderr)
+    return FAILED_LINES if failed else 0
 
 
 def score(options: argparse.Namespace) -> int:
@@ -148,30 +175,6 @@ def generate(options: argparse.Namespace) -> int:
             text = json.dumps(dataclasses.asdict(output), ensure_ascii=False)
             print(text if options.json else (line + output.text).replace("\n", " "))
     return 0
-
-
-class ProgressLine:
-    """A counter on stderr: live on a terminal, one line at the end elsewhere."""
-
-    def __init__(self, total: int, what: str = "sentences") -> None:
-        self._total, self._done, self._start = total, 0, time.perf_counter()
-        self._what = what
-        self._live = sys.stderr.isatty()
-
-    def add(self, count: int) -> None:
-        """Count so many more as finished; on a terminal the line is written anew."""
-        self._done += count
-        if self._live:
-            print(f"\r{self._line()}", end="", file=sys.stderr, flush=True)
-
-    def finish(self) -> None:
-        """Write the line for the last time, with the totals, on a terminal or not."""
-        print(("\r" if self._live else "") + self._line(), file=sys.stderr)
-
-    def _line(self) -> str:
-        seconds = time.perf_counter() - self._start
-        rate = self._done / seconds if seconds > 0 else 0.0
-        return f"{self._done}/{self._total} {self._what}, {seconds:.1f} s, {rate:.1f}/s"
 
 
 def _threads(options: argparse.Namespace) -> int:

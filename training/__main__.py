@@ -51,6 +51,8 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_average(verbs)
     _add_report(verbs)
     _add_scale(verbs)
+    _add_distill(verbs)
+    _add_backtranslate(verbs)
     return parser
 
 
@@ -170,6 +172,42 @@ def _add_scale(verbs: _Verbs) -> None:
     for name in ("base", "deeper", "wider"):
         parser.add_argument(f"--{name}-loss", type=float, metavar="NATS", help="lowest, validation")
     parser.add_argument("--beta", type=float, default=2.0, help="parameters to grow by (default 2)")
+
+
+def _add_distill(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "distill", help="a teacher's translations of parallel text, for a student to learn from"
+    )
+    parser.add_argument("teacher", type=Path, help="a bundle")
+    parser.add_argument("source", type=Path, help="text, plain or .gz")
+    parser.add_argument("reference", type=Path, help="its translation, line by line")
+    _add_made(parser)
+    parser.add_argument(
+        "--n-best",
+        type=_positive,
+        default=8,
+        metavar="N",
+        help="translations of each line to choose from (default 8); 1 is the teacher's best",
+    )
+    parser.add_argument(
+        "--metric", default="chrf", help="by which the nearest is chosen: chrf (default) or bleu"
+    )
+
+
+def _add_backtranslate(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "backtranslate", help="parallel text of text in one language, for the other direction"
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("text", type=Path, help="in the bundle's source language, plain or .gz")
+    _add_made(parser)
+
+
+def _add_made(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("out", type=Path, help="files are named OUT.<language>")
+    parser.add_argument("--workers", type=_positive, help="processes, default: one a processor")
+    parser.add_argument("--address", help="of a Ray cluster; default: this machine alone")
+    parser.add_argument("--force", action="store_true", help="replace the files")
 
 
 def _add_threads(parser: argparse.ArgumentParser) -> None:

@@ -183,6 +183,36 @@ def scale(options: argparse.Namespace) -> int:
     return 0
 
 
+def distill(options: argparse.Namespace) -> int:
+    """Write a teacher's translations of parallel text; prints one JSON object."""
+    from training.distillation import Workers
+    from training.distillation import distill as make
+
+    made = make(
+        options.teacher,
+        options.source,
+        options.reference,
+        options.out,
+        n_best=options.n_best,
+        metric=options.metric,
+        workers=Workers(options.workers, options.address),
+        force=options.force,
+    )
+    print(json.dumps(asdict(made), default=str))
+    return 0
+
+
+def backtranslate(options: argparse.Namespace) -> int:
+    """Write what a bundle makes of a text beside the text; prints one JSON object."""
+    from training.distillation import Workers
+    from training.distillation import backtranslate as make
+
+    workers = Workers(options.workers, options.address)
+    made = make(options.bundle, options.text, options.out, workers=workers, force=options.force)
+    print(json.dumps(asdict(made), default=str))
+    return 0
+
+
 def _probe(options: argparse.Namespace) -> Probe:
     names = ("depth", "width", "base_loss", "deeper_loss", "wider_loss")
     values = {name: getattr(options, name) for name in names}

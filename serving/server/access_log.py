@@ -64,11 +64,11 @@ class RequestContext:
         self.model, self.texts = model, texts
 
     def note_timings(self, timings: Sequence[RequestTiming], tokens: int) -> None:
-        """Note the times of all texts, of which the longest count, and the tokens generated."""
+        """Note the times of texts, of which the longest count, and the tokens generated."""
         if timings:
-            self.queue_s = max(timing.queue_s for timing in timings)
-            self.decode_s = max(timing.decode_s for timing in timings)
-            self.tokens = tokens
+            self.queue_s = max(self.queue_s, *(timing.queue_s for timing in timings))
+            self.decode_s = max(self.decode_s, *(timing.decode_s for timing in timings))
+            self.tokens += tokens
 
     def put_into(self, scope: Scope) -> None:
         """Let everything that is called with this ASGI scope find the context with `context_of`."""

@@ -6,15 +6,16 @@ shape.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, ParamSpec, TypeVar
+import time
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import ParamSpec, TypeVar
 
 from starlette.concurrency import run_in_threadpool
 from starlette.types import Receive
 
 from serving.errors import RequestError
-from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
 from serving.server.access_log import RequestContext
 from serving.server.admission import (
@@ -26,15 +27,15 @@ from serving.server.admission import (
 )
 from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
+from serving.server.pivot import check_pivot, first_leg, joined_legs, second_leg
 from serving.server.registry import AUTO, Registry, ServedModel
 from serving.server.settings import Settings, variable
+from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
-from serving.text.document import Document, Format
+from serving.text.document import Document
 from serving.text.growing import GrowingTexts
-from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import (
-    TextHypothesis,
     check_single,
     join_timings,
     join_translations,
@@ -47,63 +48,6 @@ R = TypeVar("R")
 _SHORT = 1000
 """Characters that are read on the event loop: within a millisecond. A full body would hold up other
 requests, but a change of threads costs more than a short text does."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class TranslationJob:
-    """Texts of one request; a field that is not given is as the server and the model set it."""
-
-    texts: Sequence[str]
-    source: str
-    """Language code, or `auto`."""
-    target: str
-    model: str | None = None
-    format: Format = "text"
-    ignored: Collection[str] = ()
-    """Names of elements of HTML or XML that are not translated, in small letters."""
-    split_sentences: bool = True
-    """Whether sentences are translated one by one; else a text is one, and refused if too long."""
-    options: Mapping[str, Any] = field(default_factory=dict)
-    alternatives: int = 0
-    """Further hypotheses of each text, besides the best."""
-    target_prefixes: Sequence[str] = ()
-    """One for each text, or none at all."""
-    alignments: bool = False
-    """Whether hypotheses get word links."""
-    terms: Terms = NO_TERMS
-    """Terms that the translation of every text must or may not hold."""
-    timeout_s: float | None = None
-
-
-@dataclass(frozen=True)
-class TextPartial:
-    """What a text's translation is certain to begin with, whatever still comes."""
-
-    index: int
-    text: str
-
-
-@dataclass(frozen=True)
-class TextResult:
-    """The translation of one text, and how it came about."""
-
-    text: str
-    hypotheses: Sequence[TextHypothesis]
-    """Best first; empty for a text without words."""
-    warnings: Sequence[str]
-    timing: RequestTiming
-    model: ServedModel
-    source: str
-    """Language code, detected where it was left open."""
-    confidence: float | None = None
-    """Of the detection, 0 to 1; None where nothing was detected."""
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """What the texts became, in order; each may have a source language and a model of its own."""
-
-    translations: Sequence[TextResult]
 
 
 class Jobs:
@@ -121,7 +65,28 @@ class Jobs:
         the scheduler.
         """
         timeout_s = self._timeout(job)
-        plans, tickets = await self._apart(job, self._submit, job, context, timeout_s)
+        between = self._between(job)
+        if between is None:
+            return await self._translated(job, context, receive, timeout_s)
+        end = time.monotonic() + timeout_s
+        leg = first_leg(job, between)
+        first = await self._translated(leg, context, receive, timeout_s)
+        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
+        second = await self._translated(leg, context, receive, left_s, counted=True)
+        return joined_legs(job, (first, second))
+
+    async def _translated(
+        self,
+        job: TranslationJob,
+        context: RequestContext,
+        receive: Receive,
+        timeout_s: float,
+        *,
+        counted: bool = False,
+    ) -> JobResult:
+        plans, tickets = await self._apart(
+            job, self._submit, job, context, timeout_s, counted=counted
+        )
         results = await completed(tickets, receive, timeout_s)
         _note_results(context, results)
         return await self._apart(job, _job_result, job, plans, results)
@@ -136,8 +101,37 @@ class Jobs:
         Raises what `translate` does before there is anything to read, and while it is read.
         """
         timeout_s = self._timeout(job)
-        plans, tickets = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
-        return self._followed(job, context, plans, tickets)
+        between = self._between(job)
+        leg = job if between is None else first_leg(job, between)
+        submitted = await self._apart(leg, self._submit, leg, context, timeout_s, stream=True)
+        if between is None:
+            return self._followed(job, context, *submitted)
+        return self._followed_legs(job, between, context, submitted, timeout_s)
+
+    async def _followed_legs(
+        self,
+        job: TranslationJob,
+        between: str,
+        context: RequestContext,
+        submitted: _Submitted,
+        timeout_s: float,
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """Of the first leg nothing is told; the second is told as it comes."""
+        end = time.monotonic() + timeout_s
+        first: JobResult | None = None
+        async with aclosing(self._followed(job, context, *submitted)) as told:
+            async for event in told:
+                first = event if isinstance(event, JobResult) else first
+        assert first is not None
+        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
+        submitted = await self._apart(
+            leg, self._submit, leg, context, left_s, stream=True, counted=True
+        )
+        async with aclosing(self._followed(leg, context, *submitted)) as told:
+            async for event in told:
+                if isinstance(event, JobResult):
+                    event = joined_legs(job, (first, event))
+                yield event
 
     async def _followed(
         self,
@@ -163,6 +157,15 @@ class Jobs:
         finally:
             for ticket in tickets:
                 ticket.cancel()  # changes nothing where it has ended
+
+    def _between(self, job: TranslationJob) -> str | None:
+        """The language that the texts go through; None where one model translates them."""
+        if job.model is not None or job.source == AUTO:
+            return None
+        between = self._registry.pivot(job.source, job.target)
+        if between is not None:
+            check_pivot(job, between)
+        return between
 
     async def _apart(
         self, job: TranslationJob, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs
@@ -191,8 +194,10 @@ class Jobs:
         timeout_s: float,
         *,
         stream: bool = False,
-    ) -> tuple[list[_Plan], list[TranslationTicket]]:
-        """Plan the texts and queue their sentences, all or none of them."""
+        counted: bool = False,
+    ) -> _Submitted:
+        """Plan the texts and queue their sentences, all or none of them. Characters are not charged
+        for again where they are `counted` already."""
         plans = self._plans(job)
         beams = {plan.options.total_beams for plan in plans}
         check_cost(
@@ -201,7 +206,8 @@ class Jobs:
             self._settings,
         )
         context.note_model(_common_name(plans), len(plans))
-        self._gatekeeper.charge(context, sum(map(len, job.texts)))
+        if not counted:
+            self._gatekeeper.charge(context, sum(map(len, job.texts)))
         prefixes = job.target_prefixes or [""] * len(plans)
         asked = [
             (index, plan, request)
@@ -275,6 +281,9 @@ class _Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+
+
+_Submitted = tuple[list[_Plan], list[TranslationTicket]]
 
 
 def _documents(job: TranslationJob) -> Iterator[Document]:

@@ -239,6 +239,29 @@ class Registry:
             hint=hint,
         )
 
+    def pivot(self, source: str, target: str) -> str | None:
+        """The language by way of which two models translate the pair, where no model does alone;
+        None where one does, or no two do."""
+        models = self.models
+        if source == target or any(model.serves(source, target) for model in models):
+            return None
+        for first in models:
+            if source in first.manifest.languages.source:
+                for between in first.manifest.languages.target:
+                    if any(model.serves(between, target) for model in models):
+                        return between
+        return None
+
+    def targets(self, source: str) -> list[str]:
+        """Languages that a source can be translated into, by one model or by way of a third
+        language, in order."""
+        return [
+            target
+            for target in self.target_languages
+            if any(model.serves(source, target) for model in self.models)
+            or self.pivot(source, target)
+        ]
+
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Languages that can be translated into the target, by the model named or by any; raises
         as `choose` does."""

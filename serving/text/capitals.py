@@ -41,9 +41,7 @@ _DOTLESS = str.maketrans("I\u0130", "\u0131i")
 
 
 def in_capitals(text: str) -> bool:
-    """Whether all of a sentence is in capitals; an acronym or two are not a sentence."""
-    if not text.isupper():
-        return False
+    """Whether a text in capitals (`str.isupper`) is a sentence: an acronym or two are none."""
     lengths = [len(word) for word in _WORD.findall(text)]
     return max(lengths) >= (_LETTERS if len(lengths) > 1 else _LETTERS_ALONE)
 

@@ -75,7 +75,7 @@ class Document:
                 if " " not in sentence and not fits(sentence) and (split or len(spans) > 1):
                     self._warn("long_word")
                     continue
-                capitals = in_capitals(words[begin:end])
+                capitals = words[begin:end].isupper() and in_capitals(words[begin:end])
                 if capitals:
                     inside = [(b - begin, e - begin) for b, e in kept if begin <= b < end]
                     sentence = in_ordinary_case(sentence, language, inside)

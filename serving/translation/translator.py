@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from serving.bundle.manifest import Manifest
-from serving.errors import DecodingError, InvalidOptionError, ServingError
+from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
@@ -179,6 +179,27 @@ class ModelTranslator:
             )
             prefix = ""
         return TextInSentences(document, sentences, alignments)
+
+    def translate_each(
+        self,
+        texts: Sequence[str],
+        options: SearchOptions,
+        target_prefix: str = "",
+        *,
+        format: Format = "text",
+        split: bool = True,
+    ) -> Iterator[tuple[int, Translation | ServingError]]:
+        """Each text's index with its translation, or with what it failed with, as they end: one
+        that cannot be read or is too long does not end the others. See `translate`."""
+        read: dict[int, TextInSentences] = {}
+        for index, text in enumerate(texts):
+            try:
+                read[index] = self.read(text, options, target_prefix, format=format, split=split)
+            except RequestError as error:
+                yield index, error
+        numbers = list(read)
+        for number, result in self.translate_read(list(read.values())):
+            yield numbers[number], result
 
     def translate_read(
         self, texts: Sequence[TextInSentences]

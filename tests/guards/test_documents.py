@@ -87,7 +87,12 @@ def test_commands_of_the_installed_package_parse(words: list[str]) -> None:
         assert serve._parser("macaron serve").parse_args(rest)
         return
     (group,) = (group for group in GROUPS if verb in group.verbs)
-    folder = {"serve": "serving", "train": "training"}.get(group.extra, group.extra)
+    folder = {
+        "serve": "serving",
+        "bulk": "serving",
+        "train": "training",
+        "train,bulk": "training",
+    }.get(group.extra, group.extra)
     arguments = words if folder in ("serving", "training") else rest
     test_commands_parse(folder, arguments)
 

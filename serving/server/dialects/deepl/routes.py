@@ -28,8 +28,9 @@ from serving.server.dialects.deepl.wire import (
     DeepLUsage,
 )
 from serving.server.gate import KeyRule
-from serving.server.jobs import Jobs, TextResult, TranslationJob
+from serving.server.jobs import Jobs
 from serving.server.registry import AUTO
+from serving.server.translation_job import TextResult, TranslationJob
 from serving.server.usage import CharacterUsage
 from serving.server.wire import json_response
 from serving.text.languages import language_name

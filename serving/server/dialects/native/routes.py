@@ -35,8 +35,9 @@ from serving.server.dialects.native.wire import (
     WordLink,
 )
 from serving.server.gate import KeyRule, admit_by_body
-from serving.server.jobs import JobResult, Jobs, TextPartial, TextResult, TranslationJob
+from serving.server.jobs import Jobs
 from serving.server.registry import ServedModel
+from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
 from serving.text.languages import language_name
@@ -82,7 +83,7 @@ class _NativeEndpoints:
                 Language(
                     code=code,
                     name=language_name(code),
-                    targets=sorted({target for m in readers for target in m.languages.target}),
+                    targets=self._backend.registry.targets(code),
                     models=[
                         LanguageReader(
                             name=manifest.name,

@@ -29,7 +29,13 @@ def _options_schema() -> dict[str, Any]:
 
 
 WarningCode = Literal[
-    "repetition", "max_length", "constraints", "long_word", "placeholder", "untranslated"
+    "repetition",
+    "max_length",
+    "constraints",
+    "long_word",
+    "placeholder",
+    "untranslated",
+    "pivot",
 ]
 
 
@@ -165,7 +171,8 @@ class TranslatedText(Wire):
     `max_length`: it was ended before its end; `constraints`: a required term is missing;
     `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
     or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
-    kept its words, for the translation had too few."""
+    kept its words, for the translation had too few; `pivot`: no model translates this pair, so that
+    the text went through a third language."""
     timing: TimingBody
     model: str
     source: str
@@ -209,7 +216,7 @@ class Language(Wire):
     code: str
     name: str
     targets: list[str]
-    """Languages it can be translated into."""
+    """Languages it can be translated into, by one model or by way of a third language."""
     models: list[LanguageReader]
 
 

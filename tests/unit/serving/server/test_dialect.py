@@ -26,10 +26,11 @@ from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.gate import KeyRule
-from serving.server.jobs import Jobs, TranslationJob
+from serving.server.jobs import Jobs
 from serving.server.openapi import document
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.server.translation_job import TranslationJob
 from serving.server.wire import Wire, json_response
 from tests.unit.serving.echo import EchoTranslator
 

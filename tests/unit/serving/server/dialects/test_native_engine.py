@@ -13,9 +13,10 @@ from starlette.testclient import TestClient
 from serving.errors import RequestError
 from serving.server.access_log import RequestContext
 from serving.server.gate import Gatekeeper
-from serving.server.jobs import JobResult, Jobs, TextPartial, TranslationJob
+from serving.server.jobs import Jobs
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.server.translation_job import JobResult, TextPartial, TranslationJob
 from tests.unit.serving.echo import POISON, EchoTranslator, served, wait_until
 
 

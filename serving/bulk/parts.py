@@ -1,0 +1,88 @@
+"""The parts of an output that are done: they lie beside it until all are, so that a run that was
+ended, in whatever way, goes on behind them."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from serving.bulk.blocks import Kind, join
+from serving.bulk.worker import Failure
+from serving.errors import ServingError
+
+_PLAN = "plan.json"
+
+
+class BulkError(ServingError):
+    """A file that cannot be worked through, or not to the end."""
+
+
+class Parts:
+    """The folder OUT.parts: the plan, and two files for each block that is done."""
+
+    def __init__(self, out: Path, plan: dict[str, Any]) -> None:
+        """Make the folder, or go on with one of the same plan.
+
+        Raises BulkError where the folder was begun with another input, bundle or options.
+        """
+        self._out = out
+        self.folder = out.with_name(f"{out.name}.parts")
+        path = self.folder / _PLAN
+        if path.exists():
+            _check_plan(self.folder, json.loads(path.read_text(encoding="utf-8")), plan)
+            return
+        self.folder.mkdir(exist_ok=True)
+        _write(path, json.dumps(plan, indent=1).encode())
+
+    def missing(self, numbers: Sequence[int]) -> list[int]:
+        """Those blocks of these that are not done."""
+        return [number for number in numbers if not self._part(number).exists()]
+
+    def add(self, number: int, content: bytes, failures: Sequence[Failure]) -> None:
+        """Keep a block that is done; it is there whole or not at all."""
+        lines = [json.dumps(failure._asdict(), ensure_ascii=False) for failure in failures]
+        _write(self._failed(number), "".join(f"{line}\n" for line in lines).encode())
+        _write(self._part(number), content)
+
+    def finish(self, kind: Kind, numbers: Sequence[int], side: Path) -> int:
+        """Make the output of all parts, and the side file of the rows that failed, if any has;
+        returns how many have. The folder is removed."""
+        failed = b"".join(self._failed(number).read_bytes() for number in numbers)
+        whole = self.folder / "whole"
+        with whole.open("wb") as file:
+            join(kind, [self._part(number) for number in numbers], file)
+        if failed:
+            _write(side, failed)
+        else:
+            side.unlink(missing_ok=True)
+        os.replace(whole, self._out)
+        shutil.rmtree(self.folder)
+        return failed.count(b"\n")
+
+    def _part(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.part"
+
+    def _failed(self, number: int) -> Path:
+        return self.folder / f"{number:06d}.failed"
+
+
+def _check_plan(folder: Path, begun: dict[str, Any], plan: dict[str, Any]) -> None:
+    other = [key for key in plan if begun.get(key) != plan[key]]
+    if other:
+        raise BulkError(
+            f"{folder} was begun with another {other[0]} ({begun.get(other[0])!r}, now "
+            f"{plan[other[0]]!r}); remove that folder, or write to another file"
+        )
+
+
+def _write(path: Path, content: bytes) -> None:
+    temporary = path.with_name(f".{path.name}.new")
+    with temporary.open("wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(temporary, path)

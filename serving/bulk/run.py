@@ -1,0 +1,165 @@
+"""A whole file, decoded by the workers of Ray Data: a Ray of this machine alone, or a cluster."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from serving.bulk.blocks import Block, check_columns, cut, kind_of
+from serving.bulk.parts import BulkError, Parts
+from serving.bulk.worker import Failure, Task, Worker
+from serving.bundle.manifest import MANIFEST, file_hash
+from serving.progress import ProgressLine
+from serving.threads import default_threads
+
+BLOCK_ROWS = 1000
+"""Rows of a block: what is lost where a worker dies, and room enough for batches of like length."""
+_TRIES = 3
+"""How often a block is tried whose worker dies each time."""
+
+
+def run(
+    task: Task,
+    out: Path,
+    *,
+    workers: int | None = None,
+    address: str | None = None,
+    force: bool = False,
+) -> int:
+    """Decode every row of `task.file` into `out`; returns how many rows have no result, which
+    `failed_rows(out)` then lists with their reasons.
+
+    `workers` (default: one for each processor of this machine, or of the cluster at `address`) each
+    load the bundle. Where the run is ended before its end, the same call goes on behind the blocks
+    that are done. How far it is stands on stderr.
+
+    Raises BulkError where it cannot be done, `out` that exists without `force` included, and what
+    `Translator` raises for the bundle and the options.
+    """
+    _check(task, out, workers, force=force)
+    Worker(task).check()  # what is wrong for every row is told before Ray is started
+    check_columns(task.file, task.columns, task.into)
+    blocks = cut(task.file, BLOCK_ROWS)
+    parts = Parts(out, _plan(task))
+    missing = [blocks[number] for number in parts.missing(range(len(blocks)))]
+    rows, left = (sum(block.rows for block in some) for some in (blocks, missing))
+    progress = ProgressLine(rows, "rows", done=rows - left)
+    for number, content, failures in _decode(task, missing, workers, address):
+        parts.add(number, content, failures)
+        progress.add(blocks[number].rows)
+    progress.finish()
+    lost = parts.missing(range(len(blocks)))
+    if lost:
+        block = blocks[lost[0]]
+        raise BulkError(
+            f"{len(lost)} of {len(blocks)} blocks ended their worker {_TRIES} times, the first of "
+            f"them rows {block.first + 1} to {block.first + block.rows}; all others are done: "
+            "change or take out what is wrong there, or give workers more memory, then the same "
+            "command tries these again"
+        )
+    return parts.finish(kind_of(task.file), range(len(blocks)), failed_rows(out))
+
+
+def _check(task: Task, out: Path, workers: int | None, *, force: bool) -> None:
+    """Raise BulkError for files and numbers with which nothing can be done."""
+    if not task.file.is_file():
+        raise BulkError(f"{task.file}: there is no such file")
+    if kind_of(task.file) != kind_of(out):
+        raise BulkError(
+            f"{out} would be {kind_of(out)}, but {task.file} is {kind_of(task.file)}; the end of a "
+            "name tells the kind (.jsonl, .parquet, all else is text): give both the same"
+        )
+    if task.n_best and kind_of(out) == "text":
+        raise BulkError(f"--n-best needs a .jsonl or .parquet file, got {out}")
+    if out.exists() and not force:
+        raise BulkError(f"{out} exists already; give --force to replace it")
+    if not out.parent.is_dir():
+        raise BulkError(f"{out.parent}: there is no such folder to write into")
+    for name, value, least in (
+        ("--workers", workers, 1),
+        ("--threads-per-worker", task.threads, 1),
+        ("--n-best", task.n_best, 0),
+    ):
+        if value is not None and value < least:
+            raise BulkError(f"{name} must be >= {least}, got {value}")
+    if task.n_best and len(task.columns) > 1:
+        raise BulkError("--n-best and --score ask for different things; leave one out")
+
+
+def failed_rows(out: Path) -> Path:
+    """The file that lists the rows without a result: a JSON object a line, `row` counts from 1."""
+    return out.with_name(f"{out.name}.failed.jsonl")
+
+
+def _plan(task: Task) -> dict[str, Any]:
+    """What a run that goes on must have in common with the one that has begun."""
+    asked = dataclasses.asdict(task) | {"columns": list(task.columns)}
+    for name in ("bundle", "file", "threads"):
+        del asked[name]
+    with task.file.open("rb") as file:
+        content = hashlib.file_digest(file, "sha256").hexdigest()
+    bundle = file_hash(task.bundle / MANIFEST)
+    return {"input": content, "bundle": bundle, "block rows": BLOCK_ROWS} | asked
+
+
+def _decode(
+    task: Task, blocks: list[Block], workers: int | None, address: str | None
+) -> Iterator[tuple[int, bytes, list[Failure]]]:
+    """Each block's number, content and failures, as they end; a block that ends its worker each
+    time is left out."""
+    if not blocks:
+        return
+    ray = _start_ray(workers, address)
+    try:
+        processors = int(ray.cluster_resources().get("CPU", 1))
+        count = min(workers or max(1, processors // task.threads), len(blocks))
+        items = [block._asdict() for block in blocks]
+        with warnings.catch_warnings():
+            # There is no other way yet to say how often; without, Ray tries for ever.
+            warnings.simplefilter("ignore", DeprecationWarning)
+            rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
+                Worker,
+                fn_constructor_args=(task,),
+                compute=ray.data.ActorPoolStrategy(size=count),
+                num_cpus=task.threads,
+                max_task_retries=_TRIES - 1,
+            )
+        for row in rows.iter_rows():
+            failures = map(Failure, row["failed_rows"], row["reasons"])
+            yield int(row["number"]), row["content"], list(failures)
+    finally:
+        ray.shutdown()
+
+
+def _start_ray(workers: int | None, address: str | None) -> Any:
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    import ray
+    import ray.data
+
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    context = ray.data.DataContext.get_current()
+    context.enable_progress_bars = False
+    context.max_errored_blocks = -1  # what is left out is told at the end
+    try:
+        if address is None:
+            ray.init(
+                num_cpus=max(workers or 0, default_threads()),
+                include_dashboard=False,
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+            )
+        else:
+            ray.init(address, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, ValueError) as error:
+        raise BulkError(
+            f"no Ray cluster at {address!r}: {str(error).splitlines()[0]}; leave --address out to "
+            "use this machine alone"
+        ) from error
+    return ray

@@ -1,0 +1,113 @@
+"""Files in blocks: what is cut, read, written and joined again is the file with its results."""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from serving.bulk.blocks import Block, check_columns, cut, join, kind_of, read, written
+from serving.errors import InvalidTextError
+
+LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])))
+
+
+def upper(path: Path, folder: Path, rows: int, column: str = "text") -> bytes:
+    """The file with each text in capitals, block by block."""
+    kind, parts = kind_of(path), []
+    for block in cut(path, rows):
+        found, table = read(path, block, [column])
+        results = [row.texts[0].upper() if row.texts else None for row in found]
+        part = folder / f"{block.number}.part"
+        part.write_bytes(written(kind, found, table, results, "capitals", form="text"))
+        parts.append(part)
+    whole = io.BytesIO()
+    join(kind, parts, whole)
+    return whole.getvalue()
+
+
+@given(lines=LINES, rows=st.integers(1, 5), ended=st.booleans())
+def test_each_line_becomes_one_line_in_its_place(
+    tmp_path_factory: pytest.TempPathFactory, lines: list[str], rows: int, ended: bool
+) -> None:
+    folder = tmp_path_factory.mktemp("bulk")
+    path = folder / "in.de"
+    ended = ended or lines[-1:] == [""]  # an empty last line is one only where something ends it
+    path.write_bytes(("\n".join(lines) + ("\n" if ended and lines else "")).encode())
+    out = upper(path, folder, rows).decode()
+    assert out == "".join(f"{line.upper()}\n" for line in lines)
+
+
+@given(texts=st.lists(st.none() | st.text(st.characters(exclude_categories=["Cs"]))))
+def test_objects_keep_what_else_they_hold(
+    tmp_path_factory: pytest.TempPathFactory, texts: list[str | None]
+) -> None:
+    folder = tmp_path_factory.mktemp("bulk")
+    path = folder / "in.jsonl"
+    rows = [{"id": number, "text": text} for number, text in enumerate(texts)]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    out = upper(path, folder, 2).decode()
+    assert [json.loads(line) for line in out.split("\n")[:-1]] == [
+        row | {"capitals": None if text is None else text.upper()}
+        for row, text in zip(rows, texts, strict=True)
+    ]
+
+
+@pytest.mark.parametrize("group", [1, 3, 100])
+def test_a_table_gets_one_column_more(tmp_path: Path, group: int) -> None:
+    table = pa.table({"id": range(7), "text": ["a", None, "c", "ä", "e", "f", ""]})
+    pq.write_table(table, tmp_path / "in.parquet", row_group_size=group)
+    out = upper(tmp_path / "in.parquet", tmp_path, 2)
+    column = pa.array(["A", None, "C", "Ä", "E", "F", ""])
+    assert pq.read_table(io.BytesIO(out)).equals(table.append_column("capitals", column))
+
+
+def test_a_table_without_rows_stays_a_table(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"text": pa.array([], pa.string())}), tmp_path / "in.parquet")
+    out = pq.read_table(io.BytesIO(upper(tmp_path / "in.parquet", tmp_path, 2)))
+    assert out.num_rows == 0
+    assert out.column_names == ["text", "capitals"]
+
+
+def test_rows_that_cannot_be_read_say_why_and_do_not_move_the_others(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(
+        b'{"text": "a"}\nnonsense\n[1]\n{"t": "b"}\n{"text": 3}\n\xff\n{"text": "g"}\n'
+    )
+    (block,) = cut(path, 100)
+    rows, _ = read(path, block, ["text"])
+    assert [row.texts for row in rows] == [("a",), None, None, None, None, None, ("g",)]
+    reasons = ["", "not JSON", "must be a JSON object", "no 'text'", "a string", "line 6", ""]
+    for row, reason in zip(rows, reasons, strict=True):
+        assert reason in row.error
+        assert bool(reason) == bool(row.error)
+
+
+def test_source_and_translation_are_two_columns_of_a_line(tmp_path: Path) -> None:
+    path = tmp_path / "in.tsv"
+    path.write_text("a\tb\nno tab\na\tb\tc\n")
+    rows, _ = read(path, Block(0, 0, 3, 0, path.stat().st_size), ["source", "translation"])
+    assert [row.texts for row in rows] == [("a", "b"), None, ("a", "b\tc")]
+    assert "tab" in rows[1].error
+
+
+def test_columns_that_are_not_there_are_named_before_the_work(tmp_path: Path) -> None:
+    path = tmp_path / "in.parquet"
+    pq.write_table(pa.table({"a": ["x"], "n": [1]}), path)
+    check_columns(path, ["a"], "translation")
+    for columns, into, message in (
+        (["text"], "t", "no column 'text', there are a, n"),
+        (["n"], "t", "'n' must be of strings, it is int64"),
+        (["a"], "n", "a column 'n' already"),
+    ):
+        with pytest.raises(InvalidTextError, match=message):
+            check_columns(path, columns, into)
+    (tmp_path / "b.parquet").write_text("no table")
+    with pytest.raises(InvalidTextError, match="not a Parquet file"):
+        cut(tmp_path / "b.parquet", 5)
