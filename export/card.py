@@ -102,11 +102,14 @@ def _data(manifest: Manifest) -> Iterator[str]:
         if isinstance(files, str):
             rows.append((_short(files), "1"))
         else:
-            weight = f"{files.get('weight', 1):g}"
-            rows.append((f"{_short(files['source'])}, {_short(files['target'])}", weight))
+            named = [files[key] for key in ("file", "source", "target") if files.get(key)]
+            rows.append((", ".join(map(_short, named)), f"{files.get('weight', 1):g}"))
     if rows:
         yield ""
         yield from _table(("corpus", "weight"), rows)
+    if data.get("temperature") is not None:
+        yield ""
+        yield f"Sampled with temperature {data['temperature']:g} in place of these weights."
 
 
 def _short(file: str) -> str:

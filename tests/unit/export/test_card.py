@@ -73,6 +73,13 @@ def test_of_a_language_model_it_tells_another_way_to_use_it() -> None:
     assert text.startswith("---\npipeline_tag: text-generation\n---\n")
 
 
+def test_a_corpus_may_be_a_table_and_sampled_by_temperature() -> None:
+    table = {"file": "${DATA}/web/pairs.parquet", "source": None, "target": None, "weight": 1.0}
+    text = render_card(translator(recipe={"data": {"train": [table], "temperature": 5.0}}), 1)
+    assert "\n| web/pairs.parquet | 1 |\n" in text
+    assert "Sampled with temperature 5 in place of these weights." in text
+
+
 def test_what_is_not_known_is_said_to_be_unknown() -> None:
     text = render_card(translator(quality=(), attribution="", recipe={}), 1)
     assert "Not measured on a test text" in text
