@@ -113,6 +113,9 @@ def _add_evaluate(verbs: _Verbs) -> None:
         help="also any of length (scores by source length), position (matched words by place in "
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
+    parser.add_argument(
+        "--domains", type=Path, metavar="FILE", help="also scores by domain: FILE names each line's"
+    )
     _add_threads(parser)
 
 

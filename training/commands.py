@@ -100,6 +100,7 @@ def evaluate(options: argparse.Namespace) -> int:
         output=options.output,
         force=options.force,
         device=options.device,
+        domains=options.domains,
         analyses=() if options.analysis is None else options.analysis.split(","),
     )
     print(json.dumps(scores))
@@ -107,7 +108,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def _evaluate_text(options: argparse.Namespace) -> int:
-    of_translation = ("reference", "output", "analysis")
+    of_translation = ("reference", "output", "analysis", "domains")
     given = [name for name in of_translation if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"--protocol scores one text; {given[0]} belongs to translation models")

@@ -228,6 +228,25 @@ def test_evaluate_analyses_what_is_asked_for(
     assert set(scores["analysis"]) == {"length"}
 
 
+def test_evaluate_scores_each_domain(
+    toy: ToyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, reference = (toy.run / f"validation.{side}" for side in ("source", "target"))
+    count = len(read_lines(source))
+    domains, output = tmp_path / "domains", tmp_path / "output"
+    domains.write_text("news\n" * 5 + "chat\n" * (count - 5))
+    command = ["evaluate", str(toy.run), str(source), str(reference), "--beam-size", "1"]
+    command += ["--domains", str(domains), "--output", str(output), "--threads", "1"]
+    news, chat = json.loads(output_of(capsys, command))["analysis"]["domain"]
+    assert (news["domain"], news["sentences"]) == ("news", 5)
+    assert (chat["domain"], chat["sentences"]) == ("chat", count - 5)
+    quality = measure_quality(read_lines(output)[:5], read_lines(reference)[:5])
+    assert (news["bleu"], news["chrf"]) == (quality.bleu, quality.chrf)
+    domains.write_text("news\n")
+    assert main([*command, "--force"]) == 1
+    assert "domains:2: line missing" in capsys.readouterr().err
+
+
 def test_frequencies_need_the_training_text(
     toy: ToyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
