@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from export.arithmetic import Arithmetic, choose_translation_arithmetic
+from export.card import finish
 from export.figures import translation_figures
 from export.folder import check_free, new_folder, tell_origin
 from export.gates import (
@@ -26,6 +27,7 @@ from serving.bundle.manifest import (
     Activations,
     Languages,
     Manifest,
+    Quality,
     read_manifest,
     write_manifest,
 )
@@ -94,11 +96,11 @@ def export_bundle(
         update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
+        quality: tuple[Quality, ...] = ()
         if test_sets:
             write_manifest(folder, on_cpu(manifest))
             quality = translation_figures(folder, test_sets)
-            manifest = manifest.model_copy(update={"quality": quality})
-        write_manifest(folder, manifest)
+        finish(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
 
 

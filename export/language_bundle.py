@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from export.arithmetic import Arithmetic, choose_language_arithmetic
+from export.card import finish
 from export.figures import language_figure
 from export.folder import check_free, new_folder, tell_origin
 from export.gates import (
@@ -28,7 +29,6 @@ from serving.bundle.manifest import (
     Quality,
     TokenizerFiles,
     read_manifest,
-    write_manifest,
 )
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
@@ -104,7 +104,7 @@ def export_language_bundle(
                 "priority": priority,
             }
         )
-        write_manifest(folder, tell_origin(manifest, trained.recipe))
+        finish(folder, tell_origin(manifest, trained.recipe))
     return read_manifest(out)
 
 

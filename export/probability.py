@@ -11,9 +11,10 @@ from pathlib import Path
 import numpy as np
 from sacrebleu.metrics.chrf import CHRF
 
+from export.card import finish
 from export.errors import ExportError
 from serving.arrays import Doubles
-from serving.bundle.manifest import Calibration, Manifest, read_manifest, write_manifest
+from serving.bundle.manifest import Calibration, Manifest, read_manifest
 from serving.threads import default_threads
 from serving.translation.translator import Translator
 from training.corpus import read_pairs
@@ -47,7 +48,7 @@ def calibrate_probability(bundle: Path, source: Path, reference: Path, data: str
             good.append(float(chrf >= GOOD_CHRF))
     found = fit(np.array(scores), np.array(good), data)
     logger.info("%s: %s", data, found)
-    write_manifest(bundle, translator.manifest.model_copy(update={"calibration": found}))
+    finish(bundle, translator.manifest.model_copy(update={"calibration": found}))
     return read_manifest(bundle)
 
 

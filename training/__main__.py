@@ -48,7 +48,9 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_tokenizer(verbs)
     _add_data(verbs)
     _add_evaluate(verbs)
+    _add_compare(verbs)
     _add_average(verbs)
+    _add_report(verbs)
     _add_scale(verbs)
     _add_distill(verbs)
     _add_backtranslate(verbs)
@@ -62,6 +64,14 @@ def _add_train(verbs: _Verbs) -> None:
     parser.add_argument("--run", type=Path, help="run folder (default runs/RECIPE)")
     parser.add_argument(
         "--stop-after", type=_positive, metavar="STEP", help="save and stop there; resume later"
+    )
+    parser.add_argument(
+        "--processes",
+        type=_positive,
+        default=1,
+        metavar="N",
+        help="train in N processes of this machine, each with as many threads of its own; torchrun "
+        "starts them on several",
     )
     _add_threads(parser)
 
@@ -115,14 +125,53 @@ def _add_evaluate(verbs: _Verbs) -> None:
         help="also any of length (scores by source length), position (matched words by place in "
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
+    parser.add_argument(
+        "--domains", type=Path, metavar="FILE", help="also scores by domain: FILE names each line's"
+    )
     _add_threads(parser)
 
 
+def _add_compare(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "compare",
+        help="scores of several systems' translations with a paired bootstrap, as one JSON",
+        description="The first OUTPUT is the system that the others are compared with; "
+        "`evaluate --output` writes such a file.",
+    )
+    parser.add_argument("source", type=Path)
+    parser.add_argument("reference", type=Path)
+    parser.add_argument("outputs", nargs="+", type=Path, metavar="OUTPUT", help="two or more")
+    parser.add_argument(
+        "--page", type=Path, metavar="FILE.html", help="also the worst sentences side by side"
+    )
+    parser.add_argument("--worst", type=_positive, default=50, help="how many (default 50)")
+    parser.add_argument("--force", action="store_true", help="replace an existing --page")
+
+
 def _add_average(verbs: _Verbs) -> None:
-    parser = verbs.add_parser("average", help="average the last checkpoints of a run")
+    parser = verbs.add_parser("average", help="average the last or best checkpoints of a run")
     parser.add_argument("run", type=Path)
-    parser.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    chosen = parser.add_mutually_exclusive_group()
+    chosen.add_argument("--last", type=_positive, default=5, help="how many (default 5)")
+    chosen.add_argument(
+        "--best", type=_positive, metavar="N", help="the best N in place of the last"
+    )
     parser.add_argument("--force", action="store_true", help="replace an existing average")
+
+
+def _add_report(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "report", help="loss, BLEU, learning rate and speed of runs as an HTML page and a picture"
+    )
+    parser.add_argument("runs", nargs="+", type=Path, metavar="RUN")
+    parser.add_argument(
+        "--output",
+        type=Path,
+        metavar="FILE.html",
+        help="the page, with a .png of that name beside it (default report.html in the first run, "
+        "which is replaced)",
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing --output")
 
 
 def _add_scale(verbs: _Verbs) -> None:

@@ -1,4 +1,4 @@
-"""What translations get right: by source length, by place in the sentence, by word frequency.
+"""What translations get right: by domain, source length, place in the sentence, word frequency.
 
 Words are cased tokens of sacreBLEU's 13a, as BLEU counts them; a source's length is in words
 between spaces, which needs no tokenizer of its language. A word of the reference is matched as
@@ -40,6 +40,17 @@ class LengthBucket:
 
 
 @dataclass(frozen=True)
+class DomainBucket:
+    """Corpus scores of the sentences of one domain."""
+
+    domain: str
+    sentences: int
+    bleu: float
+    chrf: float
+    length_ratio: float
+
+
+@dataclass(frozen=True)
 class PositionBucket:
     """Reference words in one fifth of their sentences."""
 
@@ -72,19 +83,32 @@ def quality_by_length(
     sources: list[str], references: list[str], translations: list[str]
 ) -> list[LengthBucket]:
     """Scores by words of the source; buckets without a sentence are left out."""
-    rows: dict[str, list[int]] = {label: [] for label in _LENGTHS}
-    for row, source in enumerate(sources):
-        rows[_bucket(len(source.split()), _LENGTHS)].append(row)
-    found = []
+    labels = [_bucket(len(source.split()), _LENGTHS) for source in sources]
+    scores = _scores_by(labels, references, translations)
+    return [LengthBucket(label, *scores[label]) for label in _LENGTHS if label in scores]
+
+
+def quality_by_domain(
+    domains: list[str], references: list[str], translations: list[str]
+) -> list[DomainBucket]:
+    """Scores by the domain that each sentence is said to be of, in the order in which they come."""
+    scores = _scores_by(domains, references, translations)
+    return [DomainBucket(domain, *found) for domain, found in scores.items()]
+
+
+def _scores_by(
+    labels: list[str], references: list[str], translations: list[str]
+) -> dict[str, tuple[int, float, float, float]]:
+    """Sentences, BLEU, chrF and length ratio of each label."""
+    rows: dict[str, list[int]] = {}
+    for row, label in enumerate(labels):
+        rows.setdefault(label, []).append(row)
+    found = {}
     for label, chosen in rows.items():
-        if not chosen:
-            continue
         quality = measure_quality(
             [translations[i] for i in chosen], [references[i] for i in chosen]
         )
-        found.append(
-            LengthBucket(label, len(chosen), quality.bleu, quality.chrf, quality.length_ratio)
-        )
+        found[label] = (len(chosen), quality.bleu, quality.chrf, quality.length_ratio)
     return found
 
 

@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from torch import Tensor, nn
 from training.errors import BrokenCheckpointError, CheckpointError, StorageError
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
+_TRAINED = "trained."
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -67,13 +68,25 @@ def ordinary_mode(most: int = 0o666) -> int:
 
 
 def save_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer, state: dict[str, Any]
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    state: dict[str, Any],
+    averaged: Mapping[str, Tensor] | None = None,
 ) -> None:
-    """Write weights, optimiser and random generators; the folder appears whole or not at all."""
+    """Write weights, optimiser and random generators; the folder appears whole or not at all.
+
+    Where there are `averaged` weights, they are the checkpoint's, which every reader takes, and
+    those in training lie beside the optimiser's tensors.
+    """
     with _new_folder(folder) as temporary:
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
+        tensors = _optimizer_tensors(optimizer) | generator_states()
+        if averaged is not None:
+            tensors |= {_TRAINED + name: value for name, value in weights.items()}
+            weights = dict(averaged)
         save_file(weights, temporary / WEIGHTS)
-        save_file(_optimizer_tensors(optimizer) | _generator_states(), temporary / OPTIMIZER)
+        save_file(tensors, temporary / OPTIMIZER)
         (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
 
 
@@ -85,16 +98,31 @@ def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]
 
 
 def load_checkpoint(
-    folder: Path, model: nn.Module, optimizer: torch.optim.Optimizer
+    folder: Path,
+    model: nn.Module,
+    optimizer: torch.optim.Optimizer,
+    averaged: Mapping[str, Tensor] | None = None,
 ) -> dict[str, Any]:
     """Restore weights, optimiser and random generators; returns the saved state.
+
+    `averaged` is filled with the checkpoint's weights; the model gets those in training, which are
+    the same unless the run keeps an average.
 
     Raises BrokenCheckpointError where a file is missing or broken, and CheckpointError where it
     does not fit the model.
     """
     tensors, state = _read_tensors(folder / OPTIMIZER), read_state(folder)
     load_weights(folder, model)
-    _restore_generators(tensors)
+    for name, value in (averaged or {}).items():
+        value.copy_(model.state_dict()[name])
+    trained = {
+        name.removeprefix(_TRAINED): value
+        for name, value in tensors.items()
+        if name.startswith(_TRAINED)
+    }
+    if trained:
+        _load_fitting(folder, trained, model)
+    restore_generators(tensors)
     named = optimizer.state_dict()
     named["state"] = {
         index: {
@@ -113,7 +141,11 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
     Raises CheckpointError where names or shapes do not fit the model.
     """
-    weights, expected = _read_tensors(folder / WEIGHTS), model.state_dict()
+    _load_fitting(folder, _read_tensors(folder / WEIGHTS), model)
+
+
+def _load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> None:
+    expected = model.state_dict()
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - weights.keys())]
     wrong += [f"{name} is unknown" for name in sorted(weights.keys() - expected.keys())]
     wrong += [
@@ -239,14 +271,16 @@ def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     }
 
 
-def _generator_states() -> dict[str, Tensor]:
+def generator_states() -> dict[str, Tensor]:
+    """Where torch's random generators stand, under the names that checkpoints use."""
     states = {"generator.cpu": torch.get_rng_state()}
     if torch.cuda.is_available():
         states["generator.cuda"] = torch.cuda.get_rng_state()
     return states
 
 
-def _restore_generators(tensors: dict[str, Tensor]) -> None:
+def restore_generators(tensors: Mapping[str, Tensor]) -> None:
+    """Let them go on from where `generator_states` was taken."""
     torch.set_rng_state(tensors["generator.cpu"])
     if "generator.cuda" in tensors and torch.cuda.is_available():
         torch.cuda.set_rng_state(tensors["generator.cuda"])

@@ -10,16 +10,28 @@ from pathlib import Path
 
 import torch
 
-from training.checkpoint import average_checkpoints, list_checkpoints, save_weights
+from serving.threads import default_threads
+from training.checkpoint import (
+    average_checkpoints,
+    list_checkpoints,
+    save_weights,
+    write_atomically,
+)
 from training.claim import check_claim, write_claim
+from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
+from training.corpus import read_pairs
 from training.data_report import report_data
-from training.errors import ConfigError
+from training.errors import ConfigError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
+from training.launch import launch
+from training.page import check_free_page
 from training.perplexity import evaluate_text
+from training.ranks import Ranks, is_one_of_many
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
+from training.selection import best_checkpoints
 from training.task import prepare_task
 from training.trainer import train as train_run
 
@@ -27,11 +39,36 @@ logger = logging.getLogger(__name__)
 
 
 def train(options: argparse.Namespace) -> int:
-    """Train or resume; prints the last checkpoint."""
-    _set_threads(options)
+    """Train or resume, in one process or several; prints the last checkpoint."""
     recipe, run = _recipe_and_run(options)
-    print(train_run(recipe, run, options.stop_after))
+    if options.processes > 1:
+        return _launch(options, run)
+    _set_threads(options)
+    ranks = Ranks.join(recipe.loop.device)
+    if not ranks.is_first:
+        logging.getLogger().setLevel(logging.WARNING)
+    try:
+        folder = train_run(recipe, run, options.stop_after, ranks)
+    except (RankLostError, KeyboardInterrupt):  # which rank 0 tells
+        if ranks.is_first:
+            raise
+        return 1
+    finally:
+        ranks.leave()
+    if ranks.is_first:
+        print(folder)
     return 0
+
+
+def _launch(options: argparse.Namespace, run: Path) -> int:
+    if is_one_of_many():
+        raise ConfigError("torchrun has started several processes already; leave --processes out")
+    threads = options.threads or max(1, default_threads() // options.processes)
+    words = ["train", options.recipe, *options.overrides, "--run", str(run)]
+    words += ["--threads", str(threads)]
+    if options.stop_after:
+        words += ["--stop-after", str(options.stop_after)]
+    return launch(words, options.processes)
 
 
 def tokenizer(options: argparse.Namespace) -> int:
@@ -71,6 +108,7 @@ def evaluate(options: argparse.Namespace) -> int:
         output=options.output,
         force=options.force,
         device=options.device,
+        domains=options.domains,
         analyses=() if options.analysis is None else options.analysis.split(","),
     )
     print(json.dumps(scores))
@@ -78,7 +116,7 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def _evaluate_text(options: argparse.Namespace) -> int:
-    of_translation = ("reference", "output", "analysis")
+    of_translation = ("reference", "output", "analysis", "domains")
     given = [name for name in of_translation if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"--protocol scores one text; {given[0]} belongs to translation models")
@@ -94,17 +132,55 @@ def _evaluate_text(options: argparse.Namespace) -> int:
 
 
 def average(options: argparse.Namespace) -> int:
-    """Average a run's last checkpoints into RUN/averaged; prints that folder."""
+    """Average a run's last or best checkpoints into RUN/averaged; prints that folder."""
     out = options.run / "averaged"
     if out.exists() and not options.force:
         raise ConfigError(f"{out} exists already; give --force to replace it")
     recipe = read_run_recipe(options.run)
-    folders = list_checkpoints(options.run)[-options.last :]
+    if options.best is not None:
+        folders = best_checkpoints(options.run, options.best, recipe.loop.best_by)
+    else:
+        folders = list_checkpoints(options.run)[-options.last :]
     weights = average_checkpoints(folders)
     names = [folder.name for folder in folders]
     logger.info("averaged %s", ", ".join(names))
     save_weights(out, weights, {"averaged": names, "recipe": recipe_to_dict(recipe)})
     print(out)
+    return 0
+
+
+def report(options: argparse.Namespace) -> int:
+    """Draw the curves of runs; prints the page's path."""
+    from training.report import write_report  # matplotlib is slow to import
+
+    page = options.output or options.runs[0] / "report.html"
+    if options.output is not None:
+        check_free_page(page, [page.with_suffix(".png")], force=options.force)
+    write_report(options.runs, page)
+    print(page)
+    return 0
+
+
+def compare(options: argparse.Namespace) -> int:
+    """Score the outputs of several systems on one test set; prints one JSON object."""
+    if options.page is not None:
+        check_free_page(options.page, force=options.force)
+    pairs = read_pairs(options.source, options.reference)
+    sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    names = [path.name for path in options.outputs]
+    if len(set(names)) < len(names):
+        names = [str(path) for path in options.outputs]
+    if len(set(names)) < len(names) or len(names) < 2:
+        raise ConfigError(f"compare needs two or more different OUTPUT files, got {names}")
+    outputs = {
+        name: [target for _, target in read_pairs(options.source, path)]
+        for name, path in zip(names, options.outputs, strict=True)
+    }
+    compared = compare_systems(sources, references, outputs)
+    if options.page is not None:
+        text = render_comparison(compared, sources, references, outputs, options.worst)
+        write_atomically(options.page, text.encode())
+    print(json.dumps(compared))
     return 0
 
 

@@ -91,6 +91,13 @@ class LanguageRecipe(Recipe):
 
     data: TextConfig
 
+    def __post_init__(self) -> None:
+        if self.loop.best_by != "loss":
+            raise ConfigError(
+                "loop.best_by of a language model must be 'loss', as nothing is decoded, got "
+                f"{self.loop.best_by!r}"
+            )
+
 
 RECIPES = Path(__file__).parent / "recipes"
 

@@ -5,6 +5,7 @@ TrainingError
 ├── CorpusError     a text file that cannot be used
 ├── CheckpointError a run or checkpoint that does not fit
 │   └── BrokenCheckpointError   one of which a file is missing or cut off
+├── RankLostError   another of the processes that train together has ended
 ├── StorageError    a file that cannot be written
 └── DivergedError   a gradient or a model's scores are no longer finite
 """
@@ -30,6 +31,10 @@ class CheckpointError(TrainingError):
 
 class BrokenCheckpointError(CheckpointError):
     """A file of a checkpoint is missing, cut off or otherwise unreadable."""
+
+
+class RankLostError(TrainingError):
+    """Another of the processes that train together has ended, for a reason that it tells itself."""
 
 
 class StorageError(TrainingError):

@@ -16,6 +16,7 @@ from training.analysis import (
     count_words,
     f1_by_frequency,
     matches_by_position,
+    quality_by_domain,
     quality_by_length,
 )
 from training.checkpoint import write_atomically
@@ -23,7 +24,8 @@ from training.config import Recipe, TranslationRecipe
 from training.corpus import read_pairs
 from training.data import read_corpus
 from training.errors import ConfigError, TrainingError
-from training.quality import measure_quality
+from training.fidelity import measure_fidelity
+from training.quality import measure_edit_rate, measure_quality
 from training.run import load_trained
 from training.translation import translate
 
@@ -38,16 +40,19 @@ def evaluate(
     force: bool = False,
     device: str = "cpu",
     analyses: Collection[str] = (),
+    domains: Path | None = None,
 ) -> dict[str, Any]:
     """Translate `source` with a run's or checkpoint's model and score it against `reference`.
 
-    Returns the scores with their signatures, sentence count, seconds of decoding and, where
-    `analyses` names any of `ANALYSES`, those under "analysis". `output` receives the translations
-    in input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
-    unknown analysis and where `output` exists and `force` is not given.
+    Returns the scores with their signatures, sentence count, seconds of decoding and, under
+    "analysis", what `analyses` names of `ANALYSES`, and, with `domains`, a file that names the
+    domain of each line, the scores of each. `output` receives the translations in input order.
+    Raises a TrainingError where a file cannot be used, and, before any work, for an unknown
+    analysis and where `output` exists and `force` is not given.
     """
     options = _checked(beam_size, output, analyses, force=force)
     pairs = read_pairs(source, reference)
+    named = None if domains is None else [name for _, name in read_pairs(source, domains)]
     trained = load_trained(path, device)
     # Read before the long work: its files may be gone.
     counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
@@ -63,9 +68,13 @@ def evaluate(
         "sentences": len(pairs),
         "beam_size": beam_size,
         **asdict(measure_quality(translations, references)),
+        **asdict(measure_edit_rate(translations, references)),
+        **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
     }
     analysis: dict[str, Sequence[Any]] = {}
+    if named is not None:
+        analysis["domain"] = quality_by_domain(named, references, translations)
     if "length" in analyses:
         analysis["length"] = quality_by_length(sources, references, translations)
     if "position" in analyses:

@@ -25,8 +25,13 @@ class MetricsLog:
 
     def __init__(self, run: Path, resume_step: int) -> None:
         self._path = run / METRICS_FILE
+        self.last_validation: dict[str, Any] = {}
+        """Values of the last record of that kind, of an earlier session too; empty without one."""
         if self._path.exists():
             kept = [r for r in read_metrics(run) if r["step"] <= resume_step]
+            for record in kept:
+                if record["kind"] == "validation":
+                    self.last_validation = record
             lines = "".join(json.dumps(record) + "\n" for record in kept)
             write_atomically(self._path, lines.encode())
         try:
@@ -37,6 +42,8 @@ class MetricsLog:
     def log(self, kind: str, step: int, values: dict[str, float | str]) -> None:
         """Write one record; texts (signatures) go to the JSON line only."""
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **values}
+        if kind == "validation":
+            self.last_validation = record
         try:
             with self._path.open("a") as file:
                 file.write(json.dumps(record) + "\n")

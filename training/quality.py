@@ -1,4 +1,4 @@
-"""BLEU and chrF of translations, with the signatures that make the figures comparable."""
+"""BLEU, chrF and TER of translations, with the signatures that make the figures comparable."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
+from sacrebleu.metrics.ter import TER
 
 
 @dataclass(frozen=True)
@@ -20,6 +21,23 @@ class CorpusScores:
     chrf_signature: str
     length_ratio: float
     """Tokens (13a) of the translations over those of the references."""
+
+
+@dataclass(frozen=True)
+class EditRate:
+    """Corpus score of translations against one reference each; it takes longer than the others."""
+
+    ter: float
+    """Edits for each 100 words of the reference, shifts included, less is better (Snover et al.
+    2006); case and punctuation as sacreBLEU's defaults treat them."""
+    ter_signature: str
+
+
+def measure_edit_rate(translations: list[str], references: list[str]) -> EditRate:
+    """Score detokenised translations against references in the same order."""
+    metric = TER()
+    score = metric.corpus_score(translations, [references])
+    return EditRate(ter=score.score, ter_signature=str(metric.get_signature()))
 
 
 def measure_quality(translations: list[str], references: list[str]) -> CorpusScores:

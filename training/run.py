@@ -6,8 +6,9 @@ RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a 
 RUN/validation.txt           validation text of a language model, a line a document
 RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it
 RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
+RUN/report.html, .png        the curves, where `training report` was asked for them
 RUN/checkpoints/step_*       the last checkpoints
-RUN/best, RUN/averaged       the checkpoint of lowest validation loss, the mean of several
+RUN/best, RUN/averaged       the checkpoint of the best validation, the mean of several
 """
 
 from __future__ import annotations

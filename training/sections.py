@@ -258,6 +258,9 @@ class OptimConfig:
     label_smoothing: float = 0.1
     accumulation: int = 1
     """Batches summed into one update."""
+    ema_decay: float = 0.0
+    """Decay of an exponential moving average of the weights, 0.999 for example; 0 is off. With it,
+    the average is what is validated and what checkpoints hold as the model's weights."""
 
     def __post_init__(self) -> None:
         check_choice("optim.optimizer", self.optimizer, ("adamw", "sgd"))
@@ -266,6 +269,7 @@ class OptimConfig:
         check_range("optim.warmup_steps", self.warmup_steps, 1)
         check_range("optim.accumulation", self.accumulation, 1)
         check_range("optim.label_smoothing", self.label_smoothing, 0, 0.999)
+        check_range("optim.ema_decay", self.ema_decay, 0, 0.999999)
         for beta in self.betas:
             check_range("optim.betas", beta, 0, 0.99999)
         for name in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm"):
@@ -281,8 +285,13 @@ class LoopConfig:
     validate_every: int = 1000
     checkpoint_every: int = 500
     keep_checkpoints: int = 5
+    keep_best: int = 0
+    """Validated checkpoints, the best ones, that are kept beside the last `keep_checkpoints`; where
+    it is not 0, every validation has its checkpoint."""
+    best_by: str = "loss"
+    """What tells the best validation: `loss`, or `bleu` or `chrf` of the `bleu_sentences`."""
     patience: int = 0
-    """Validations without a better loss before stopping; 0 is off."""
+    """Validations without a better one before stopping; 0 is off."""
     bleu_sentences: int = 200
     """Validation sentences decoded for BLEU and chrF; 0 is off."""
     bleu_beam_size: int = 1
@@ -302,6 +311,12 @@ class LoopConfig:
             "keep_checkpoints",
         ):
             check_range(f"loop.{name}", getattr(self, name), 1)
-        for name in ("patience", "bleu_sentences", "seed"):
+        for name in ("keep_best", "patience", "bleu_sentences", "seed"):
             check_range(f"loop.{name}", getattr(self, name), 0)
+        check_choice("loop.best_by", self.best_by, ("loss", "bleu", "chrf"))
+        if self.best_by != "loss" and not self.bleu_sentences:
+            raise ConfigError(
+                f"loop.best_by = {self.best_by!r} is told by decoded sentences, but "
+                "loop.bleu_sentences is 0; set it to 200 or more"
+            )
         check_range("loop.bleu_beam_size", self.bleu_beam_size, 1, 64)

@@ -4,117 +4,168 @@ from __future__ import annotations
 
 import logging
 import shutil
-import sys
-import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import torch
-from tqdm import tqdm
 
+from training.averaging import WeightAverage
 from training.checkpoint import (
+    generator_states,
     list_checkpoints,
     load_checkpoint,
     recover_checkpoint,
+    restore_generators,
     save_checkpoint,
 )
 from training.claim import check_claim, write_claim
 from training.config import Recipe, recipe_to_dict
-from training.errors import BrokenCheckpointError, CheckpointError, DivergedError
-from training.metrics import MetricsLog
+from training.errors import BrokenCheckpointError, CheckpointError, DivergedError, RankLostError
+from training.gradients import GradientSum
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
+from training.progress import LogWindow, Reporter
+from training.ranks import Ranks
 from training.run import find_device
+from training.selection import BestSoFar, rank_checkpoints
+from training.speed import matrix_seconds
 from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
 
 
-def train(recipe: Recipe, run: Path, stop_after: int | None = None) -> Path:
+def train(
+    recipe: Recipe, run: Path, stop_after: int | None = None, ranks: Ranks | None = None
+) -> Path:
     """Train until max_steps or early stopping; returns the last checkpoint.
 
     An existing run folder is resumed from its last checkpoint: losses are then equal to the bit to
     those of an unbroken run on the same machine, thread count and torch. `stop_after` ends the
-    session early, after a checkpoint at that step.
+    session early, after a checkpoint at that step. With `ranks` this is one of the processes that
+    train together.
 
-    Raises CheckpointError where the folder holds a run of another recipe or text, DivergedError
-    where a gradient is not finite, ConfigError or CorpusError where the recipe cannot be followed.
+    Raises RankLostError where another of them has ended, CheckpointError where the folder holds a
+    run of another recipe or text, DivergedError where a gradient is not finite, ConfigError or
+    CorpusError where the recipe cannot be followed.
     """
-    find_device(recipe.loop.device)  # what is wrong with the recipe should show before the work
+    ranks = ranks or Ranks()
+    # What is wrong with the recipe should show before the work.
+    find_device(ranks.device(recipe.loop.device))
     check_model(recipe.model)
-    check_claim(recipe, run)
-    torch.manual_seed(recipe.loop.seed)
-    data = prepare_task(recipe, run)
-    trainer = Trainer(recipe, run, data)
-    data.write(run)  # not before it is clear that the text is this run's
-    write_claim(recipe, run)
+    with ranks.first_alone():
+        if ranks.is_first:
+            check_claim(recipe, run)
+        torch.manual_seed(recipe.loop.seed)
+        data = prepare_task(recipe, run)
+    ranks.check_same({"text": data.digest, "validation text": data.validation_digest})
+    with ranks.first_alone():
+        trainer = Trainer(recipe, run, data, ranks)
+    ranks.check_same({"checkpoint": trainer.step})
+    if ranks.is_first:
+        data.write(run)  # not before it is clear that the text is this run's
+        write_claim(recipe, run)
     return trainer.run(stop_after)
 
 
 class Trainer:
     """A run while it trains: model, optimiser, and how far it has come."""
 
-    def __init__(self, recipe: Recipe, folder: Path, data: Task) -> None:
+    def __init__(
+        self, recipe: Recipe, folder: Path, data: Task, ranks: Ranks | None = None
+    ) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data
-        self.device = find_device(recipe.loop.device)
+        self.ranks = ranks or Ranks()
+        self.device = find_device(self.ranks.device(recipe.loop.device))
         self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
-        self.best_loss, self.stale = float("inf"), 0
-        self.window = _LogWindow()
+        decay = recipe.optim.ema_decay
+        keeps = bool(decay) and self.ranks.is_first
+        self.average = WeightAverage(self.model, decay) if keeps else None
+        self.best = BestSoFar(recipe.loop.best_by)
+        self.validated: dict[str, float | str] = {}
+        self.gradient = GradientSum(recipe, self.model, data, self.device, self.ranks)
+        self.window = LogWindow(self.device)
         self.saved: Path | None = None
-        recover_checkpoint(folder / "best")
+        if self.ranks.is_first:
+            recover_checkpoint(folder / "best")
         self._restore_last()
 
     def run(self, stop_after: int | None) -> Path:
-        """Train to the end of the schedule; returns the last checkpoint."""
-        loop = self.recipe.loop
-        last = min(loop.max_steps, stop_after or loop.max_steps)
-        log = MetricsLog(self.folder, self.step)
-        bar = tqdm(total=loop.max_steps, initial=self.step, disable=not sys.stderr.isatty())
+        """Train to the end of the schedule; returns the last checkpoint.
+
+        Where another process is lost, what was learnt is saved before RankLostError is raised.
+        """
+        last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
+        reporter = Reporter(self.folder, self.step, self.recipe.loop.max_steps, self.ranks)
         updates = self._updates()
         while self.step < last and not self._stopped_early():
-            values = self._update(next(updates))
-            self.window.add(values)
-            bar.update()
-            if self.step % loop.log_every == 0 or self.step == loop.max_steps:
-                record = self.window.take(self.epoch)
-                bar.set_postfix(loss=f"{record['loss']:.3f}")
-                log.log("train", self.step, {**record})
-            if self.step % loop.validate_every == 0 or self.step == loop.max_steps:
-                self._validate(log)
-            if self.step % loop.checkpoint_every == 0:
-                self._save()
-        bar.close()
-        log.close()
+            step, before = self.step, (self.epoch, self.position, generator_states())
+            try:
+                self._advance(next(updates), reporter)
+                self._look(reporter)
+            except RankLostError as error:
+                if self.step == step:  # the update was not made
+                    self.epoch, self.position, generators = before
+                    restore_generators(generators)
+                raise self._lost(error) from error
+        reporter.close()
         return self.saved or self._save()
+
+    def _lost(self, error: RankLostError) -> RankLostError:
+        """Save what was learnt, and tell where it is."""
+        if not self.ranks.is_first or not self.step:
+            return error
+        folder = self.saved or self._save()
+        return RankLostError(f"{error}; {folder} holds what was learnt: the same command goes on")
+
+    def _advance(self, batches: list[Any], reporter: Reporter) -> None:
+        """One update, and what is measured of it."""
+        if self.window.seconds_per_label is None and self.ranks.is_first:
+            own = self.ranks.share_of(batches)
+            bf16 = self.recipe.loop.bf16
+            seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
+            self.window.begin(seconds / self.ranks.size)
+        self.window.add(self._update(batches))
+        reporter.advance()
+
+    def _look(self, reporter: Reporter) -> None:
+        """Record, validate and save after an update where it is time to."""
+        loop = self.recipe.loop
+        ended = self.step == loop.max_steps
+        if self.step % loop.log_every == 0 or ended:
+            reporter.record(self.step, self.window.take(self.epoch))
+        if self.step % loop.validate_every == 0 or ended:
+            if self.ranks.is_first:
+                self._validate(reporter)
+            self.best.restore(self.ranks.from_first(self.best.state()))
+        if self.step % loop.checkpoint_every == 0 or (self.validated and loop.keep_best):
+            self._save()
 
     def _update(self, batches: list[Any]) -> dict[str, float]:
         """One optimiser update over the given batches; the gradient is a mean over labels."""
         optim = self.recipe.optim
-        self.model.train()
         rate = learning_rate(self.step + 1, optim, self.recipe.loop.max_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
-        collated = [self.data.collate(batch, self.device) for batch in batches]
-        num_labels = sum(batch.num_labels for batch in collated)
-        total = 0.0
-        for batch in collated:
-            with torch.autocast(self.device.type, torch.bfloat16, enabled=self.recipe.loop.bf16):
-                loss = self.data.loss(self.model, batch, optim.label_smoothing)
-            (loss / num_labels).backward()
-            total += float(loss.detach())
+        self.ranks.seed(self.recipe.loop.seed, self.step)
+        total, num_labels = self.gradient.compute(batches)
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), optim.clip_norm or float("inf")
         )
         if not bool(torch.isfinite(norm)):
+            if not self.ranks.is_first:
+                raise RankLostError("rank 0 tells why")
             raise self._diverged(f"gradient norm is {float(norm)} at step {self.step + 1}")
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.step += 1
-        self.saved = None
+        self.saved, self.validated = None, {}
+        if self.average is not None:
+            self.average.update(self.step)
         return {"loss": total, "labels": num_labels, "gradient_norm": float(norm), "lr": rate}
 
     def _diverged(self, what: str) -> DivergedError:
@@ -133,58 +184,62 @@ class Trainer:
                 raise self._diverged(f"{name} is no longer finite at step {self.step}")
 
     def _updates(self) -> Iterator[list[Any]]:
-        """Groups of batches, from the saved position on, without end."""
-        accumulation = self.recipe.optim.accumulation
+        """Groups of batches, those of all processes, from the saved position on, without end."""
+        size = self.recipe.optim.accumulation * self.ranks.size
         while True:
             batches = self.data.epoch(self.epoch)
             while self.position < len(batches):
-                group = batches[self.position : self.position + accumulation]
+                group = batches[self.position : self.position + size]
                 self.position += len(group)
                 yield group
             self.epoch, self.position = self.epoch + 1, 0
 
-    def _validate(self, log: MetricsLog) -> None:
+    def _validate(self, reporter: Reporter) -> None:
         self._check_weights()
-        values = self.data.validate(self.model)
-        log.log("validation", self.step, values)
-        shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
-        logger.info("step %d: %s", self.step, shown)
-        loss = float(values["loss"])
-        if loss < self.best_loss:
-            self.best_loss, self.stale = loss, 0
+        with self.average.applied() if self.average else nullcontext():
+            values = self.data.validate(self.model)
+        self.validated = values
+        reporter.validation(self.step, values)
+        if self.best.improved(values):
             self._save_to(self.folder / "best")
-        else:
-            self.stale += 1
 
     def _stopped_early(self) -> bool:
-        patience = self.recipe.loop.patience
-        return 0 < patience <= self.stale
+        return 0 < self.recipe.loop.patience <= self.best.stale
 
     def _save(self) -> Path:
-        self._check_weights()
+        """Write a checkpoint and remove old ones, which rank 0 does for all; returns its folder."""
         folder = self.folder / "checkpoints" / f"step_{self.step:08d}"
-        self._save_to(folder)
-        # One that comes after this was broken when the run was resumed: the whole ones count.
-        whole = [path for path in list_checkpoints(self.folder) if path.name <= folder.name]
-        for old in whole[: -self.recipe.loop.keep_checkpoints]:
-            shutil.rmtree(old)
+        if self.ranks.is_first:
+            self._check_weights()
+            self._save_to(folder)
+            self._remove_old(folder)
         self.saved = folder
         return folder
+
+    def _remove_old(self, folder: Path) -> None:
+        # One that comes after this was broken when the run was resumed: the whole ones count.
+        whole = [path for path in list_checkpoints(self.folder) if path.name <= folder.name]
+        loop = self.recipe.loop
+        best = rank_checkpoints(self.folder, loop.best_by)[: loop.keep_best]
+        for old in set(whole[: -loop.keep_checkpoints]) - set(best):
+            shutil.rmtree(old)
 
     def _save_to(self, folder: Path) -> None:
         state: dict[str, Any] = {
             "step": self.step,
             "epoch": self.epoch,
             "position": self.position,
-            "best_loss": self.best_loss if self.best_loss != float("inf") else None,
-            "stale": self.stale,
+            **self.best.state(),
+            "validated": self.validated,
             "window": self.window.sums,
+            "halved": self.gradient.halved,
             "corpus": self.data.digest,
             "validation": self.data.validation_digest,
             "machine": self._machine(),
             "recipe": recipe_to_dict(self.recipe),
         }
-        save_checkpoint(folder, self.model, self.optimizer, state)
+        averaged = None if self.average is None else self.average.tensors
+        save_checkpoint(folder, self.model, self.optimizer, state, averaged)
 
     def _restore_last(self) -> None:
         """Go on from the last checkpoint that can be read; one that a crash or a full disk has cut
@@ -206,12 +261,14 @@ class Trainer:
 
     def _restore(self, folder: Path) -> None:
         try:
-            state = load_checkpoint(folder, self.model, self.optimizer)
+            averaged = None if self.average is None else self.average.tensors
+            state = load_checkpoint(folder, self.model, self.optimizer, averaged)
             self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
-            self.best_loss = float("inf") if state["best_loss"] is None else state["best_loss"]
-            self.stale, self.saved = state["stale"], folder
+            self.best.restore(state)
+            self.saved = folder
         except KeyError as error:
             raise BrokenCheckpointError(f"{folder}: cannot be read: it has no {error}") from error
+        self.gradient.halved = state.get("halved", False)
         self.window.sums = state.get("window", self.window.sums)
         if state.get("corpus", self.data.digest) != self.data.digest:
             raise CheckpointError(
@@ -224,7 +281,7 @@ class Trainer:
                 "its losses could not be compared; restore it, or start another --run folder"
             )
         found = state.get("machine", self._machine())
-        if found != self._machine():
+        if found != self._machine() and self.ranks.is_first:
             logger.warning(
                 "%s was saved with %s, this is %s: losses may differ in their last bits",
                 folder,
@@ -235,37 +292,9 @@ class Trainer:
 
     def _machine(self) -> dict[str, str | int]:
         """What, besides the run folder, decides the last bits of a loss."""
-        return {
+        machine: dict[str, str | int] = {
             "torch": torch.__version__,
             "device": self.device.type,
             "threads": torch.get_num_threads(),
         }
-
-
-class _LogWindow:
-    """Sums between two records of the log; checkpoints keep them."""
-
-    def __init__(self) -> None:
-        self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
-        self._start, self._new_labels = time.perf_counter(), 0
-        self._last: dict[str, float] = {}
-
-    def add(self, values: dict[str, float]) -> None:
-        self.sums["loss"] += values["loss"]
-        self.sums["labels"] += values["labels"]
-        self._new_labels += int(values["labels"])
-        self._last = values
-
-    def take(self, epoch: int) -> dict[str, float]:
-        """The record of what was added since the last, per label."""
-        seconds = time.perf_counter() - self._start
-        record = {
-            "loss": self.sums["loss"] / self.sums["labels"],
-            "lr": self._last["lr"],
-            "gradient_norm": self._last["gradient_norm"],
-            "epoch": epoch,
-            "labels_per_second": round(self._new_labels / seconds, 1),
-        }
-        self.sums = {"loss": 0.0, "labels": 0}
-        self._start, self._new_labels = time.perf_counter(), 0
-        return record
+        return machine | ({"processes": self.ranks.size} if self.ranks.size > 1 else {})

@@ -495,6 +495,7 @@ def test_command(tiny_model: TinyModel, tmp_path: Path, capsys: pytest.CaptureFi
     assert main(command) == 0
     report = json.loads(capsys.readouterr().out)
     assert report["quality"]["own BLEU"] == 100.0
+    assert "| own | BLEU | 100 |" in (out / "README.md").read_text()
     assert main(command) == 1
     assert "--force" in capsys.readouterr().err
     assert main([*command, "--force"]) == 0

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import logging
 import shutil
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -23,6 +25,7 @@ from training.errors import CheckpointError, ConfigError, CorpusError, DivergedE
 from training.metrics import read_metrics
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
+from training.validation import validation_loss
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -103,7 +106,7 @@ def test_the_best_checkpoint_is_that_of_the_lowest_loss(toy: ToyRun) -> None:
     state = json.loads((toy.run / "best" / "state.json").read_text())
     losses = {r["step"]: r["loss"] for r in read_metrics(toy.run) if r["kind"] == "validation"}
     assert state["step"] == min(losses, key=losses.__getitem__)
-    assert state["best_loss"] == min(losses.values())
+    assert (state["best_by"], state["best_value"]) == ("loss", min(losses.values()))
     assert find_checkpoint(toy.run) == toy.run / "best"
 
 
@@ -120,7 +123,7 @@ def test_validation_loss_counts_each_label_once_and_smooths_nothing(toy: ToyRun)
         labels = torch.tensor([*ids, 3])
         total += float(torch.nn.functional.cross_entropy(logits[0], labels, reduction="sum"))
         count += len(labels)
-    logged = json.loads((toy.run / "best" / "state.json").read_text())["best_loss"]
+    logged = json.loads((toy.run / "best" / "state.json").read_text())["best_value"]
     assert logged == pytest.approx(total / count, rel=2e-2)  # it was measured in bfloat16
 
 
@@ -146,6 +149,40 @@ def test_early_stopping_waits_for_patience_validations(
     )  # fmt: skip
     assert again == last
     assert len(read_metrics(run)) == 5  # one record of training, four of validation
+
+
+@pytest.mark.parametrize("by", ["bleu", "chrf"])
+def test_the_best_may_be_told_by_what_is_decoded(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str, by: str
+) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=12", "loop.validate_every=3",
+        f"loop.best_by={by}", "loop.bleu_sentences=20", "optim.ema_decay=0.5",
+    )  # fmt: skip
+    values = {r["step"]: r[by] for r in read_metrics(run) if r["kind"] == "validation"}
+    state = json.loads((run / "best" / "state.json").read_text())
+    assert state["best_value"] == state["validated"][by] == max(values.values())
+    assert state["step"] == max(values, key=values.__getitem__)
+
+
+def test_what_is_validated_and_saved_is_the_average(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    overrides = ["loop.bf16=false", "loop.bleu_sentences=0", "loop.max_steps=10"]
+    figures = {}
+    for name, decay in (("run", 0.99), ("plain", 0)):
+        run = tmp_path / name
+        run_training(small_recipe, run, tokenizer_file, *overrides, f"optim.ema_decay={decay}")
+        figures[name] = [(r["kind"], r["loss"]) for r in read_metrics(run)]
+    run = tmp_path / "run"
+    trained = load_trained(run / "best")
+    source, target = (read_lines(run / f"validation.{side}") for side in ("source", "target"))
+    pairs = list(zip(source, target, strict=True))
+    loss = validation_loss(trained.model, trained.tokenizer, pairs, trained.recipe)
+    assert loss == pytest.approx(figures["run"][-1][1], rel=1e-5)
+    assert loss != pytest.approx(figures["plain"][-1][1], rel=1e-2)
+    assert figures["run"][:-1] == figures["plain"][:-1]  # what is trained is the same
 
 
 def test_old_checkpoints_go(small_recipe: Path, tmp_path: Path, tokenizer_file: str) -> None:
@@ -200,6 +237,66 @@ def test_accumulation_equals_one_large_batch(
     assert separate["loss"] == pytest.approx(together["loss"], rel=1e-5)
     for name, gradient in expected.items():
         torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def fail_for_want_of_memory(some: Trainer) -> list[int]:
+    """Let the next batch fail; returns the rows of each batch, which go on being noted."""
+    loss, seen, left = type(some.data).loss, [], [1]
+
+    def failing(model: Any, batch: Any, smoothing: float) -> torch.Tensor:
+        seen.append(len(batch.source_BS))
+        value = loss(some.data, model, batch, smoothing)
+        if left[0]:
+            left[0] -= 1
+            value.backward()  # something is in the gradient already
+            raise torch.OutOfMemoryError("out of memory")
+        return value
+
+    object.__setattr__(some.data, "loss", failing)  # of a frozen dataclass
+    return seen
+
+
+def test_without_memory_batches_are_halved_once_and_the_gradient_is_the_same(
+    small_recipe: Path,
+    tmp_path: Path,
+    tokenizer_file: str,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "optim.clip_norm=0")
+    batches = some.data.train.epoch(0)[:3]
+    seen = gradients_seen(some)
+    whole = some._update(batches)
+    expected = dict(seen)
+    rows = fail_for_want_of_memory(some)
+    with caplog.at_level(logging.WARNING):
+        halves = some._update(batches)
+    (message,) = caplog.messages
+    assert "cpu ran out of memory: each batch is computed in two halves" in message
+    assert "data.token_budget = 256" in message
+    assert rows[0] == len(batches[0])
+    assert rows[1:] == [
+        n for batch in batches for n in ((len(batch) + 1) // 2, len(batch) // 2) if n
+    ]
+    assert halves["labels"] == whole["labels"]
+    assert halves["loss"] == pytest.approx(whole["loss"], rel=1e-5)
+    for name, gradient in expected.items():
+        torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
+
+
+def test_halves_stay_halves_after_a_restart_and_are_not_halved_again(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    run = tmp_path / "run"
+    some = trainer(small_recipe, run, tokenizer_file)
+    fail_for_want_of_memory(some)
+    batches = some.data.train.epoch(0)[:1]
+    some._update(batches)
+    some._save()
+    again = trainer(small_recipe, run, tokenizer_file)
+    rows = fail_for_want_of_memory(again)
+    with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
+        again._update(batches)
+    assert rows == [(len(batches[0]) + 1) // 2]
 
 
 def test_accumulation_takes_that_many_batches_an_update(

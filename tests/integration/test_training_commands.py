@@ -19,7 +19,8 @@ from training.__main__ import main
 from training.checkpoint import list_checkpoints
 from training.config import load_recipe
 from training.corpus import read_lines
-from training.quality import measure_quality
+from training.metrics import read_metrics
+from training.quality import measure_edit_rate, measure_quality
 from training.run import load_trained
 from training.trainer import train
 
@@ -96,6 +97,26 @@ def test_average_writes_the_mean_of_the_last_checkpoints(
     assert all(torch.equal(value, two[name]) for name, value in again.items())
 
 
+def test_average_takes_the_best_checkpoints(
+    small_recipe: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, "loop.max_steps=9", "loop.validate_every=2", "loop.keep_checkpoints=1",
+        "loop.checkpoint_every=9", "loop.keep_best=2", "optim.peak_lr=0.5",  # so that loss rises
+        "optim.warmup_steps=4",
+    )  # fmt: skip
+    losses = {r["step"]: r["loss"] for r in read_metrics(run) if r["kind"] == "validation"}
+    best = sorted(sorted(losses, key=losses.__getitem__)[:2])
+    kept = [path.name for path in list_checkpoints(run)]
+    assert kept == [f"step_{step:08d}" for step in sorted({*best, 9})]
+    output_of(capsys, ["average", str(run), "--best", "2"])
+    state = json.loads((run / "averaged" / "state.json").read_text())
+    assert state["averaged"] == [f"step_{step:08d}" for step in best]
+    with pytest.raises(SystemExit):
+        main(["average", str(run), "--best", "2", "--last", "2"])
+
+
 @pytest.mark.parametrize("last", ["0", "-1", "x"])
 def test_average_wants_a_positive_number(toy: ToyRun, last: str) -> None:
     with pytest.raises(SystemExit):
@@ -123,11 +144,14 @@ def test_evaluate_scores_translations_and_writes_them_in_order(
     assert translations[2] == ""
     assert set(scores) == {
         "checkpoint", "sentences", "beam_size", "bleu", "bleu_signature", "chrf",
-        "chrf_signature", "length_ratio", "seconds",
+        "chrf_signature", "length_ratio", "ter", "ter_signature", "copied", "repeated",
+        "numbers_kept", "placeholders_kept", "seconds",
     }  # fmt: skip
     quality = measure_quality(translations, references)
     for name, value in dataclasses.asdict(quality).items():
         assert scores[name] == value
+    assert scores["ter"] == pytest.approx(measure_edit_rate(translations, references).ter)
+    assert scores["placeholders_kept"] is None  # as no source has one
     assert scores["sentences"] == 7
     assert scores["beam_size"] == 2
     assert scores["checkpoint"] == str(toy.run / "best")
@@ -202,6 +226,25 @@ def test_evaluate_analyses_what_is_asked_for(
     assert "0" not in {bucket["frequency"] for bucket in analysis["frequency"]}
     scores = json.loads(output_of(capsys, [*arguments, "--analysis", "length"]))
     assert set(scores["analysis"]) == {"length"}
+
+
+def test_evaluate_scores_each_domain(
+    toy: ToyRun, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source, reference = (toy.run / f"validation.{side}" for side in ("source", "target"))
+    count = len(read_lines(source))
+    domains, output = tmp_path / "domains", tmp_path / "output"
+    domains.write_text("news\n" * 5 + "chat\n" * (count - 5))
+    command = ["evaluate", str(toy.run), str(source), str(reference), "--beam-size", "1"]
+    command += ["--domains", str(domains), "--output", str(output), "--threads", "1"]
+    news, chat = json.loads(output_of(capsys, command))["analysis"]["domain"]
+    assert (news["domain"], news["sentences"]) == ("news", 5)
+    assert (chat["domain"], chat["sentences"]) == ("chat", count - 5)
+    quality = measure_quality(read_lines(output)[:5], read_lines(reference)[:5])
+    assert (news["bleu"], news["chrf"]) == (quality.bleu, quality.chrf)
+    domains.write_text("news\n")
+    assert main([*command, "--force"]) == 1
+    assert "domains:2: line missing" in capsys.readouterr().err
 
 
 def test_frequencies_need_the_training_text(

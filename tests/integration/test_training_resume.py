@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import signal
 import subprocess
@@ -11,6 +12,7 @@ from typing import Any
 
 import pytest
 import torch
+import yaml
 from safetensors.torch import load_file
 
 from tests.toy.recipe import write_toy_recipe
@@ -28,6 +30,7 @@ OVERRIDES = [
     "model.activation_dropout=0.1",
     "data.subword_alpha=0.2",
     "optim.accumulation=2",
+    "optim.ema_decay=0.9",
     "loop.max_steps=32",
     "loop.log_every=3",
     "loop.validate_every=5",
@@ -90,7 +93,7 @@ def unbroken(recipe: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def figures(run: Path) -> list[dict[str, Any]]:
     """All that was measured but time."""
-    timing = ("time", "labels_per_second")
+    timing = ("time", "labels_per_second", "memory_mb", "matrix_share")
     return [{k: v for k, v in r.items() if k not in timing} for r in read_metrics(run)]
 
 
@@ -166,3 +169,30 @@ def test_stopping_on_purpose_and_resuming_changes_nothing(
     assert main(arguments(recipe, run)) == 0
     torch.set_num_threads(before)
     assert figures(run) == figures(unbroken)
+
+
+def test_a_run_of_the_first_version_goes_on(recipe: Path, tmp_path: Path) -> None:
+    """Its config and its states lack what came later."""
+    overrides = ["loop.max_steps=12", "loop.validate_every=4", "loop.checkpoint_every=6"]
+    run, whole = tmp_path / "run", tmp_path / "whole"
+    before = torch.get_num_threads()
+    command = ["train", str(recipe), *overrides, "--threads", "1", "--run"]
+    assert main([*command, str(whole)]) == 0
+    assert main([*command, str(run), "--stop-after", "6"]) == 0
+    for path in (run / "config.yaml", *run.rglob("state.json")):
+        tree = yaml.safe_load(path.read_text())
+        settings = tree.get("recipe", tree)
+        del settings["optim"]["ema_decay"]
+        for key in ("keep_best", "best_by"):
+            del settings["loop"][key]
+        if path.name == "state.json":
+            assert tree.pop("best_by") == "loss"
+            tree["best_loss"] = tree.pop("best_value")
+            del tree["validated"]
+        path.write_text(json.dumps(tree))
+    assert main([*command, str(run)]) == 0
+    torch.set_num_threads(before)
+    assert figures(run) == figures(whole)
+    last = "checkpoints/step_00000012"
+    for name, value in tensors(whole / last).items():
+        assert torch.equal(tensors(run / last)[name], value), name

@@ -47,7 +47,7 @@ def evaluate(capsys: pytest.CaptureFixture[str], run: Path, *arguments: str) -> 
 
 
 def figures(run: Path) -> list[dict[str, Any]]:
-    timing = ("time", "labels_per_second")
+    timing = ("time", "labels_per_second", "memory_mb", "matrix_share")
     return [{k: v for k, v in r.items() if k not in timing} for r in read_metrics(run)]
 
 

@@ -167,6 +167,9 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
         ("optim.betas=0.9", "optim.betas must be a list"),
         ("optim.label_smoothing=1", "optim.label_smoothing"),
         ("optim.accumulation=0", "optim.accumulation must be >= 1"),
+        ("optim.ema_decay=1", r"optim.ema_decay must be in \[0, 0.999999\], got 1.0"),
+        ("loop.best_by=blue", r"unknown loop.best_by 'blue'; did you mean 'bleu'\?"),
+        ("loop.keep_best=-1", "loop.keep_best must be >= 0"),
         ("data.train=[]", "data.train must name one pair"),
         ("data.train=[{source: a}]", r"missing key 'data.train\[0\].target'"),
         (
@@ -213,6 +216,14 @@ def test_overrides(recipe_file: str, override: str, attribute: str, value: objec
 def test_a_wrong_override_is_named(recipe_file: str, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_recipe(recipe_file, [override])
+
+
+def test_a_best_by_what_is_decoded_needs_something_decoded(recipe_file: str) -> None:
+    load_recipe(recipe_file, ["loop.best_by=chrf"])
+    with pytest.raises(ConfigError, match=r"loop.best_by = 'chrf' .* loop.bleu_sentences is 0"):
+        load_recipe(recipe_file, ["loop.best_by=chrf", "loop.bleu_sentences=0"])
+    with pytest.raises(ConfigError, match=r"loop.best_by of a language model must be 'loss'"):
+        load_recipe("lm-cascade", ["loop.best_by=bleu"])
 
 
 def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:

@@ -19,7 +19,7 @@ from training.models import (
     TranslationModel,
     build_model,
 )
-from training.quality import measure_quality
+from training.quality import measure_edit_rate, measure_quality
 from training.stepper import TorchStepper
 from training.tokenizer import train_tokenizer
 from training.translation import translate
@@ -60,6 +60,16 @@ def test_bleu_is_the_papers_formula() -> None:
     quality = measure_quality(["the cat sat on the mat"], ["the cat sat on the rug"])
     assert quality.bleu == pytest.approx(100 * (5 / 6 * 4 / 5 * 3 / 4 * 2 / 3) ** 0.25)
     assert measure_quality(["a b c"], ["a b c d e f"]).length_ratio == 0.5
+
+
+def test_edits_are_counted_for_each_hundred_words() -> None:
+    # One substitution, and one shift of "on the mat", which is one edit (Snover et al. 2006).
+    assert measure_edit_rate(["the cat sat on the rug"], ["the cat sat on the mat"]).ter == (
+        pytest.approx(100 / 6)
+    )
+    shifted = measure_edit_rate(["on the mat the cat sat"], ["the cat sat on the mat"])
+    assert shifted.ter == pytest.approx(100 / 6)
+    assert "case:lc" in shifted.ter_signature
 
 
 def test_case_counts() -> None:

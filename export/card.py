@@ -1,0 +1,154 @@
+"""The model card of a bundle: `README.md`, all of it told by the manifest."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path, PurePath
+from typing import Any
+
+from serving.bundle.manifest import Manifest, write_manifest
+
+CARD = "README.md"
+
+
+def finish(folder: Path, manifest: Manifest) -> None:
+    """Write the card, and then the manifest, which lists the card's hash as every file's."""
+    size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix not in _TEXTS)
+    (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
+    write_manifest(folder, manifest)
+
+
+_TEXTS = (".md", ".json")
+
+
+def render_card(manifest: Manifest, size: int) -> str:
+    """The card as Markdown; `size` is that of the bundle's files in bytes."""
+    sections = {
+        "How to use it": _usage(manifest),
+        "What it was trained on": _data(manifest),
+        "Scores": _scores(manifest),
+        "Limits": _limits(manifest),
+    }
+    head = [*_front_matter(manifest), f"# {manifest.name}", "", *_facts(manifest, size)]
+    body = [line for title, lines in sections.items() for line in ("", f"## {title}", "", *lines)]
+    return "\n".join([*head, *body]) + "\n"
+
+
+def _front_matter(manifest: Manifest) -> list[str]:
+    """What sites that show cards read: the task, and the languages."""
+    task = "translation" if manifest.task == "translate" else "text-generation"
+    languages = [*manifest.languages.source, *manifest.languages.target]
+    listed = ["language:", *(f"- {language}" for language in languages)] if languages else []
+    return ["---", f"pipeline_tag: {task}", *listed, "---", ""]
+
+
+def _facts(manifest: Manifest, size: int) -> Iterator[str]:
+    sizes = manifest.sizes
+    if manifest.task == "translate":
+        source, target = (", ".join(codes) for codes in _pair(manifest))
+        yield f"Translates {source} to {target}."
+    else:
+        yield "Continues text."
+    layers = f"{sizes.num_decoder_layers} decoder layers"
+    if sizes.num_encoder_layers:
+        layers = f"{sizes.num_encoder_layers} encoder and {layers}"
+    precision: str = manifest.precision
+    if precision == "int8":
+        precision += f" weights and activations ({manifest.activations} scales)"
+    yield ""
+    yield from _table(
+        ("", ""),
+        [
+            ("architecture", f"{manifest.family}, {layers} of width {sizes.model_dim}"),
+            ("parameters", f"{sizes.num_parameters / 1e6:.2f} million"),
+            ("vocabulary", f"{sizes.vocab_size:,} pieces ({manifest.tokenizer.kind})"),
+            ("precision", precision),
+            ("runs on", manifest.target),
+            ("size", f"{size / 1e6:.1f} MB"),
+        ],
+    )
+
+
+def _pair(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    return manifest.languages.source, manifest.languages.target
+
+
+def _usage(manifest: Manifest) -> list[str]:
+    if manifest.task == "translate":
+        command = f"macaron translate {manifest.name} < source.txt > target.txt"
+        program = [
+            "from macaron import Translator",
+            "",
+            f'translator = Translator("{manifest.name}")',
+            'print(translator.translate(["..."])[0].text)',
+        ]
+    else:
+        command = f'echo "..." | macaron generate {manifest.name}'
+        program = [
+            "from macaron import Generator",
+            "",
+            f'generator = Generator("{manifest.name}")',
+            'print(generator.generate(["..."])[0][0].text)',
+        ]
+    serve = "macaron serve --bundles .    # the folder that holds this one, over HTTP"
+    return ["```sh", command, serve, "```", "", "```python", *program, "```"]
+
+
+def _data(manifest: Manifest) -> Iterator[str]:
+    data: dict[str, Any] = manifest.recipe.get("data", {})
+    yield manifest.attribution or "Origin and licence of the text are not recorded."
+    rows = []
+    for files in data.get("train", ()):
+        if isinstance(files, str):
+            rows.append((_short(files), "1"))
+        else:
+            named = [files[key] for key in ("file", "source", "target") if files.get(key)]
+            rows.append((", ".join(map(_short, named)), f"{files.get('weight', 1):g}"))
+    if rows:
+        yield ""
+        yield from _table(("corpus", "weight"), rows)
+    if data.get("temperature") is not None:
+        yield ""
+        yield f"Sampled with temperature {data['temperature']:g} in place of these weights."
+
+
+def _short(file: str) -> str:
+    """A file with its folder, which tells the corpus; where that lay is nobody's concern."""
+    return "/".join(PurePath(file).parts[-2:])
+
+
+def _scores(manifest: Manifest) -> Iterator[str]:
+    if manifest.quality:
+        figures = [(q.data, q.metric, f"{q.value:g}", q.note) for q in manifest.quality]
+        yield from _table(("data", "metric", "score", ""), figures)
+        yield ""
+        for signature in dict.fromkeys(q.signature for q in manifest.quality if q.signature):
+            yield f"- `{signature}`"
+    else:
+        yield "Not measured on a test text (`export bundle --test`)."
+    if manifest.calibration:
+        found = manifest.calibration
+        yield ""
+        yield (
+            f"Answers tell the probability that a translation is good ({found.event}), fitted on "
+            f"{found.pairs:,} pairs of {found.data}; on others it is off by "
+            f"{found.expected_error:.3f} on average."
+        )
+
+
+def _limits(manifest: Manifest) -> Iterator[str]:
+    if manifest.task == "translate":
+        yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
+        yield "- It reads one sentence at a time: what follows from those around it is lost."
+        if manifest.sizes.max_source:
+            yield f"- A sentence may have {manifest.sizes.max_source} pieces."
+    else:
+        yield "- It continues text as its training text would go on: what it says need not be true."
+    if manifest.sizes.max_positions:
+        yield f"- An output may have {manifest.sizes.max_positions} pieces."
+    yield "- Names, numbers and rare words may come out wrong: have a person read what matters."
+
+
+def _table(head: tuple[str, ...], rows: Iterable[tuple[str, ...]]) -> Iterator[str]:
+    for row in (head, ("---",) * len(head), *rows):
+        yield f"| {' | '.join(cell.replace('|', chr(92) + '|') for cell in row)} |"

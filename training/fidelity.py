@@ -1,0 +1,74 @@
+"""What a score of words hardly shows: copies, loops, and numbers and placeholders that are lost."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+_LOOP = re.compile(r"(.{2,60}?)\1{3}", re.DOTALL)
+_NUMBER = re.compile(r"\d+(?:[.,'’]\d+|[ \u00a0\u202f]\d{3}(?!\d))*")
+_PLACEHOLDER = re.compile(
+    r"https?://[^\s<>\"]*[^\s<>\".,;:!?)]"
+    r"|[\w.+-]+@[\w-]+(?:\.[\w-]+)+"
+    r"|\$?\{\{?[^{}\s]+\}\}?"  # {name}, {{name}}, ${name}
+    r"|(?<![\d%])%(?:\([^()\s]+\)|\d+\$)?[sdifu@](?!\w)"  # %s, %(name)s, %1$s
+)
+
+
+@dataclass(frozen=True)
+class Fidelity:
+    """Shares, 0 to 1; blank sources count nowhere."""
+
+    copied: float
+    """Of the translations, those equal to their source but for white space."""
+    repeated: float
+    """Of the translations, those in which a piece of text stands four times in a row, as it does
+    not in the source."""
+    numbers_kept: float | None
+    """Of the numbers of the sources, those that stand in the translation, however they are
+    grouped ("1.000,5" is "1,000.5"); None where no source has one."""
+    placeholders_kept: float | None
+    """Of the sources' `{name}`, `%s`, `${x}`, addresses and the like, those that stand in the
+    translation as they are; None where no source has one."""
+
+
+def measure_fidelity(sources: list[str], translations: list[str]) -> Fidelity:
+    """Compare translations with their sources, which are in the same order."""
+    pairs = [
+        (source, translation)
+        for source, translation in zip(sources, translations, strict=True)
+        if source.strip()
+    ]
+    return Fidelity(
+        copied=_share(source.split() == target.split() for source, target in pairs) or 0.0,
+        repeated=_share(_loops(target) and not _loops(source) for source, target in pairs) or 0.0,
+        numbers_kept=_share(kept for pair in pairs for kept in _kept(*map(_numbers, pair))),
+        placeholders_kept=_share(
+            kept for pair in pairs for kept in _kept(*map(_PLACEHOLDER.findall, pair))
+        ),
+    )
+
+
+def _share(outcomes: Iterable[bool]) -> float | None:
+    counts = Counter(outcomes)
+    return counts[True] / counts.total() if counts else None
+
+
+def _loops(text: str) -> bool:
+    """Whether a piece of 2 to 60 characters, with a letter in it, stands four times in a row."""
+    return any(any(map(str.isalpha, match[1])) for match in _LOOP.finditer(text))
+
+
+def _numbers(text: str) -> list[str]:
+    """The digits of each number; those in a placeholder or an address are no numbers."""
+    return [re.sub(r"\D", "", number) for number in _NUMBER.findall(_PLACEHOLDER.sub(" ", text))]
+
+
+def _kept(wanted: list[str], found: list[str]) -> Iterator[bool]:
+    """For each wanted item whether it is among those found, each of which serves once."""
+    left = Counter(found)
+    for item in wanted:
+        yield left[item] > 0
+        left[item] -= 1

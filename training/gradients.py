@@ -1,0 +1,92 @@
+"""The gradient of an update: summed over batches and processes, in halves where memory ends."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+
+from training.config import DataConfig, Recipe
+from training.errors import ConfigError
+from training.models import Network
+from training.ranks import Ranks
+from training.task import Task
+
+logger = logging.getLogger(__name__)
+
+
+class GradientSum:
+    """Computes gradients of the mean loss of a label over all batches of an update."""
+
+    def __init__(
+        self, recipe: Recipe, model: Network, data: Task, device: torch.device, ranks: Ranks
+    ) -> None:
+        self._recipe, self._model, self._data = recipe, model, data
+        self._device, self._ranks = device, ranks
+        self.halved = False
+        """Whether the rows of each batch are taken in two halves, for want of memory."""
+
+    def compute(self, batches: list[Any]) -> tuple[float, int]:
+        """Leave the gradient in the parameters; returns summed loss and labels of all processes.
+
+        `batches` are those of all processes, of which this one computes its share. Where the
+        device's memory does not suffice, the rows of each batch are taken in two halves from here
+        on, which gives the same gradient.
+        """
+        own = self._ranks.share_of(batches)
+        collated = self._collate(own)
+        (labels,) = self._ranks.sum([sum(batch.num_labels for batch in collated)])
+        try:
+            loss = self._add_up(collated, int(labels))
+        except torch.OutOfMemoryError as error:
+            self._halve(own, error)
+            loss = None
+        if loss is None:  # not before the error is gone, which holds the tensors that had been made
+            self._model.zero_grad(set_to_none=True)
+            if self._device.type == "cuda":
+                torch.cuda.empty_cache()
+            loss = self._add_up(self._collate(own), int(labels))
+        self._ranks.sum_gradients(self._model.parameters())
+        (total,) = self._ranks.sum([loss])
+        return total, int(labels)
+
+    def _collate(self, batches: list[Any]) -> list[Any]:
+        parts = [part for batch in batches for part in (halve(batch) if self.halved else [batch])]
+        return [self._data.collate(part, self._device) for part in parts]
+
+    def _add_up(self, collated: list[Any], labels: int) -> float:
+        self._model.train()
+        total, smoothing = 0.0, self._recipe.optim.label_smoothing
+        for batch in collated:
+            with torch.autocast(self._device.type, torch.bfloat16, enabled=self._recipe.loop.bf16):
+                loss = self._data.loss(self._model, batch, smoothing)
+            (loss / labels).backward()
+            total += float(loss.detach())
+        return total
+
+    def _halve(self, batches: list[Any], error: torch.OutOfMemoryError) -> None:
+        data = self._recipe.data
+        if isinstance(data, DataConfig):
+            name, budget = "data.token_budget", data.token_budget
+        else:
+            name, budget = "data.batch_size", data.batch_size
+        if self.halved or all(len(batch) < 2 for batch in batches):
+            raise ConfigError(
+                f"{self._device} ran out of memory with half of {name} = {budget} too; lower it in "
+                "another --run folder, or set loop.activation_checkpointing=true and resume"
+            ) from error
+        self.halved = True
+        logger.warning(
+            "%s ran out of memory: each batch is computed in two halves from here on, as with %s = "
+            "%d and twice the accumulation; what is learnt is the same",
+            self._device,
+            name,
+            budget // 2,
+        )
+
+
+def halve(batch: Any) -> list[Any]:
+    """The rows of a batch in two halves, or in one where there is one row only."""
+    middle = (len(batch) + 1) // 2
+    return [half for half in (batch[:middle], batch[middle:]) if len(half)]

@@ -1,0 +1,72 @@
+"""Start the processes of a run on this machine, and see that they end together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from training.ranks import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 120.0
+"""For the others after one has failed: rank 0 saves what it has learnt."""
+
+
+def launch(words: list[str], processes: int) -> int:
+    """Run `python -m training` with these words in so many processes; returns the exit status.
+
+    Where one fails, the others notice it by themselves, and are ended after a grace if not. They
+    are ended too where this process is asked to end.
+    """
+    common = {SIZE: str(processes), ADDRESS: "127.0.0.1", PORT: str(_free_port())}
+    children = []
+    for rank in range(processes):
+        own = {RANK: str(rank), LOCAL_RANK: str(rank)}
+        command = [sys.executable, "-m", str(__package__), *words]
+        children.append(subprocess.Popen(command, env={**os.environ, **common, **own}))
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        return _wait(children)
+    except KeyboardInterrupt:  # which the children have got as well
+        _wait(children)
+        return 130
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def _wait(children: list[subprocess.Popen[bytes]]) -> int:
+    deadline: float | None = None
+    told: set[int] = set()
+    while None in [child.poll() for child in children]:
+        for rank, child in enumerate(children):
+            if child.returncode and rank not in told:
+                told.add(rank)
+                deadline = deadline or time.monotonic() + _GRACE_SECONDS
+                if child.returncode < 0:
+                    name = signal.Signals(-child.returncode).name
+                    logger.error("rank %d was ended by %s", rank, name)
+        if deadline is not None and time.monotonic() > deadline:
+            for child in children:
+                child.terminate()
+        time.sleep(0.05)
+    return int(any(child.returncode for child in children))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
