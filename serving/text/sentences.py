@@ -11,6 +11,7 @@ from serving.text.abbreviations import goes_on
 from serving.text.alignment import Span
 from serving.text.symbols import UNSEEN_ENDS
 
+_NONE: Mapping[int, int] = {}
 _CELL = re.compile(r"[^|]+")
 _LINE = re.compile(r"[^\t\n\v\f\r\x1c-\x1e\x85\u2028\u2029]+")
 _STRONG = re.compile(r"[;:—–]\s+|[；：]")  # noqa: RUF001
@@ -34,7 +35,8 @@ def sentence_spans(text: str, language: str, variables: Collection[Span] = ()) -
     """Each sentence, without the white space around it and the marker of a list before it; a line
     break, a tab, and a bar between the cells of a table always end one. What stands for `variables`
     may be a number, as of an ordinal."""
-    numbers = {end: begin for begin, end in variables} if language == "de" else {}
+    counted = variables and language == "de"
+    numbers = {end: begin for begin, end in variables} if counted else _NONE
     for line in _LINE.finditer(text):
         if line[0].isspace():
             continue
@@ -65,6 +67,8 @@ def _sentences(text: str, line: Span, language: str, numbers: Mapping[int, int])
 def _spoken(text: str, sentence: Span, numbers: Mapping[int, int]) -> str:
     """A sentence with a digit for the variable that stands before its full stop, if one does."""
     begin, end = sentence
+    if not numbers:
+        return text[begin:end]
     last = len(text[begin:end].rstrip()) + begin - 1
     if last not in numbers:
         return text[begin:end]
