@@ -132,7 +132,7 @@ def _languages(bundle: Path) -> Languages:
     if not (bundle / MANIFEST).is_file():
         raise ConfigError(
             f"{bundle}: no bundle; make one of a run or a checkpoint with "
-            "`python -m export bundle RUN BUNDLE`"
+            "`python -m macaron export bundle RUN BUNDLE`"
         )
     try:
         manifest = parse_manifest(bundle)

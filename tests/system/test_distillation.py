@@ -75,7 +75,7 @@ def test_text_in_one_language_becomes_the_target_of_parallel_text(tmp_path: Path
 @pytest.mark.parametrize(
     ("bundle", "more", "message"),
     [
-        ("none", [], "python -m export bundle RUN BUNDLE"),
+        ("none", [], "export bundle RUN BUNDLE"),
         ("lm-cascade", [], "task is generate"),
         ("macaron-de-en", ["--metric", "bleurt"], "--metric must be one of chrf, bleu"),
     ],
