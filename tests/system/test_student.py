@@ -1,0 +1,68 @@
+"""docs/training.md, followed: from text to a student with a shortlist, on a toy corpus."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.toy.recipe import write_toy_recipe
+
+pytestmark = pytest.mark.slow
+
+ROOT = Path(__file__).resolve().parents[2]
+GUIDE = ROOT / "docs" / "training.md"
+STEPS = {"max_steps": 300, "validate_every": 150, "checkpoint_every": 50, "bf16": False}
+OPTIM = {"peak_lr": 4e-3, "warmup_steps": 50, "schedule": "cosine", "label_smoothing": 0.0}
+MODEL = {"model_dim": 64, "ffn_dim": 64, "vocab_size": 300, "dropout": 0.0}
+
+
+NAMES = ("teacher", "student")
+
+
+def write_recipes(folder: Path) -> None:
+    """A teacher of the toy corpus, and a student half as deep of what the teacher makes of it."""
+    tree = yaml.safe_load(write_toy_recipe(folder, pairs=1500, seed=3, task="copy").read_text())
+    tree["loop"] |= STEPS
+    tree["optim"] |= OPTIM
+    tree["data"]["token_budget"] = 1024
+    for side in ("de", "en"):
+        (folder / f"toy.{side}").rename(folder / f"corpus.{side}")
+    for name, depth, text in (("teacher", 2, "corpus"), ("student", 1, "taught")):
+        tree["name"] = name
+        tree["model"] |= {**MODEL, "num_encoder_layers": depth, "num_decoder_layers": depth}
+        tree["data"]["train"] = [{"source": f"{text}.de", "target": f"{text}.en"}]
+        (folder / f"{name}.yaml").write_text(yaml.safe_dump(tree))
+
+
+def test_the_lines_of_the_guide_lead_from_text_to_a_small_model(tmp_path: Path) -> None:
+    text = GUIDE.read_text(encoding="utf-8")
+    block = re.search(r"```sh\n(python -m training data teacher.yaml.*?)```", text, re.DOTALL)
+    assert block is not None
+    lines = block[1].strip().splitlines()
+    assert len(lines) == 9
+    write_recipes(tmp_path)
+    sources = (tmp_path / "corpus.de").read_text()
+    script = "\n".join(lines).replace("python ", f"{sys.executable} ")
+    done = subprocess.run(
+        ["bash", "-euo", "pipefail", "-c", script],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=1500,
+    )
+    assert done.returncode == 0, done.stderr[-3000:]
+    taught = (tmp_path / "taught.de").read_text().splitlines()
+    assert len(taught) == len(sources.splitlines())
+    answers = done.stdout.splitlines()[-len(taught) :]
+    right = sum(a == b for a, b in zip(answers, sources.splitlines(), strict=True))
+    assert right > len(taught) / 2  # copying is learnt within these few steps
+    folders = [(tmp_path / "models" / name).iterdir() for name in NAMES]
+    sizes = [sum(file.stat().st_size for file in files) for files in folders]
+    assert sizes[1] < sizes[0]
