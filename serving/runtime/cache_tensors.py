@@ -32,7 +32,7 @@ class BlockPool:
     """
 
     def __init__(self, dtype: DTypeLike = np.float32) -> None:
-        """Of numbers of that type."""
+        """Of numbers of that type, fp32 or fp16; both are called `Floats` here."""
         self.dtype = np.dtype(dtype)
         self._lock = threading.Lock()
         self._blocks: list[Floats] = []

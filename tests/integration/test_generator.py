@@ -213,7 +213,7 @@ def test_products_that_int8_spoils_stay_fp32(
     run = tiny_language_model.run
     manifest = export_language_bundle(run, tmp_path / "lm", precision="int8", target="cpu")
     assert 1 <= manifest.parity["fp32_products"] <= len(trained.model.layers)
-    monkeypatch.setattr("export.language_bundle.keep_exact_language", lambda *_: frozenset())
+    monkeypatch.setattr("export.arithmetic.keep_exact_language", lambda *_: frozenset())
     with pytest.raises(ParityError, match="perplexity changes from"):
         export_language_bundle(run, tmp_path / "other", precision="int8", target="cpu")
 
