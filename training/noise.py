@@ -38,6 +38,8 @@ _END = re.compile(r"(?<=[^\s.!?…])[.!?…]$")
 _SPELT_OUT = str.maketrans(
     {"ä": "ae", "ö": "oe", "ü": "ue", "Ä": "Ae", "Ö": "Oe", "Ü": "Ue", "ß": "ss", "ẞ": "SS"}
 )
+_ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
+"""Of Latin script: elsewhere marks make other letters, as in й, or syllables, as in Hangul."""
 _SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
 
 
@@ -139,8 +141,8 @@ def _capitalise(token: str) -> str:
 
 
 def _bare(word: str, table: dict[int, str]) -> str:
-    apart = unicodedata.normalize("NFD", word.translate(table))
-    return "".join(character for character in apart if not unicodedata.combining(character))
+    composed = unicodedata.normalize("NFC", word.translate(table))
+    return _ACCENTED.sub(lambda letter: unicodedata.normalize("NFD", letter[0])[0], composed)
 
 
 def _slip(word: str, draw: random.Random) -> str:

@@ -63,6 +63,7 @@ def test_title_gives_plain_words_a_capital(text: str, titled: str) -> None:
         ("Übung ẞ", "Uebung SS", "Ubung SS"),
         (KEPT, KEPT, KEPT),
         ("Привет", "Привет", "Привет"),
+        ("мой 한국어", "мой 한국어", "мой 한국어"),
     ],
 )
 def test_accents_go(text: str, spelt_out: str, bare: str) -> None:
