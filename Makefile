@@ -55,4 +55,5 @@ $(VENV)/serve.stamp: requirements/serve.txt | $(BIN)/pip
 # dev.txt contains serve.txt, so both stamps are fresh after it.
 $(VENV)/dev.stamp: $(wildcard requirements/*.txt) | $(BIN)/pip
 	$(PIP_INSTALL) -r requirements/dev.txt
+	@$(PIP_INSTALL) -r requirements/tensorrt.txt || echo "TensorRT-RTX is not to be had here: its tests will be skipped"
 	@touch $@ $(VENV)/serve.stamp
