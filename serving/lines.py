@@ -11,6 +11,12 @@ class LineEncodingError(ValueError):
         self.number, self.start, self.reason = number, start, reason
 
 
+def one_line(text: str) -> str:
+    """A text without ends of lines, which pieces of single bytes may spell: it becomes a line of a
+    file."""
+    return " ".join(text.splitlines())
+
+
 def decode_lines(content: bytes) -> list[str]:
     """Lines without their ends: only a newline ends one, a carriage return before it is dropped.
 

@@ -227,7 +227,7 @@ def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
     if tokenizer.pieces(ids)[-1] != tag:
         raise ConfigError(
             f"the tag {tag!r} of data.train is no piece of the run's vocabulary; leave it out, or "
-            "start another --run folder, whose vocabulary will have it"
+            "start another --run folder without tokenizer.file, whose vocabulary will have it"
         )
     return ids
 

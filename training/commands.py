@@ -17,11 +17,10 @@ from training.checkpoint import (
     save_weights,
     write_atomically,
 )
-from training.claim import check_claim, write_claim
 from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
 from training.corpus import read_pairs
-from training.data_report import report_data
+from training.data_report import prepare_run, report_data
 from training.errors import ConfigError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
 from training.launch import launch
@@ -32,7 +31,6 @@ from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
 from training.selection import best_checkpoints
-from training.task import prepare_task
 from training.trainer import train as train_run
 
 logger = logging.getLogger(__name__)
@@ -74,9 +72,7 @@ def _launch(options: argparse.Namespace, run: Path) -> int:
 def tokenizer(options: argparse.Namespace) -> int:
     """Do all that `train` does before the first step; prints the vocabulary's path."""
     recipe, run = _recipe_and_run(options)
-    check_claim(recipe, run)
-    prepare_task(recipe, run).write(run)
-    write_claim(recipe, run)
+    prepare_run(recipe, run)
     print(run / (VOCABULARY_FILE if recipe.tokenizer.kind == "words" else TOKENIZER_FILE))
     return 0
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import gzip
 import random
-import re
 import zlib
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -17,7 +16,7 @@ import zstandard
 
 from serving.lines import LineEncodingError, decode_lines
 from training.errors import CorpusError
-from training.filters import Filter, Languages
+from training.filters import Filter, Languages, bare
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", bound=tuple[Any, ...])
@@ -222,7 +221,7 @@ def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list
     Whatever stands behind the two texts of a pair stays with it. Raises CorpusError where no
     training pair would be left.
     """
-    of_pair = [_group_key(pair[0]) for pair in pairs]
+    of_pair = [bare(pair[0]) for pair in pairs]
     groups: dict[str, list[Item]] = {}
     for key, pair in zip(of_pair, pairs, strict=True):
         groups.setdefault(key, []).append(pair)
@@ -243,11 +242,6 @@ def hold_out(pairs: list[Item], count: int, seed: int) -> tuple[list[Item], list
             "on; lower it or add text"
         )
     return train, validation
-
-
-def _group_key(text: str) -> str:
-    """Sentences that differ in case, punctuation or spacing only belong together."""
-    return re.sub(r"[\W_]+", "", text.casefold()) or text
 
 
 def iterate_texts(pairs: list[Pair]) -> Iterator[str]:

@@ -168,7 +168,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
 @contextmanager
 def collector_paused() -> Iterator[None]:
     """Without the garbage collector, which would count the millions of lists of a large corpus,
-    none of which is garbage, again and again: a fifth of the time."""
+    none of which is garbage, again and again: a sixth of the time."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:

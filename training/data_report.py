@@ -27,14 +27,19 @@ def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
     that has begun nothing is written. Raises CorpusError, ConfigError or CheckpointError as `train`
     does.
     """
+    found = describe(prepare_run(recipe, run))
+    return json.dumps(found, indent=1) if as_json else format_report(found)
+
+
+def prepare_run(recipe: Recipe, run: Path) -> RunData | TextData:
+    """Do all that `train` does before the first step, but write nothing where that is done."""
     check_claim(recipe, run)
     data = prepare_task(recipe, run)
     assert isinstance(data, RunData | TextData)
     if not has_begun(run):
         data.write(run)
         write_claim(recipe, run)
-    found = describe(data)
-    return json.dumps(found, indent=1) if as_json else format_report(found)
+    return data
 
 
 def describe(data: RunData | TextData) -> dict[str, Any]:

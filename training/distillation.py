@@ -7,9 +7,10 @@ Sequence-level distillation and, by `metric`, its interpolation with the referen
 
 from __future__ import annotations
 
+import hashlib
 import json
-import os
-from collections.abc import Callable, Iterator, Sequence
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,12 +18,15 @@ from pathlib import Path
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
-from serving.bulk.run import run
+from serving.bulk.run import failed_rows, run
 from serving.bulk.worker import Task
-from serving.bundle.manifest import MANIFEST, Languages, parse_manifest
+from serving.bundle.manifest import MANIFEST, Languages, file_hash, parse_manifest
 from serving.errors import ServingError
+from serving.lines import one_line
+from serving.search.options import RANGES
+from serving.threads import default_threads
 from training.checkpoint import write_atomically
-from training.corpus import read_lines, read_pairs
+from training.corpus import Pair, read_lines, read_pairs
 from training.errors import ConfigError
 
 METRICS = ("chrf", "bleu")
@@ -68,17 +72,19 @@ def distill(
     """
     if metric not in METRICS:
         raise ConfigError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    if n_best < 1:
-        raise ConfigError(f"--n-best must be >= 1, got {n_best}")
+    most = int(RANGES["beam_size"][1])
+    if not 1 <= n_best <= most:
+        raise ConfigError(f"--n-best must be in [1, {most}], got {n_best}")
     pairs = read_pairs(source, reference)
-    lists = _translated(teacher, [text for text, _ in pairs], out, n_best, workers, force=force)
-    rows = list(zip(lists, [text for _, text in pairs], strict=True))
-    chosen = (
-        _nearest(rows, metric) if n_best > 1 else [found[0] if found else "" for found in lists]
-    )
-    made = [(text, best) for (text, _), best in zip(pairs, chosen, strict=True)]
     languages = _languages(teacher)
-    return _write(made, out, languages.source[0], languages.target[0])
+
+    def choose(lists: list[list[str]]) -> Iterator[Pair]:
+        rows = [(found, text) for found, (_, text) in zip(lists, pairs, strict=True)]
+        chosen = _nearest(rows, metric, workers) if n_best > 1 else map(_best, lists)
+        return zip((text for text, _ in pairs), chosen, strict=True)
+
+    making = _Making(teacher, out, (languages.source[0], languages.target[0]), n_best)
+    return making.run([text for text, _ in pairs], choose, workers, force=force)
 
 
 def backtranslate(
@@ -90,41 +96,89 @@ def backtranslate(
     Raises as `distill` does, and goes on as it does.
     """
     lines = read_lines(text)
-    lists = _translated(bundle, lines, out, 1, workers, force=force)
-    made = [(found[0] if found else "", line) for found, line in zip(lists, lines, strict=True)]
     languages = _languages(bundle)
-    return _write(made, out, languages.target[0], languages.source[0])
-
-
-def _translated(
-    bundle: Path, texts: Sequence[str], out: Path, n_best: int, workers: Workers, *, force: bool
-) -> list[list[str]]:
-    """The teacher's translations of each text, best first; none where it has failed."""
-    languages = _languages(bundle)
-    for language in (languages.source[0], languages.target[0]):
-        path = _named(out, language)
-        if path.exists() and not force:
-            raise ConfigError(f"{path} exists already; give --force to replace it")
-    given = out.with_name(f"{out.name}.texts.jsonl")
-    found = out.with_name(f"{out.name}.translated.jsonl")
-    lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
-    write_atomically(given, "".join(f"{line}\n" for line in lines).encode())
-    task = Task(
-        bundle=bundle.resolve(),
-        file=given.resolve(),
-        columns=("text",),
-        into="translations",
-        options={"beam_size": max(5, n_best)},
-        n_best=n_best,
+    making = _Making(bundle, out, (languages.target[0], languages.source[0]), 1)
+    return making.run(
+        lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
     )
-    try:
-        run(task, found.resolve(), workers=workers.count, address=workers.address, force=True)
-    except ServingError as error:
-        raise ConfigError(str(error)) from error
-    rows = [json.loads(line)["translations"] or [] for line in found.read_bytes().splitlines()]
-    given.unlink()
-    found.unlink()
-    return rows
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Parallel text of OUT that is being made: what was decoded lies beside it until it is there,
+    so that whatever ends a run costs no more than a block."""
+
+    bundle: Path
+    out: Path
+    languages: tuple[str, str]
+    """Of source and target."""
+    n_best: int
+
+    def run(
+        self,
+        texts: Sequence[str],
+        choose: Callable[[list[list[str]]], Iterable[Pair]],
+        workers: Workers,
+        *,
+        force: bool,
+    ) -> Made:
+        """Decode the texts, unless an earlier run has, and write the pairs that `choose` makes of
+        the lists of translations, empty where the bundle has failed."""
+        lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
+        content = "".join(f"{line}\n" for line in lines).encode()
+        given, found = self._work_files(content)
+        if not found.exists():
+            self._check_free(force=force)
+            write_atomically(given, content)
+            self._decode(given, found, workers)
+        rows = [json.loads(line)["translations"] or [] for line in found.read_bytes().splitlines()]
+        made = self._write(list(choose(rows)))
+        for path in (given, found, failed_rows(found)):
+            path.unlink(missing_ok=True)
+        return made
+
+    def _work_files(self, content: bytes) -> tuple[Path, Path]:
+        """Where texts and translations lie; others of them, of another bundle or of longer lists
+        lie elsewhere."""
+        key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} ".encode()
+        name = f"{self.out.name}.{hashlib.sha256(key + content).hexdigest()[:12]}"
+        given, found = (self.out.with_name(f"{name}.{part}.jsonl") for part in ("texts", "made"))
+        return given, found
+
+    def _paths(self) -> tuple[Path, Path]:
+        source, target = (self.out.with_name(f"{self.out.name}.{code}") for code in self.languages)
+        return source, target
+
+    def _check_free(self, *, force: bool) -> None:
+        for path in self._paths():
+            if path.exists() and not force:
+                raise ConfigError(f"{path} exists already; give --force to replace it")
+
+    def _decode(self, given: Path, found: Path, workers: Workers) -> None:
+        task = Task(
+            bundle=self.bundle.resolve(),
+            file=given.resolve(),
+            columns=("text",),
+            into="translations",
+            options={"beam_size": max(5, self.n_best)},
+            n_best=self.n_best,
+        )
+        try:
+            run(task, found.resolve(), workers=workers.count, address=workers.address)
+        except ServingError as error:
+            raise ConfigError(str(error)) from error
+
+    def _write(self, pairs: Sequence[Pair]) -> Made:
+        kept = [pair for pair in pairs if all(map(str.strip, pair))]
+        paths = self._paths()
+        for side, path in enumerate(paths):
+            lines = "".join(f"{one_line(pair[side])}\n" for pair in kept)
+            write_atomically(path, lines.encode())
+        return Made(*paths, len(kept), len(pairs) - len(kept))
+
+
+def _best(texts: Sequence[str]) -> str:
+    return texts[0] if texts else ""
 
 
 def _languages(bundle: Path) -> Languages:
@@ -145,13 +199,15 @@ def _languages(bundle: Path) -> Languages:
     return manifest.languages
 
 
-def _nearest(rows: Sequence[tuple[list[str], str]], metric: str) -> list[str]:
+def _nearest(rows: Sequence[tuple[list[str], str]], metric: str, workers: Workers) -> list[str]:
     """Of each list the text nearest to the reference, the first of equals; empty for an empty
     list."""
     parts = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
-    if len(parts) == 1:
-        return _nearest_of_part(parts[0], metric)
-    with ProcessPoolExecutor(os.cpu_count()) as pool:
+    if len(parts) < 2:
+        return [text for part in parts for text in _nearest_of_part(part, metric)]
+    count = workers.count or default_threads()
+    # Not forked: Ray's threads have run in this process.
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
         done = pool.map(_nearest_of_part, parts, [metric] * len(parts))
         return [text for part in done for text in part]
 
@@ -164,21 +220,3 @@ def _nearest_of_part(rows: Sequence[tuple[list[str], str]], metric: str) -> list
 def _sentence_score(metric: str) -> Callable[[str, str], float]:
     scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
     return lambda text, reference: float(scorer.sentence_score(text, [reference]).score)
-
-
-def _named(out: Path, language: str) -> Path:
-    return out.with_name(f"{out.name}.{language}")
-
-
-def _write(pairs: Sequence[tuple[str, str]], out: Path, source: str, target: str) -> Made:
-    kept = [(a, b) for a, b in pairs if a.strip() and b.strip()]
-    paths = _named(out, source), _named(out, target)
-    for path, side in zip(paths, _sides(kept), strict=True):
-        write_atomically(
-            path, "".join(f"{' '.join(text.splitlines())}\n" for text in side).encode()
-        )
-    return Made(*paths, len(kept), len(pairs) - len(kept))
-
-
-def _sides(pairs: Sequence[tuple[str, str]]) -> Iterator[list[str]]:
-    return ([pair[side] for pair in pairs] for side in (0, 1))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from serving.errors import InvalidOptionError
+from serving.lines import one_line
 from serving.search.options import SearchOptions
 from training.analysis import (
     ANALYSES,
@@ -61,8 +62,8 @@ def evaluate(
     translations = translate(trained.model, trained.tokenizer, sources, options, progress=True)
     seconds = time.perf_counter() - start
     if output is not None:
-        lines = [" ".join(text.splitlines()) for text in translations]  # bytes may spell a line end
-        write_atomically(output, "".join(f"{line}\n" for line in lines).encode())
+        lines = "".join(f"{one_line(text)}\n" for text in translations)
+        write_atomically(output, lines.encode())
     scores = {
         "checkpoint": str(trained.checkpoint),
         "sentences": len(pairs),

@@ -155,8 +155,7 @@ class Numbers(Filter):
         return lambda pair: self._numbers(pair[0]) != self._numbers(pair[1])
 
     def _numbers(self, text: str) -> Counter[str]:
-        # int() reads the digits of every script, and 07 and 7 are the same day of a month.
-        found = (str(int(re.sub(r"\D", "", match))) for match in _NUMBER.findall(text))
+        found = (_value(match) for match in _NUMBER.findall(text))
         return Counter(number for number in found if len(number) >= self.min_digits)
 
 
@@ -237,10 +236,22 @@ class _Unseen:
         return False
 
 
+def bare(text: str) -> str:
+    """What texts share that differ in case, punctuation and spaces only; one without letters and
+    digits is like itself only."""
+    return re.sub(r"[\W_]+", "", text.casefold()) or text
+
+
 def _skeleton(text: str) -> str:
-    """What near duplicates share; a text without letters and digits is like itself only."""
-    bare = re.sub(r"[\W_]+", "", text.casefold())
-    return re.sub(r"\d+", "0", bare) or text
+    """What near duplicates share: of numbers it matters only that they are there."""
+    return re.sub(r"\d+", "0", bare(text))
+
+
+def _value(number: str) -> str:
+    """The digits of a number, of whatever script, without those that count for nothing: 07 and 7
+    are the same day of a month."""
+    digits = (str(unicodedata.decimal(c)) for c in number if c.isdecimal())
+    return "".join(digits).lstrip("0") or "0"
 
 
 def _has_control(text: str) -> bool:

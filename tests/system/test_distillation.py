@@ -12,9 +12,13 @@ from pathlib import Path
 import pytest
 from sacrebleu import sentence_chrf
 
+from serving.bulk.run import failed_rows
+from serving.bulk.worker import Task
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
+from training import distillation
 from training.__main__ import main
+from training.errors import StorageError
 
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"
@@ -62,6 +66,39 @@ def test_of_several_translations_the_one_nearest_to_the_reference_is_learnt(
     assert "give --force" in capsys.readouterr().err
 
 
+def test_what_was_decoded_outlives_an_end_before_it_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "mono.de").write_text("Guten Morgen!\n\nEin Haus.\n")
+    decoded: list[Path] = []
+
+    def fake_run(task: Task, out: Path, **_: object) -> int:
+        decoded.append(out)
+        texts = [json.loads(line)["text"] for line in task.file.read_text().splitlines()]
+        rows = [{"translations": [text.upper()] if text else None} for text in texts]
+        out.write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+        failed_rows(out).write_text("{}\n")
+        return 1
+
+    def full(*_: object) -> None:
+        raise StorageError("disk full")
+
+    def make() -> int:
+        return main(["backtranslate", str(MODELS / "macaron-de-en"), str(mono), str(out)])
+
+    mono, out = tmp_path / "mono.de", tmp_path / "back"
+    monkeypatch.setattr(distillation, "run", fake_run)
+    with monkeypatch.context() as patch:
+        patch.setattr(distillation._Making, "_write", full)
+        assert make() == 1
+    assert not (tmp_path / "back.de").exists()
+    assert make() == 0
+    assert len(decoded) == 1  # nothing was decoded again
+    assert (tmp_path / "back.en").read_text() == "GUTEN MORGEN!\nEIN HAUS.\n"
+    names = sorted(path.name for path in tmp_path.iterdir())
+    assert names == ["back.de", "back.en", "mono.de"]
+
+
 def test_text_in_one_language_becomes_the_target_of_parallel_text(tmp_path: Path) -> None:
     texts = ["Good morning!", "", "I have no time."]
     (tmp_path / "mono.en").write_bytes(lines(texts))
@@ -78,6 +115,7 @@ def test_text_in_one_language_becomes_the_target_of_parallel_text(tmp_path: Path
         ("none", [], "export bundle RUN BUNDLE"),
         ("lm-cascade", [], "task is generate"),
         ("macaron-de-en", ["--metric", "bleurt"], "--metric must be one of chrf, bleu"),
+        ("macaron-de-en", ["--n-best", "100"], "--n-best must be in [1, 64], got 100"),
     ],
 )
 def test_what_cannot_teach_is_one_line(

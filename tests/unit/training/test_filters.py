@@ -61,6 +61,12 @@ def test_numbers_are_compared_by_value_in_any_order(pair: Pair, drops: bool) -> 
     assert dropped(Numbers(), pair, pair[::-1]) == [drops, drops]
 
 
+def test_a_number_may_have_more_digits_than_python_reads() -> None:
+    drops = Numbers().start(("de", "en"))
+    assert not drops(("1" * 5000, f"0{'1' * 5000}"))
+    assert drops(("1" * 5000, "1" * 4999))
+
+
 def test_numbers_of_one_digit_are_compared_where_asked_for() -> None:
     assert dropped(Numbers(min_digits=1), ("3 Katzen", "three cats"), ("3 K", "3 c")) == [
         True,
