@@ -66,11 +66,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         action="store_true",
         help="score given translations; text: source TAB translation",
     )
-    bulk.add_argument(
-        "--target-column",
-        default="translation",
-        help="of translations to score (default translation)",
-    )
+    bulk.add_argument("--target-column", help="of translations to score (default translation)")
     bulk.add_argument("--workers", type=int, help="processes, default: one a processor")
     bulk.add_argument(
         "--threads-per-worker", type=int, default=1, help="of each process (default 1)"

@@ -102,7 +102,8 @@ def bulk(options: argparse.Namespace) -> int:
     from serving.bulk.run import failed_rows, run
     from serving.bulk.worker import Task
 
-    scored = (options.target_column,) if options.score else ()
+    _check_bulk(options)
+    scored = (options.target_column or "translation",) if options.score else ()
     task = Task(
         bundle=options.bundle.resolve(),
         file=options.input.resolve(),
@@ -126,6 +127,22 @@ def bulk(options: argparse.Namespace) -> int:
         why = failed_rows(options.output)
         print(f"error: {failed} rows have no result; {why} says why", file=sys.stderr)
     return FAILED_LINES if failed else 0
+
+
+def _check_bulk(options: argparse.Namespace) -> None:
+    """Raise InvalidOptionError for options that would be without effect."""
+    of_translation = {
+        "--option": options.option,
+        "--target-prefix": options.target_prefix,
+        "--format": options.format != "text",
+        "--no-split": not options.split,
+        "--n-best": options.n_best,
+    }
+    for name, given in of_translation.items():
+        if options.score and given:
+            raise InvalidOptionError(f"{name} is for translating, not for --score; leave it out")
+    if options.target_column and not options.score:
+        raise InvalidOptionError("--target-column is for --score alone; leave it out")
 
 
 def score(options: argparse.Namespace) -> int:

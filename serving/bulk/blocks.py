@@ -6,6 +6,7 @@ Three kinds, told by the end of the name: `.jsonl` and `.ndjson` hold one JSON o
 
 from __future__ import annotations
 
+import codecs
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -106,8 +107,11 @@ def check_columns(path: Path, columns: Sequence[str], into: str) -> None:
         raise InvalidTextError(f"{path}: there is a column {into!r} already; choose another --into")
 
 
-def read(path: Path, block: Block, columns: Sequence[str]) -> tuple[list[Row], pa.Table | None]:
-    """The rows of a block; of Parquet also the table that they stand in."""
+def read(
+    path: Path, block: Block, columns: Sequence[str], into: str
+) -> tuple[list[Row], pa.Table | None]:
+    """The rows of a block, whose results are written to `into`; of Parquet also the table that they
+    stand in."""
     if kind_of(path) == "parquet":
         table = _read_table(path, block)
         held = [table.column(name).to_pylist() for name in columns]
@@ -115,7 +119,8 @@ def read(path: Path, block: Block, columns: Sequence[str]) -> tuple[list[Row], p
         return [Row(None if None in row else row) for row in texts], table
     with path.open("rb") as file:
         file.seek(block.start)
-        lines = file.read(block.size).split(b"\n")
+        content = file.read(block.size)
+    lines = (content if block.first else content.removeprefix(codecs.BOM_UTF8)).split(b"\n")
     rows = []
     for number, line in enumerate(lines[: block.rows], block.first + 1):
         try:
@@ -123,24 +128,29 @@ def read(path: Path, block: Block, columns: Sequence[str]) -> tuple[list[Row], p
         except LineEncodingError as error:
             rows.append(Row(error=str(error)))
             continue
-        rows.append(_json_row(text, columns) if kind_of(path) == "jsonl" else _row(text, columns))
+        is_json = kind_of(path) == "jsonl"
+        rows.append(_json_row(text, columns, into) if is_json else _row(text, columns))
     return rows, None
 
 
 def _row(line: str, columns: Sequence[str]) -> Row:
+    if len(columns) > 1 and not line.strip():
+        return Row(("",) * len(columns))
     texts = tuple(line.split("\t", len(columns) - 1))
     if len(texts) < len(columns):
         return Row(error="there must be a tab between source and translation")
     return Row(texts)
 
 
-def _json_row(line: str, columns: Sequence[str]) -> Row:
+def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
     try:
         value = json.loads(line)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         return Row(error=f"not JSON: {error}")
     if not isinstance(value, dict):
         return Row(value={}, error=f"a row must be a JSON object, got {type(value).__name__}")
+    if into in value:
+        return Row(value=value, error=f"there is a member {into!r} already; choose another --into")
     texts = []
     for column in columns:
         if column not in value:
@@ -174,11 +184,23 @@ def written(
         pq.write_table(table.append_column(into, column), buffer)
         return buffer.getvalue()
     if kind == "jsonl":
-        values = [(row.value or {}) | {into: r} for row, r in zip(rows, results, strict=True)]
-        lines = [json.dumps(value, ensure_ascii=False) for value in values]
+        lines = []
+        for row, result in zip(rows, results, strict=True):
+            value = row.value or {}
+            # A member of that name is the row's own; that is its error.
+            lines.append(_json_line(value if into in value else value | {into: result}))
     else:
         lines = ["" if result is None else _line(result) for result in results]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _json_line(value: dict[str, Any]) -> str:
+    text = json.dumps(value, ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # half of an emoji, which JSON can spell and UTF-8 cannot
+        return json.dumps(value)
+    return text
 
 
 def _line(result: str | list[str] | float) -> str:

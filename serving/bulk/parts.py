@@ -36,6 +36,11 @@ class Parts:
             _check_plan(self.folder, json.loads(path.read_text(encoding="utf-8")), plan)
             return
         self.folder.mkdir(exist_ok=True)
+        if any(self.folder.iterdir()):
+            raise BulkError(
+                f"{self.folder} holds files and no {_PLAN}: it may be somebody's; move it away, or "
+                "write to another file"
+            )
         _write(path, json.dumps(plan, indent=1).encode())
 
     def missing(self, numbers: Sequence[int]) -> list[int]:
@@ -60,6 +65,10 @@ class Parts:
         else:
             side.unlink(missing_ok=True)
         os.replace(whole, self._out)
+        # The plan last: parts without one would be nobody's.
+        for number in numbers:
+            self._part(number).unlink()
+            self._failed(number).unlink()
         shutil.rmtree(self.folder)
         return failed.count(b"\n")
 

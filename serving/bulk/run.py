@@ -58,10 +58,10 @@ def run(
     if lost:
         block = blocks[lost[0]]
         raise BulkError(
-            f"{len(lost)} of {len(blocks)} blocks ended their worker {_TRIES} times, the first of "
-            f"them rows {block.first + 1} to {block.first + block.rows}; all others are done: "
-            "change or take out what is wrong there, or give workers more memory, then the same "
-            "command tries these again"
+            f"{len(lost)} of {len(blocks)} blocks could not be done, their worker having ended or "
+            f"failed {_TRIES} times: the first of them is rows {block.first + 1} to "
+            f"{block.first + block.rows}. All others are done, and the same command tries these "
+            "again; fewer --workers leave more memory to each"
         )
     return parts.finish(kind_of(task.file), range(len(blocks)), failed_rows(out))
 
@@ -88,8 +88,6 @@ def _check(task: Task, out: Path, workers: int | None, *, force: bool) -> None:
     ):
         if value is not None and value < least:
             raise BulkError(f"{name} must be >= {least}, got {value}")
-    if task.n_best and len(task.columns) > 1:
-        raise BulkError("--n-best and --score ask for different things; leave one out")
 
 
 def failed_rows(out: Path) -> Path:
@@ -115,8 +113,9 @@ def _decode(
     time is left out."""
     if not blocks:
         return
-    ray = _start_ray(workers, address)
+    ray = _start_ray(workers, task.threads, address)
     try:
+        _check_nodes(ray, task.threads)
         processors = int(ray.cluster_resources().get("CPU", 1))
         count = min(workers or max(1, processors // task.threads), len(blocks))
         items = [block._asdict() for block in blocks]
@@ -137,7 +136,17 @@ def _decode(
         ray.shutdown()
 
 
-def _start_ray(workers: int | None, address: str | None) -> Any:
+def _check_nodes(ray: Any, threads: int) -> None:
+    """Raise BulkError where no node has the processors for one worker, which Ray would wait for."""
+    most = max(node["Resources"].get("CPU", 0) for node in ray.nodes() if node["Alive"])
+    if threads > most:
+        raise BulkError(
+            f"--threads-per-worker must be at most {int(most)}, the processors of the cluster's "
+            f"largest node, got {threads}"
+        )
+
+
+def _start_ray(workers: int | None, threads: int, address: str | None) -> Any:
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
     import ray
@@ -150,7 +159,7 @@ def _start_ray(workers: int | None, address: str | None) -> Any:
     try:
         if address is None:
             ray.init(
-                num_cpus=max(workers or 0, default_threads()),
+                num_cpus=max((workers or 1) * threads, default_threads()),
                 include_dashboard=False,
                 log_to_driver=False,
                 logging_level=logging.ERROR,

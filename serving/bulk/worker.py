@@ -86,37 +86,42 @@ class Worker:
     def decode(self, block: Block) -> tuple[bytes, list[Failure]]:
         """The block with its results, as `blocks.written` makes it, and the rows that have none."""
         task = self._task
-        rows, table = read(task.file, block, task.columns)
-        found: dict[int, Result | ServingError] = {}
-        if task.form == "number":
-            found.update(self._score(rows))
-        else:
-            found.update(self._translate(rows))
+        rows, table = read(task.file, block, task.columns, task.into)
         failures, results = [], list[Result]()
-        for index, row in enumerate(rows):
-            result = found.get(index)
-            reason = row.error or (str(result) if isinstance(result, ServingError) else "")
+        for index, (row, found) in enumerate(zip(rows, self._found(rows), strict=True)):
+            reason = row.error or (_told(found) if isinstance(found, Exception) else "")
             if reason:
                 failures.append(Failure(block.first + index + 1, reason))
-            results.append(None if isinstance(result, ServingError) else result)
+            results.append(None if isinstance(found, Exception) else found)
         kind = kind_of(task.file)
         return written(kind, rows, table, results, task.into, form=task.form), failures
 
-    def _translate(self, rows: Sequence[Row]) -> dict[int, Result | ServingError]:
-        task = self._task
+    def _found(self, rows: Sequence[Row]) -> list[Result | Exception]:
+        """What each row became. Where something fails that is no row's own fault as far as it
+        tells, halves are tried, so that one row costs no other's result."""
+        try:
+            return self._scored(rows) if self._task.form == "number" else self._translated(rows)
+        except Exception as error:
+            if len(rows) == 1:
+                return [error]
+            middle = len(rows) // 2
+            return [*self._found(rows[:middle]), *self._found(rows[middle:])]
+
+    def _translated(self, rows: Sequence[Row]) -> list[Result | Exception]:
+        task, found = self._task, list[Result | Exception]([None] * len(rows))
         texts = {index: row.texts[0] for index, row in enumerate(rows) if row.texts}
         numbers = list(texts)
-        ended = self._translator.translate_each(
+        for index, result in self._translator.translate_each(
             list(texts.values()),
             self._options,
             task.target_prefix,
             format=task.format,
             split=task.split,
-        )
-        return {
-            numbers[index]: result if isinstance(result, ServingError) else self._wanted(result)
-            for index, result in ended
-        }
+        ):
+            found[numbers[index]] = (
+                result if isinstance(result, ServingError) else self._wanted(result)
+            )
+        return found
 
     def _wanted(self, translation: Translation) -> str | list[str]:
         if not self._task.n_best:
@@ -124,15 +129,17 @@ class Worker:
         # A text without words has no hypotheses, and stays what it is.
         return [hypothesis.text for hypothesis in translation.hypotheses] or [translation.text]
 
-    def _score(self, rows: Sequence[Row]) -> dict[int, Result | ServingError]:
-        pairs = {index: (row.texts[0], row.texts[1]) for index, row in enumerate(rows) if row.texts}
-        return dict(zip(pairs, self._scores(list(pairs.values())), strict=True))
+    def _scored(self, rows: Sequence[Row]) -> list[Result | Exception]:
+        """Log-probabilities; a row that is blank on both sides has none."""
+        pairs = {
+            index: (row.texts[0], row.texts[1])
+            for index, row in enumerate(rows)
+            if row.texts and any(map(str.strip, row.texts))
+        }
+        scores = dict(zip(pairs, self._translator.score(list(pairs.values())), strict=True))
+        return [scores[index].cumulative if index in scores else None for index in range(len(rows))]
 
-    def _scores(self, pairs: Sequence[tuple[str, str]]) -> list[float | ServingError]:
-        """Each pair's log-probability; all at once, and one by one where one of them fails."""
-        try:
-            return [score.cumulative for score in self._translator.score(pairs)]
-        except ServingError as error:
-            if len(pairs) == 1:
-                return [error]
-            return [found for pair in pairs for found in self._scores([pair])]
+
+def _told(error: Exception) -> str:
+    """A failure in words; of what was not foreseen, its kind too."""
+    return str(error) if isinstance(error, ServingError) else f"{type(error).__name__}: {error}"

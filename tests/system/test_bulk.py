@@ -189,11 +189,33 @@ def decoded(folder: Path, rows: list[dict[str, str]], **asked: Any) -> list[dict
 
 def test_given_translations_are_scored(tmp_path: Path) -> None:
     pairs = [("Guten Morgen!", "Good morning!"), ("Guten Morgen!", "The house."), ("a", "b")]
-    rows = [{"de": a, "en": b} for a, b in pairs]
+    rows = [{"de": a, "en": b} for a, b in [*pairs, ("", " ")]]
     found = decoded(tmp_path, rows, columns=("de", "en"))
     wanted = [score.cumulative for score in Translator(BUNDLE, threads=1).score(pairs)]
-    assert [row.pop("made") for row in found] == pytest.approx(wanted, abs=1e-4)
+    *scores, nothing = [row.pop("made") for row in found]
+    assert scores == pytest.approx(wanted, abs=1e-4)
+    assert nothing is None
     assert found == rows
+
+
+def test_a_row_that_nobody_foresaw_costs_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read = Translator.read
+
+    def stumble(self: Translator, text: str, *rest: Any, **more: Any) -> Any:
+        if text == TEXTS[4]:
+            raise IndexError("pop from empty list")
+        return read(self, text, *rest, **more)
+
+    monkeypatch.setattr(Translator, "read", stumble)
+    (tmp_path / "in.de").write_text("".join(f"{text}\n" for text in TEXTS[:7]))
+    task = Task(bundle=BUNDLE, file=tmp_path / "in.de", columns=("text",), into="made")
+    (block,) = cut(task.file, 100)
+    content, failures = Worker(task).decode(block)
+    assert failures == [(5, "IndexError: pop from empty list")]
+    lines = content.decode().split("\n")[:-1]
+    assert [bool(line) for line in lines] == [True, True, False, True, False, True, True]
 
 
 def test_a_row_may_have_several_translations(tmp_path: Path) -> None:
@@ -217,6 +239,8 @@ def test_a_row_may_have_several_translations(tmp_path: Path) -> None:
         ("macaron-de-en", ["in.de", "none/out.en"], "no such folder"),
         ("macaron-de-en", ["in.de", "out.en", "--workers", "0"], "--workers must be >= 1, got 0"),
         ("macaron-de-en", ["in.de", "out.en", "--n-best", "2"], "needs a .jsonl or .parquet file"),
+        ("macaron-de-en", ["in.de", "out.en", "--score", "--no-split"], "leave it out"),
+        ("macaron-de-en", ["in.de", "out.en", "--target-column", "a"], "leave it out"),
         ("macaron-de-en", ["in.de", "out.en", "--option", "beam=1"], "beam_size"),
         ("macaron-de-en", ["in.de", "out.en", "--target-prefix", "\ud800"], "surrogate"),
         ("lm-cascade", ["in.de", "out.en"], "translat"),

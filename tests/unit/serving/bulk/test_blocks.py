@@ -22,7 +22,7 @@ def upper(path: Path, folder: Path, rows: int, column: str = "text") -> bytes:
     """The file with each text in capitals, block by block."""
     kind, parts = kind_of(path), []
     for block in cut(path, rows):
-        found, table = read(path, block, [column])
+        found, table = read(path, block, [column], "capitals")
         results = [row.texts[0].upper() if row.texts else None for row in found]
         part = folder / f"{block.number}.part"
         part.write_bytes(written(kind, found, table, results, "capitals", form="text"))
@@ -77,23 +77,37 @@ def test_a_table_without_rows_stays_a_table(tmp_path: Path) -> None:
 
 def test_rows_that_cannot_be_read_say_why_and_do_not_move_the_others(tmp_path: Path) -> None:
     path = tmp_path / "in.jsonl"
-    path.write_bytes(
-        b'{"text": "a"}\nnonsense\n[1]\n{"t": "b"}\n{"text": 3}\n\xff\n{"text": "g"}\n'
-    )
+    lines = [b'{"text": "a"}', b"nonsense", b"[1]", b'{"t": "b"}', b'{"text": 3}', b"\xff"]
+    lines += [b"[" * 100_000, b'{"text": "h", "to": 1}', b'{"text": "i"}', b""]
+    path.write_bytes(b"\n".join(lines))
     (block,) = cut(path, 100)
-    rows, _ = read(path, block, ["text"])
-    assert [row.texts for row in rows] == [("a",), None, None, None, None, None, ("g",)]
-    reasons = ["", "not JSON", "must be a JSON object", "no 'text'", "a string", "line 6", ""]
+    rows, _ = read(path, block, ["text"], "to")
+    assert [row.texts for row in rows] == [("a",), *[None] * 7, ("i",)]
+    reasons = ["", "not JSON", "must be a JSON object", "no 'text'", "a string", "line 6"]
+    reasons += ["not JSON", "a member 'to' already", ""]
     for row, reason in zip(rows, reasons, strict=True):
         assert reason in row.error
         assert bool(reason) == bool(row.error)
+    out = written("jsonl", rows, None, ["A", *[None] * 7, "I"], "to", form="text")
+    made = [json.loads(line) for line in out.splitlines()]
+    assert made[7] == {"text": "h", "to": 1}  # what was there stays
+    assert made[1] == {"to": None}
+
+
+def test_what_utf_8_cannot_spell_stays_spelt_as_json(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl"
+    path.write_bytes(b'\xef\xbb\xbf{"text": "ja \\ud83d", "id": "\\ude42 \xc3\xa4"}\n')
+    out = upper(path, tmp_path, 2)
+    (row,) = map(json.loads, out.splitlines())
+    assert row == {"text": "ja \ud83d", "id": "\ude42 ä", "capitals": "JA \ud83d"}
 
 
 def test_source_and_translation_are_two_columns_of_a_line(tmp_path: Path) -> None:
     path = tmp_path / "in.tsv"
-    path.write_text("a\tb\nno tab\na\tb\tc\n")
-    rows, _ = read(path, Block(0, 0, 3, 0, path.stat().st_size), ["source", "translation"])
-    assert [row.texts for row in rows] == [("a", "b"), None, ("a", "b\tc")]
+    path.write_text("a\tb\nno tab\na\tb\tc\n \n")
+    block = Block(0, 0, 4, 0, path.stat().st_size)
+    rows, _ = read(path, block, ["source", "translation"], "score")
+    assert [row.texts for row in rows] == [("a", "b"), None, ("a", "b\tc"), ("", "")]
     assert "tab" in rows[1].error
 
 

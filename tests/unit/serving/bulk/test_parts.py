@@ -40,6 +40,15 @@ def test_parts_of_another_plan_are_not_mixed_in(tmp_path: Path) -> None:
         Parts(tmp_path / "out.txt", PLAN | {"input": "abd"})
 
 
+def test_a_folder_that_may_be_somebodys_is_left_alone(tmp_path: Path) -> None:
+    folder = tmp_path / "out.txt.parts"
+    folder.mkdir()
+    (folder / "000000.part").write_text("mine")
+    with pytest.raises(BulkError, match=r"holds files and no plan\.json"):
+        Parts(tmp_path / "out.txt", PLAN)
+    assert (folder / "000000.part").read_text() == "mine"
+
+
 def test_without_failures_an_old_list_of_them_goes(tmp_path: Path) -> None:
     out, side = tmp_path / "out.txt", tmp_path / "failed"
     side.write_text("old")
