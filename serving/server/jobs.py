@@ -102,10 +102,11 @@ class Jobs:
         """
         timeout_s = self._timeout(job)
         between = self._between(job)
-        leg = job if between is None else first_leg(job, between)
-        submitted = await self._apart(leg, self._submit, leg, context, timeout_s, stream=True)
         if between is None:
+            submitted = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
             return self._followed(job, context, *submitted)
+        leg = first_leg(job, between)
+        submitted = await self._apart(leg, self._submit, leg, context, timeout_s)
         return self._followed_legs(job, between, context, submitted, timeout_s)
 
     async def _followed_legs(
@@ -164,8 +165,22 @@ class Jobs:
             return None
         between = self._registry.pivot(job.source, job.target)
         if between is not None:
+            # What is asked of the second model is looked at before the first one works.
             check_pivot(job, between)
+            self._check_wishes(job)
+            second = self._registry.choose(between, job.target)
+            self._options(job, second)
         return between
+
+    def _check_wishes(self, job: TranslationJob) -> None:
+        """Raise RequestError for terms and prefixes beyond the server's limits."""
+        check_texts(job.target_prefixes, self._settings, "target_prefix")
+        check_terms(job.terms, self._settings)
+
+    def _options(self, job: TranslationJob, model: ServedModel) -> SearchOptions:
+        return choose_options(
+            job.options, model.defaults, self._settings, alternatives=job.alternatives
+        )
 
     async def _apart(
         self, job: TranslationJob, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs
@@ -196,15 +211,13 @@ class Jobs:
         stream: bool = False,
         counted: bool = False,
     ) -> _Submitted:
-        """Plan the texts and queue their sentences, all or none of them. Characters are not charged
-        for again where they are `counted` already."""
-        plans = self._plans(job)
-        beams = {plan.options.total_beams for plan in plans}
-        check_cost(
-            sum(len(plan.document.sentences) for plan in plans),
-            max(beams, default=1),
-            self._settings,
-        )
+        """Plan the texts and queue their sentences, all or none of them. Texts that are no client's
+        are `counted` already: neither their size nor their cost is looked at."""
+        plans = self._plans(job, counted=counted)
+        if not counted:
+            beams = {plan.options.total_beams for plan in plans}
+            sentences = sum(len(plan.document.sentences) for plan in plans)
+            check_cost(sentences, max(beams, default=1), self._settings)
         context.note_model(_common_name(plans), len(plans))
         if not counted:
             self._gatekeeper.charge(context, sum(map(len, job.texts)))
@@ -231,19 +244,23 @@ class Jobs:
             raise
         return plans, [tickets[number] for number in range(len(asked))]
 
-    def _plans(self, job: TranslationJob) -> list[_Plan]:
-        """Decide how each text is translated; raises RequestError, with the index of the text where
-        a single one is at fault."""
+    def _checked_documents(self, job: TranslationJob) -> list[Document]:
+        """Read the texts of a client, within the server's limits."""
         settings = self._settings
         if job.format == "text":
             check_texts(job.texts, settings)
         else:
             check_tags(job.texts, settings)
-        check_texts(job.target_prefixes, settings, "target_prefix")
-        check_terms(job.terms, settings)
+        self._check_wishes(job)
         documents = list(_documents(job))
         if job.format != "text":
             check_texts([document.visible for document in documents], settings)
+        return documents
+
+    def _plans(self, job: TranslationJob, *, counted: bool) -> list[_Plan]:
+        """Decide how each text is translated; raises RequestError, with the index of the text where
+        a single one is at fault."""
+        documents = list(_documents(job)) if counted else self._checked_documents(job)
         # Asked first: a target that nothing writes is at fault before any text is.
         readable = self._registry.sources(job.target, job.model) if job.source == AUTO else []
         plans: list[_Plan] = []
@@ -257,9 +274,7 @@ class Jobs:
                 source if translated else readable[0], job.target, job.model
             )
             if model.name not in options:
-                options[model.name] = choose_options(
-                    job.options, model.defaults, settings, alternatives=job.alternatives
-                )
+                options[model.name] = self._options(job, model)
             try:
                 check_text(text)
                 if translated:  # else it has no sentences and stays as it is

@@ -16,12 +16,13 @@ PIVOT = "pivot"
 def check_pivot(job: TranslationJob, between: str) -> None:
     """Raise InvalidOptionError for what needs one model that reads the source and writes the
     target."""
-    if job.alignments:
-        raise InvalidOptionError(
-            f"alignments need a model from {job.source} to {job.target}; texts of that pair go "
-            f"through {between} here: leave alignments out",
-            parameter="alignments",
-        )
+    for name, asked in (("alignments", job.alignments), ("glossary", job.terms.glossary)):
+        if asked:
+            raise InvalidOptionError(
+                f"{name} needs a model from {job.source} to {job.target}; texts of that pair go "
+                f"through {between} here: leave {name} out",
+                parameter=name,
+            )
 
 
 def first_leg(job: TranslationJob, between: str) -> TranslationJob:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import pytest
 from starlette.testclient import TestClient
 
+from serving.queue.limits import BatchLimits
 from serving.server.settings import Settings
-from tests.unit.serving.echo import POISON, EchoTranslator, served
+from serving.translation.texts import TextProcessor
+from tests.unit.serving.echo import POISON, ByteTokenizer, EchoTranslator, served
 
 BODY = {"q": "Bonjour, <b>toi</b>!", "source": "fr", "target": "de"}
 
@@ -59,10 +62,47 @@ def test_markup_terms_and_alternatives_are_those_of_the_target(client: TestClien
     assert "xyz" in answer["translatedText"]
 
 
-def test_a_stream_tells_the_second_leg(client: TestClient) -> None:
-    events = post(client, q="Bonjour à tous", stream=True).text
-    assert events.count('"pivot"') == 1
-    assert "Bonjour à tous" in events
+class Shouting(EchoTranslator):
+    """Its translations are in capitals."""
+
+    def __init__(self, *names: str) -> None:
+        super().__init__(*names)
+        source, max_bytes = ByteTokenizer(), BatchLimits().max_cache_bytes
+        self.texts = TextProcessor(self.manifest, source, LoudTokenizer(), self.stepper, max_bytes)
+
+
+class LoudTokenizer(ByteTokenizer):
+    def decode(self, ids: Sequence[int]) -> str:
+        return super().decode(ids).upper()
+
+
+def test_a_stream_tells_nothing_of_the_first_leg() -> None:
+    with served(EchoTranslator("a", "fr", "en"), Shouting("b", "en", "de")) as (client, _):
+        events = post(client, q="Bonjour à tous", stream=True).text
+        assert "BONJOUR À TOUS" in events
+        assert "Bonjour" not in events
+        assert events.count('"pivot"') == 1
+    with served(Shouting("a", "fr", "en"), EchoTranslator("b", "en", "de")) as (client, _):
+        answer = post(client, q="Bonjour à tous").json()
+        assert answer["translatedText"] == "BONJOUR À TOUS"
+
+
+@pytest.mark.parametrize("stuck", [0, 1])
+def test_both_legs_have_one_deadline(stuck: int) -> None:
+    translators = EchoTranslator("a", "fr", "en"), EchoTranslator("b", "en", "de")
+    with served(*translators) as (client, _):
+        translators[stuck].stepper.gate.clear()
+        began = time.monotonic()
+        answer = post(client, q="Bonjour", timeout_s=0.4)
+        assert time.monotonic() - began < 5
+        assert answer.status_code == 504
+
+
+def test_limits_are_for_what_clients_send() -> None:
+    translators = EchoTranslator("a", "fr", "en"), EchoTranslator("b", "en", "de")
+    with served(*translators, settings=Settings(max_text_chars=7)) as (client, _):
+        assert post(client, q="Bonjour").json()["translatedText"] == "Bonjour"
+        assert post(client, q="Bonjour!").status_code == 413
 
 
 def test_other_dialects_go_the_same_way(client: TestClient) -> None:
@@ -81,7 +121,11 @@ def test_languages_list_what_can_be_had_by_way_of_another(client: TestClient) ->
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"alignments": True}, "alignments need a model from fr to de"),
+        ({"alignments": True}, "alignments needs a model from fr to de"),
+        ({"glossary": [{"source": "a", "target": "b"}]}, "glossary needs a model from fr to de"),
+        ({"options": {"beam_sizee": 3}}, "did you mean"),
+        ({"options": {"beam_sizee": 3}, "stream": True}, "did you mean"),
+        ({"required": [" "]}, "terms must not be blank"),
         ({"source": "de", "target": "fr"}, "fr is not supported"),
         ({"source": "de", "target": "en"}, "de is not supported"),
         ({"model": "b"}, "fr is not supported"),
@@ -91,9 +135,11 @@ def test_languages_list_what_can_be_had_by_way_of_another(client: TestClient) ->
 def test_what_no_two_models_can_do_is_refused(
     client: TestClient, fields: dict[str, Any], said: str
 ) -> None:
+    before = decoded(client)
     answer = post(client, **fields)
     assert answer.status_code == 400
     assert said in answer.json()["error"]
+    assert decoded(client) == before  # nothing was begun
 
 
 def test_an_error_of_the_first_leg_ends_the_request(client: TestClient) -> None:
