@@ -98,7 +98,7 @@ class Ranks:
         total = torch.tensor(values, dtype=torch.float64, device=self._device)
         with _others():
             dist.all_reduce(total)
-        return [float(value) for value in total]
+            return [float(value) for value in total]  # NCCL has only queued it: errors come here
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace each gradient by its sum over all processes, bit for bit the same in each."""
