@@ -124,13 +124,21 @@ class Trainer:
 
     def _advance(self, batches: list[Any], reporter: Reporter) -> None:
         """One update, and what is measured of it."""
-        if self.window.seconds_per_label is None and self.ranks.is_first:
-            own = self.ranks.share_of(batches)
-            bf16 = self.recipe.loop.bf16
-            seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
-            self.window.begin(seconds / self.ranks.size)
+        if not self.window.begun and self.ranks.is_first:
+            self.window.begin(self._matrix_seconds(batches))
         self.window.add(self._update(batches))
         reporter.advance()
+
+    def _matrix_seconds(self, batches: list[Any]) -> float | None:
+        """What a label would take at matrix speed; None where memory is too short to find out."""
+        own = self.gradient.parts(self.ranks.share_of(batches))
+        bf16 = self.recipe.loop.bf16
+        try:
+            seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
+        except torch.OutOfMemoryError:
+            logger.info("%s has no memory to measure its matrix speed", self.device)
+            return None
+        return seconds / self.ranks.size
 
     def _look(self, reporter: Reporter) -> None:
         """Record, validate and save after an update where it is time to."""
