@@ -24,7 +24,7 @@ from training.corpus import read_pairs
 from training.data_report import report_data
 from training.errors import ConfigError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
-from training.launch import launch
+from training.launch import check_devices, launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
 from training.ranks import Ranks, is_one_of_many
@@ -42,7 +42,7 @@ def train(options: argparse.Namespace) -> int:
     """Train or resume, in one process or several; prints the last checkpoint."""
     recipe, run = _recipe_and_run(options)
     if options.processes > 1:
-        return _launch(options, run)
+        return _launch(options, recipe, run)
     _set_threads(options)
     ranks = Ranks.join(recipe.loop.device)
     if not ranks.is_first:
@@ -60,9 +60,10 @@ def train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _launch(options: argparse.Namespace, run: Path) -> int:
+def _launch(options: argparse.Namespace, recipe: Recipe, run: Path) -> int:
     if is_one_of_many():
         raise ConfigError("torchrun has started several processes already; leave --processes out")
+    check_devices(recipe.loop.device, options.processes)
     threads = options.threads or max(1, default_threads() // options.processes)
     words = ["train", options.recipe, *options.overrides, "--run", str(run)]
     words += ["--threads", str(threads)]

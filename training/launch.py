@@ -11,12 +11,32 @@ import sys
 import time
 from types import FrameType
 
+import torch
+
+from training.errors import ConfigError
 from training.ranks import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
+from training.run import find_device
 
 logger = logging.getLogger(__name__)
 
 _GRACE_SECONDS = 120.0
 """For the others after one has failed: rank 0 saves what it has learnt."""
+
+
+def check_devices(name: str, processes: int) -> None:
+    """See that so many processes find their devices, here once and not in each of them.
+
+    Raises ConfigError where they would not.
+    """
+    if name != "cuda":
+        find_device(name)
+        return
+    found = torch.cuda.device_count()  # which takes no memory of a GPU, as `find_device` would
+    if found < processes:
+        raise ConfigError(
+            f"loop.device='cuda' gives each of --processes = {processes} a GPU of its own, this "
+            f"machine has {found} that torch can use; lower --processes or set loop.device=cpu"
+        )
 
 
 def launch(words: list[str], processes: int) -> int:

@@ -51,10 +51,11 @@ def train(
     CorpusError where the recipe cannot be followed.
     """
     ranks = ranks or Ranks()
-    # What is wrong with the recipe should show before the work.
-    find_device(ranks.device(recipe.loop.device))
-    check_model(recipe.model)
+    # What is wrong with the recipe should show before the work, and of several processes rank 0
+    # alone tells it: where it ends here, the others find it lost.
     with ranks.first_alone():
+        find_device(ranks.device(recipe.loop.device))
+        check_model(recipe.model)
         if ranks.is_first:
             check_claim(recipe, run)
         torch.manual_seed(recipe.loop.seed)

@@ -157,12 +157,22 @@ def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Pat
     assert not list_checkpoints(tmp_path / "run")
 
 
-def test_what_is_wrong_with_a_recipe_is_told_once(recipe: Path, tmp_path: Path) -> None:
-    command = [*words(recipe, tmp_path / "run", "data.held_out_pairs=1000"), "--processes", "2"]
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("data.held_out_pairs=1000", "held_out_pairs = 1000"),
+        ("model.block=nowhere:block", "block 'nowhere:block' cannot be imported"),
+        ("loop.device=abacus", "device 'abacus' cannot be used"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_told_once(
+    recipe: Path, tmp_path: Path, override: str, told: str
+) -> None:
+    command = [*words(recipe, tmp_path / "run", override), "--processes", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "training", *command], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.count("error: ") == 1
-    assert "held_out_pairs = 1000" in done.stderr
+    assert told in done.stderr
     assert "Traceback" not in done.stderr

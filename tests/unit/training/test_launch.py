@@ -6,10 +6,13 @@ import logging
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 
 import pytest
+import torch
 
 from training import launch
+from training.errors import ConfigError
 
 WAITS = "import time; time.sleep(100)"
 FAILS = "import sys; sys.exit(3)"
@@ -42,3 +45,19 @@ def test_within_the_grace_the_others_may_end_by_themselves() -> None:
     children = start("import time; time.sleep(1)", FAILS)
     assert launch._wait(children) == 1
     assert children[0].returncode == 0
+
+
+@pytest.mark.parametrize(("found", "wanted", "told"), [(0, 2, True), (2, 3, True), (2, 2, False)])
+def test_each_process_needs_a_gpu_of_its_own(
+    found: int, wanted: int, told: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: found)
+    told_so = pytest.raises(ConfigError, match=f"--processes = {wanted} .* machine has {found} ")
+    with told_so if told else nullcontext():
+        launch.check_devices("cuda", wanted)
+
+
+def test_a_device_that_is_none_is_told_before_the_processes_start() -> None:
+    launch.check_devices("cpu", 2)
+    with pytest.raises(ConfigError, match="device 'abacus' cannot be used"):
+        launch.check_devices("abacus", 2)
