@@ -22,7 +22,7 @@ from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
 from training.corpus import read_pairs
 from training.data_report import report_data
-from training.errors import ConfigError, RankLostError
+from training.errors import ConfigError, EndedError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
 from training.launch import check_devices, launch
 from training.page import check_free_page
@@ -49,7 +49,7 @@ def train(options: argparse.Namespace) -> int:
         logging.getLogger().setLevel(logging.WARNING)
     try:
         folder = train_run(recipe, run, options.stop_after, ranks)
-    except (RankLostError, KeyboardInterrupt):  # which rank 0 tells
+    except (RankLostError, EndedError, KeyboardInterrupt):  # which rank 0 tells
         if ranks.is_first:
             raise
         return 1

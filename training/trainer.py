@@ -22,7 +22,13 @@ from training.checkpoint import (
 )
 from training.claim import check_claim, write_claim
 from training.config import Recipe, recipe_to_dict
-from training.errors import BrokenCheckpointError, CheckpointError, DivergedError, RankLostError
+from training.errors import (
+    BrokenCheckpointError,
+    CheckpointError,
+    DivergedError,
+    EndedError,
+    RankLostError,
+)
 from training.gradients import GradientSum
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
@@ -98,23 +104,32 @@ class Trainer:
     def run(self, stop_after: int | None) -> Path:
         """Train to the end of the schedule; returns the last checkpoint.
 
-        Where another process is lost, what was learnt is saved before RankLostError is raised.
+        What was learnt is saved before RankLostError is raised where another process is lost, or
+        EndedError where one of several is asked to end, after the update that it is at.
         """
         last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
         reporter = Reporter(self.folder, self.step, self.recipe.loop.max_steps, self.ranks)
         updates = self._updates()
-        while self.step < last and not self._stopped_early():
-            step, before = self.step, (self.epoch, self.position, generator_states())
-            try:
-                self._advance(next(updates), reporter)
-                self._look(reporter)
-            except RankLostError as error:
-                if self.step == step:  # the update was not made
-                    self.epoch, self.position, generators = before
-                    restore_generators(generators)
-                raise self._lost(error) from error
-        reporter.close()
-        return self.saved or self._save()
+        with self.ranks.heeding_sigterm() as asked_to_end:
+            while self.step < last and not self._stopped_early():
+                step, before = self.step, (self.epoch, self.position, generator_states())
+                try:
+                    self._advance(next(updates), reporter)
+                    self._look(reporter)
+                    ending = asked_to_end() and self.step < last
+                except RankLostError as error:
+                    if self.step == step:  # the update was not made
+                        self.epoch, self.position, generators = before
+                        restore_generators(generators)
+                    raise self._lost(error) from error
+                if ending:
+                    folder = self.saved or self._save()
+                    raise EndedError(
+                        f"SIGTERM ended this run; {folder} holds what was learnt: the same command "
+                        "goes on"
+                    )
+            reporter.close()
+            return self.saved or self._save()
 
     def _lost(self, error: RankLostError) -> RankLostError:
         """Save what was learnt, and tell where it is."""
