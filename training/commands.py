@@ -21,9 +21,9 @@ from training.comparison import compare_systems, render_comparison
 from training.config import Recipe, load_recipe, recipe_to_dict
 from training.corpus import read_pairs
 from training.data_report import prepare_run, report_data
-from training.errors import ConfigError, RankLostError
+from training.errors import ConfigError, EndedError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
-from training.launch import launch
+from training.launch import check_devices, launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
 from training.ranks import Ranks, is_one_of_many
@@ -40,14 +40,14 @@ def train(options: argparse.Namespace) -> int:
     """Train or resume, in one process or several; prints the last checkpoint."""
     recipe, run = _recipe_and_run(options)
     if options.processes > 1:
-        return _launch(options, run)
+        return _launch(options, recipe, run)
     _set_threads(options)
     ranks = Ranks.join(recipe.loop.device)
     if not ranks.is_first:
         logging.getLogger().setLevel(logging.WARNING)
     try:
         folder = train_run(recipe, run, options.stop_after, ranks)
-    except (RankLostError, KeyboardInterrupt):  # which rank 0 tells
+    except (RankLostError, EndedError, KeyboardInterrupt):  # which rank 0 tells
         if ranks.is_first:
             raise
         return 1
@@ -58,9 +58,10 @@ def train(options: argparse.Namespace) -> int:
     return 0
 
 
-def _launch(options: argparse.Namespace, run: Path) -> int:
+def _launch(options: argparse.Namespace, recipe: Recipe, run: Path) -> int:
     if is_one_of_many():
         raise ConfigError("torchrun has started several processes already; leave --processes out")
+    check_devices(recipe.loop.device, options.processes)
     threads = options.threads or max(1, default_threads() // options.processes)
     words = ["train", options.recipe, *options.overrides, "--run", str(run)]
     words += ["--threads", str(threads)]

@@ -6,6 +6,7 @@ TrainingError
 ├── CheckpointError a run or checkpoint that does not fit
 │   └── BrokenCheckpointError   one of which a file is missing or cut off
 ├── RankLostError   another of the processes that train together has ended
+├── EndedError      training was asked to end before its last step
 ├── StorageError    a file that cannot be written
 └── DivergedError   a gradient or a model's scores are no longer finite
 """
@@ -35,6 +36,10 @@ class BrokenCheckpointError(CheckpointError):
 
 class RankLostError(TrainingError):
     """Another of the processes that train together has ended, for a reason that it tells itself."""
+
+
+class EndedError(TrainingError):
+    """Training was asked to end before its last step; what was learnt is saved."""
 
 
 class StorageError(TrainingError):

@@ -30,30 +30,39 @@ class GradientSum:
     def compute(self, batches: list[Any]) -> tuple[float, int]:
         """Leave the gradient in the parameters; returns summed loss and labels of all processes.
 
-        `batches` are those of all processes, of which this one computes its share. Where the
-        device's memory does not suffice, the rows of each batch are taken in two halves from here
-        on, which gives the same gradient.
+        `batches` are those of all processes, of which this one computes its share. Where a GPU's
+        memory does not suffice, the rows of each batch are taken in two halves from here on, and
+        from the next update on by every process, which gives the same gradient.
+
+        Raises ConfigError where the halves do not fit either, or cannot be made.
         """
         own = self._ranks.share_of(batches)
         collated = self._collate(own)
         (labels,) = self._ranks.sum([sum(batch.num_labels for batch in collated)])
-        try:
-            loss = self._add_up(collated, int(labels))
-        except torch.OutOfMemoryError as error:
-            self._halve(own, error)
-            loss = None
-        if loss is None:  # not before the error is gone, which holds the tensors that had been made
+        loss = self._add_up_or_halve(own, collated, int(labels))
+        self._ranks.sum_gradients(self._model.parameters())
+        total, halved = self._ranks.sum([loss, float(self.halved)])
+        self.halved = halved > 0
+        return total, int(labels)
+
+    def parts(self, batches: list[Any]) -> list[Any]:
+        """What is computed at once of these batches: they themselves, or each in two halves."""
+        return [part for batch in batches for part in (halve(batch) if self.halved else [batch])]
+
+    def _collate(self, batches: list[Any]) -> list[Any]:
+        return [self._data.collate(part, self._device) for part in self.parts(batches)]
+
+    def _add_up_or_halve(self, batches: list[Any], collated: list[Any], labels: int) -> float:
+        while True:
+            try:
+                return self._add_up(collated, labels)
+            except torch.OutOfMemoryError as error:
+                self._halve(batches, error)
+            # Here the error is gone, which held the tensors that had been made.
             self._model.zero_grad(set_to_none=True)
             if self._device.type == "cuda":
                 torch.cuda.empty_cache()
-            loss = self._add_up(self._collate(own), int(labels))
-        self._ranks.sum_gradients(self._model.parameters())
-        (total,) = self._ranks.sum([loss])
-        return total, int(labels)
-
-    def _collate(self, batches: list[Any]) -> list[Any]:
-        parts = [part for batch in batches for part in (halve(batch) if self.halved else [batch])]
-        return [self._data.collate(part, self._device) for part in parts]
+            collated = self._collate(batches)
 
     def _add_up(self, collated: list[Any], labels: int) -> float:
         self._model.train()
@@ -69,12 +78,20 @@ class GradientSum:
         data = self._recipe.data
         if isinstance(data, DataConfig):
             name, budget = "data.token_budget", data.token_budget
+            longest = f"data.max_pieces = {data.max_pieces}"
         else:
             name, budget = "data.batch_size", data.batch_size
-        if self.halved or all(len(batch) < 2 for batch in batches):
+            longest = f"data.segment_length = {data.segment_length}"
+        instead = "in another --run folder, or set loop.activation_checkpointing=true and resume"
+        if all(len(part) < 2 for part in self.parts(batches)):
             raise ConfigError(
-                f"{self._device} ran out of memory with half of {name} = {budget} too; lower it in "
-                "another --run folder, or set loop.activation_checkpointing=true and resume"
+                f"{self._device} ran out of memory with batches of one row, of {longest} at most; "
+                f"lower that {instead}"
+            ) from error
+        if self.halved:
+            raise ConfigError(
+                f"{self._device} ran out of memory with half of {name} = {budget} too; lower it "
+                f"{instead}"
             ) from error
         self.halved = True
         logger.warning(

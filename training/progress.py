@@ -33,14 +33,15 @@ class LogWindow:
     def __init__(self, device: torch.device) -> None:
         self.sums: dict[str, float] = {"loss": 0.0, "labels": 0}
         self._device = device
+        self.begun = False
         self.seconds_per_label: float | None = None
         """What a label would take at the speed of matrix products alone, once that is known."""
         self._start, self._new_labels = time.perf_counter(), 0
         self._last: dict[str, float] = {}
 
-    def begin(self, seconds_per_label: float) -> None:
+    def begin(self, seconds_per_label: float | None) -> None:
         """Count time from here on; what came before was no training."""
-        self.seconds_per_label = seconds_per_label
+        self.begun, self.seconds_per_label = True, seconds_per_label
         self._start = time.perf_counter()
 
     def add(self, values: dict[str, float]) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator
+import signal
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from types import FrameType
 from typing import Any
 
 import torch
@@ -98,7 +100,7 @@ class Ranks:
         total = torch.tensor(values, dtype=torch.float64, device=self._device)
         with _others():
             dist.all_reduce(total)
-        return [float(value) for value in total]
+            return [float(value) for value in total]  # NCCL has only queued it: errors come here
 
     def sum_gradients(self, parameters: Iterable[nn.Parameter]) -> None:
         """Replace each gradient by its sum over all processes, bit for bit the same in each."""
@@ -112,6 +114,27 @@ class Ranks:
         parts: list[Tensor] = list(flat.split([parameter.numel() for parameter in listed]))
         for parameter, part in zip(listed, parts, strict=True):
             parameter.grad = part.view_as(parameter)
+
+    @contextmanager
+    def heeding_sigterm(self) -> Iterator[Callable[[], bool]]:
+        """Within the block SIGTERM ends none of several processes: the function that it gives tells
+        whether one has been sent to any, the same in each where all call it.
+
+        A process alone is ended by it as ever.
+        """
+        if self.size == 1:
+            yield lambda: False
+            return
+        sent = [0.0]
+
+        def note(number: int, frame: FrameType | None) -> None:
+            sent[0] = 1.0
+
+        before = signal.signal(signal.SIGTERM, note)
+        try:
+            yield lambda: self.sum(sent)[0] > 0
+        finally:
+            signal.signal(signal.SIGTERM, before)
 
     def from_first(self, value: Any) -> Any:
         """The value that rank 0 gives; those of the others do not count."""

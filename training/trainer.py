@@ -22,7 +22,13 @@ from training.checkpoint import (
 )
 from training.claim import check_claim, write_claim
 from training.config import Recipe, recipe_to_dict
-from training.errors import BrokenCheckpointError, CheckpointError, DivergedError, RankLostError
+from training.errors import (
+    BrokenCheckpointError,
+    CheckpointError,
+    DivergedError,
+    EndedError,
+    RankLostError,
+)
 from training.gradients import GradientSum
 from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
@@ -51,10 +57,11 @@ def train(
     CorpusError where the recipe cannot be followed.
     """
     ranks = ranks or Ranks()
-    # What is wrong with the recipe should show before the work.
-    find_device(ranks.device(recipe.loop.device))
-    check_model(recipe.model)
+    # What is wrong with the recipe should show before the work, and of several processes rank 0
+    # alone tells it: where it ends here, the others find it lost.
     with ranks.first_alone():
+        find_device(ranks.device(recipe.loop.device))
+        check_model(recipe.model)
         if ranks.is_first:
             check_claim(recipe, run)
         torch.manual_seed(recipe.loop.seed)
@@ -97,23 +104,32 @@ class Trainer:
     def run(self, stop_after: int | None) -> Path:
         """Train to the end of the schedule; returns the last checkpoint.
 
-        Where another process is lost, what was learnt is saved before RankLostError is raised.
+        What was learnt is saved before RankLostError is raised where another process is lost, or
+        EndedError where one of several is asked to end, after the update that it is at.
         """
         last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
         reporter = Reporter(self.folder, self.step, self.recipe.loop.max_steps, self.ranks)
         updates = self._updates()
-        while self.step < last and not self._stopped_early():
-            step, before = self.step, (self.epoch, self.position, generator_states())
-            try:
-                self._advance(next(updates), reporter)
-                self._look(reporter)
-            except RankLostError as error:
-                if self.step == step:  # the update was not made
-                    self.epoch, self.position, generators = before
-                    restore_generators(generators)
-                raise self._lost(error) from error
-        reporter.close()
-        return self.saved or self._save()
+        with self.ranks.heeding_sigterm() as asked_to_end:
+            while self.step < last and not self._stopped_early():
+                step, before = self.step, (self.epoch, self.position, generator_states())
+                try:
+                    self._advance(next(updates), reporter)
+                    self._look(reporter)
+                    ending = asked_to_end() and self.step < last
+                except RankLostError as error:
+                    if self.step == step:  # the update was not made
+                        self.epoch, self.position, generators = before
+                        restore_generators(generators)
+                    raise self._lost(error) from error
+                if ending:
+                    folder = self.saved or self._save()
+                    raise EndedError(
+                        f"SIGTERM ended this run; {folder} holds what was learnt: the same command "
+                        "goes on"
+                    )
+            reporter.close()
+            return self.saved or self._save()
 
     def _lost(self, error: RankLostError) -> RankLostError:
         """Save what was learnt, and tell where it is."""
@@ -124,13 +140,21 @@ class Trainer:
 
     def _advance(self, batches: list[Any], reporter: Reporter) -> None:
         """One update, and what is measured of it."""
-        if self.window.seconds_per_label is None and self.ranks.is_first:
-            own = self.ranks.share_of(batches)
-            bf16 = self.recipe.loop.bf16
-            seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
-            self.window.begin(seconds / self.ranks.size)
+        if not self.window.begun and self.ranks.is_first:
+            self.window.begin(self._matrix_seconds(batches))
         self.window.add(self._update(batches))
         reporter.advance()
+
+    def _matrix_seconds(self, batches: list[Any]) -> float | None:
+        """What a label would take at matrix speed; None where memory is too short to find out."""
+        own = self.gradient.parts(self.ranks.share_of(batches))
+        bf16 = self.recipe.loop.bf16
+        try:
+            seconds = matrix_seconds(self.model, self.data, own, self.device, bf16=bf16)
+        except torch.OutOfMemoryError:
+            logger.info("%s has no memory to measure its matrix speed", self.device)
+            return None
+        return seconds / self.ranks.size
 
     def _look(self, reporter: Reporter) -> None:
         """Record, validate and save after an update where it is time to."""

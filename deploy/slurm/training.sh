@@ -10,6 +10,6 @@
 #SBATCH --requeue
 set -euo pipefail
 first=$(scontrol show hostnames "$SLURM_JOB_NODELIST" | head -n 1)
-srun torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node 8 \
+srun --cpus-per-task="$SLURM_CPUS_PER_TASK" torchrun --nnodes "$SLURM_JOB_NUM_NODES" --nproc-per-node 8 \
   --rdzv-id "$SLURM_JOB_ID" --rdzv-backend c10d --rdzv-endpoint "$first:29500" \
   -m -- macaron.training train "$1" loop.device=cuda --run "$2"

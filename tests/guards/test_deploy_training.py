@@ -59,6 +59,13 @@ def test_the_script_is_one_that_bash_reads_and_asks_for_what_it_uses() -> None:
     assert (asked["ntasks-per-node"], asked["nodes"]) == ("1", options.nnodes)
 
 
+def test_the_processes_get_the_processors_that_the_script_asks_for() -> None:
+    """`srun` does not take --cpus-per-task over from `sbatch`."""
+    (line,) = [line for line in SCRIPT.read_text().splitlines() if line.startswith("srun ")]
+    assert '--cpus-per-task="$SLURM_CPUS_PER_TASK"' in line.partition("torchrun")[0]
+    assert "#SBATCH --cpus-per-task=" in SCRIPT.read_text()  # or the variable would not be set
+
+
 def test_the_pods_of_the_job_find_the_first_of_them() -> None:
     job, service = read("training-job.yaml"), read("training-service.yaml")
     pod = job["spec"]["template"]

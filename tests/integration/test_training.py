@@ -13,6 +13,7 @@ import pytest
 import torch
 import yaml
 
+import training.trainer
 from tests.toy.corpus import toy_pairs, write_toy_corpus
 from tests.toy.recipe import write_toy_recipe
 from tests.toy.refusal import refusal
@@ -23,6 +24,7 @@ from training.corpus import read_lines
 from training.data import prepare
 from training.errors import CheckpointError, ConfigError, CorpusError, DivergedError
 from training.metrics import read_metrics
+from training.ranks import Ranks
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
 from training.validation import validation_loss
@@ -239,9 +241,10 @@ def test_accumulation_equals_one_large_batch(
         torch.testing.assert_close(seen[name], gradient, rtol=1e-3, atol=1e-6, msg=name)
 
 
-def fail_for_want_of_memory(some: Trainer) -> list[int]:
-    """Let the next batch fail; returns the rows of each batch, which go on being noted."""
-    loss, seen, left = type(some.data).loss, [], [1]
+def fail_for_want_of_memory(some: Trainer, failures: int = 1) -> list[int]:
+    """Let the next batches fail as on a GPU; returns the rows of each batch, which go on being
+    noted."""
+    loss, seen, left = type(some.data).loss, [], [failures]
 
     def failing(model: Any, batch: Any, smoothing: float) -> torch.Tensor:
         seen.append(len(batch.source_BS))
@@ -297,6 +300,82 @@ def test_halves_stay_halves_after_a_restart_and_are_not_halved_again(
     with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
         again._update(batches)
     assert rows == [(len(batches[0]) + 1) // 2]
+
+
+def test_without_memory_for_halves_the_update_ends_in_an_error(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file)
+    rows = fail_for_want_of_memory(some, 2)
+    batches = some.data.train.epoch(0)[:1]
+    with pytest.raises(ConfigError, match=r"half of data.token_budget = 512 too; lower it"):
+        some._update(batches)
+    assert rows == [len(batches[0]), (len(batches[0]) + 1) // 2]
+
+
+def test_without_memory_for_one_row_the_error_names_what_makes_rows_shorter(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "data.max_pieces=77")
+    rows = fail_for_want_of_memory(some)
+    batch = some.data.train.epoch(0)[0]
+    with pytest.raises(ConfigError, match=r"batches of one row, of data.max_pieces = 77 at most"):
+        some._update([batch[:1]])
+    assert rows == [1]
+    assert not some.gradient.halved
+
+
+class OtherHalves(Ranks):
+    """One of two processes, of which the other has nothing to compute and has taken halves."""
+
+    def sum(self, values: list[float]) -> list[float]:
+        return [value + float(index == 1) for index, value in enumerate(values)]
+
+
+def test_where_another_process_takes_halves_this_one_does_from_the_next_update_on(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file)
+    some.gradient._ranks = OtherHalves()
+    rows = fail_for_want_of_memory(some, 0)
+    batch = some.data.train.epoch(0)[0]
+    some._update([batch])
+    some._update([batch])
+    assert rows == [len(batch), (len(batch) + 1) // 2, len(batch) // 2]
+    some._save()
+    assert trainer(small_recipe, tmp_path / "run", tokenizer_file).gradient.halved
+
+
+@pytest.mark.parametrize("halved", [False, True])
+def test_the_share_of_matrix_speed_is_measured_in_what_is_computed_at_once(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str, halved: bool
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "loop.log_every=1")
+    some.gradient.halved = halved
+    rows = fail_for_want_of_memory(some, 0)
+    some.run(stop_after=1)
+    (record,) = read_metrics(some.folder)
+    assert record["matrix_share"] > 0
+    measured = 2 if halved else 1
+    assert rows[:measured] == rows[measured : 2 * measured]
+
+
+def test_where_memory_ends_while_the_machine_is_measured_the_run_goes_on_without_the_share(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    some = trainer(small_recipe, tmp_path / "run", tokenizer_file, "loop.log_every=1")
+    tries = []
+
+    def fails(*arguments: Any, bf16: bool) -> float:
+        tries.append(arguments)
+        raise torch.OutOfMemoryError("out of memory")
+
+    monkeypatch.setattr(training.trainer, "matrix_seconds", fails)
+    some.run(stop_after=2)
+    records = read_metrics(some.folder)
+    assert [record["step"] for record in records] == [1, 2]
+    assert not any("matrix_share" in record for record in records)
+    assert len(tries) == 1
 
 
 def test_accumulation_takes_that_many_batches_an_update(

@@ -42,6 +42,32 @@ Trainer._update = dying_update
 main(sys.argv[1:])
 """
 
+# Rank 1 kills itself in the middle of an update (`lost`), or asks torchrun to end as a system does
+# that takes the machine back (`asked`), and waits until torchrun has passed that on.
+UNDER_TORCHRUN = """
+import os, signal, sys, time
+from training.__main__ import main
+from training.trainer import Trainer
+
+what, update = sys.argv[1], Trainer._update
+
+def update_at_which_it_ends(trainer, batches):
+    if trainer.step + 1 == 8 and trainer.ranks.rank == 1:
+        if what == "lost":
+            os.kill(os.getpid(), signal.SIGKILL)
+        passed_on, heed = [], signal.getsignal(signal.SIGTERM)
+        signal.signal(signal.SIGTERM, lambda *given: (passed_on.append(given), heed(*given)))
+        os.kill(os.getppid(), signal.SIGTERM)
+        deadline = time.monotonic() + 60
+        while not passed_on and time.monotonic() < deadline:
+            time.sleep(0.05)
+    return update(trainer, batches)
+
+Trainer._update = update_at_which_it_ends
+sys.exit(main(sys.argv[2:]))
+"""
+TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
+
 
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -136,12 +162,36 @@ def test_torchrun_starts_the_processes_too(recipe: Path, tmp_path: Path) -> None
     overrides = [*DROPOUT, "loop.max_steps=3"]
     ours, theirs = tmp_path / "ours", tmp_path / "theirs"
     assert main([*words(recipe, ours, *overrides), "--processes", "2"]) == 0
-    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
     subprocess.run(
-        [sys.executable, *torchrun, "-m", "--", "training", *words(recipe, theirs, *overrides)],
+        [sys.executable, *TORCHRUN, "-m", "--", "training", *words(recipe, theirs, *overrides)],
         cwd=ROOT, check=True, timeout=300,
     )  # fmt: skip
     assert_same(ours / "checkpoints/step_00000003", theirs / "checkpoints/step_00000003")
+
+
+@pytest.mark.parametrize(
+    ("what", "saved", "told"),
+    [
+        ("lost", "step_00000007", "error: another process of this run has ended"),
+        ("asked", "step_00000008", "error: SIGTERM ended this run; "),
+    ],
+)
+def test_where_torchrun_ends_the_processes_rank_0_saves(
+    recipe: Path, tmp_path: Path, what: str, saved: str, told: str
+) -> None:
+    script, run = tmp_path / "script.py", tmp_path / "run"
+    script.write_text(UNDER_TORCHRUN)
+    command = words(recipe, run, *DROPOUT, "loop.max_steps=12")
+    done = subprocess.run(
+        [sys.executable, *TORCHRUN, "--", str(script), what, *command],
+        cwd=ROOT, env={**os.environ, "PYTHONPATH": str(ROOT)}, capture_output=True, text=True,
+        timeout=300,
+    )  # fmt: skip
+    assert done.returncode != 0
+    assert list_checkpoints(run)[-1].name == saved, done.stderr
+    (line,) = [line for line in done.stderr.splitlines() if "error: " in line and "holds" in line]
+    assert line.startswith(told)
+    assert f"{saved} holds what was learnt: the same command goes on" in line
 
 
 def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Path) -> None:
@@ -157,12 +207,22 @@ def test_a_process_that_sees_other_text_is_told_of_before_the_work(tmp_path: Pat
     assert not list_checkpoints(tmp_path / "run")
 
 
-def test_what_is_wrong_with_a_recipe_is_told_once(recipe: Path, tmp_path: Path) -> None:
-    command = [*words(recipe, tmp_path / "run", "data.held_out_pairs=1000"), "--processes", "2"]
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("data.held_out_pairs=1000", "held_out_pairs = 1000"),
+        ("model.block=nowhere:block", "block 'nowhere:block' cannot be imported"),
+        ("loop.device=abacus", "device 'abacus' cannot be used"),
+    ],
+)
+def test_what_is_wrong_with_a_recipe_is_told_once(
+    recipe: Path, tmp_path: Path, override: str, told: str
+) -> None:
+    command = [*words(recipe, tmp_path / "run", override), "--processes", "2"]
     done = subprocess.run(
         [sys.executable, "-m", "training", *command], cwd=ROOT, capture_output=True, text=True
     )
     assert done.returncode == 1
     assert done.stderr.count("error: ") == 1
-    assert "held_out_pairs = 1000" in done.stderr
+    assert told in done.stderr
     assert "Traceback" not in done.stderr

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 import torch
 from torch import nn
 
+from training.errors import RankLostError
 from training.ranks import Ranks, is_one_of_many
 
 
@@ -65,3 +69,29 @@ def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     assert Ranks(3, 4).device("cuda") == "cuda:3"
     assert Ranks(3, 4).device("cpu") == "cpu"
     assert Ranks().device("cuda") == "cuda"
+
+
+def test_sigterm_to_one_of_several_is_told_and_ends_nothing() -> None:
+    before = signal.getsignal(signal.SIGTERM)
+    ranks = Ranks(1, 2)
+    ranks.sum = lambda values: values  # type: ignore[method-assign]
+    with ranks.heeding_sigterm() as asked_to_end:
+        assert not asked_to_end()
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert asked_to_end()
+    assert signal.getsignal(signal.SIGTERM) is before
+    with Ranks().heeding_sigterm():
+        assert signal.getsignal(signal.SIGTERM) is before
+
+
+def test_an_error_that_comes_when_a_sum_is_read_is_of_a_lost_process(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Queued:
+        def __float__(self) -> float:
+            raise RuntimeError("NCCL communicator was aborted")
+
+    monkeypatch.setattr("training.ranks.dist.all_reduce", lambda total: None)
+    monkeypatch.setattr(torch, "tensor", lambda values, **options: [Queued() for _ in values])
+    with pytest.raises(RankLostError, match=r"another process of this run has ended \(NCCL"):
+        Ranks(0, 2).sum([1.0])

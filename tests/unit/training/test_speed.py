@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from training import speed
+from training.models.operators.eager import attention
 from training.speed import matrix_seconds, matrix_speed, operations_per_label
 
 CPU = torch.device("cpu")
@@ -34,6 +35,27 @@ def test_operations_are_those_of_three_passes_of_each_product() -> None:
     assert found == 3 * 2 * (30 * 50 + 50 * 7)
     assert torch.equal(torch.get_rng_state(), before)  # or a resumed run would not repeat itself
     assert all(parameter.grad is None for parameter in model.parameters())
+
+
+class Attends(nn.Module):
+    """Attention of 2 heads of 15 over all rows, in one kernel or as the models compute it."""
+
+    def __init__(self, *, fused: bool) -> None:
+        super().__init__()
+        self._fused = fused
+
+    def forward(self, rows: Tensor) -> Tensor:
+        x = rows[None]
+        if not self._fused:
+            return attention(x, x, x, num_heads=2, mask=None)
+        heads = x.unflatten(-1, (2, 15)).transpose(1, 2)
+        return nn.functional.scaled_dot_product_attention(heads, heads, heads)
+
+
+@pytest.mark.parametrize("fused", [False, True])
+def test_the_products_of_attention_count(fused: bool) -> None:
+    found = operations_per_label(Attends(fused=fused), Rows(), [8], CPU, bf16=False)  # type: ignore[arg-type]
+    assert found == 3 * 2 * (2 * 8 * 30)  # scores and sums of each of 8 rows over 8
 
 
 def test_the_speed_is_of_this_machine() -> None:
