@@ -15,7 +15,6 @@ from export.gates import (
     compare_in_reference,
     compare_rounded,
     on_cpu,
-    runs_here,
     told,
 )
 from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
@@ -31,6 +30,7 @@ from serving.bundle.manifest import (
     read_manifest,
     write_manifest,
 )
+from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.ids import EOS_ID
@@ -119,7 +119,7 @@ def _compare(
 ) -> dict[str, Any]:
     """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
     found: dict[str, Any] = {}
-    if runs_here(manifest.precision):
+    if runs_on_cpu(manifest.precision):
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
         checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
         parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)
