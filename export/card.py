@@ -6,13 +6,11 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from serving.bundle.manifest import Manifest, write_manifest
-
-CARD = "README.md"
+from serving.bundle.manifest import CARD, Manifest, write_manifest
 
 
 def finish(folder: Path, manifest: Manifest) -> None:
-    """Write the card, and then the manifest, which lists the card's hash as every file's."""
+    """Write the card, over one that is there, and the manifest, which lists all files but it."""
     size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix not in _TEXTS)
     (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
     write_manifest(folder, manifest)

@@ -7,11 +7,15 @@ import shutil
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-from export.card import CARD, finish, render_card
-from serving.bundle.manifest import Calibration, Manifest, Quality, parse_manifest, read_manifest
-from serving.errors import HashMismatchError
+from export.card import finish, render_card
+from serving.bundle.manifest import (
+    CARD,
+    Calibration,
+    Manifest,
+    Quality,
+    parse_manifest,
+    read_manifest,
+)
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 
@@ -98,7 +102,7 @@ def test_every_column_of_a_table_is_there_in_every_row() -> None:
             assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
-def test_the_manifest_lists_the_hash_of_the_card(tmp_path: Path) -> None:
+def test_a_bundle_is_whole_with_an_edited_card_or_none(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(MODELS / "macaron-de-en", bundle)
     (bundle / CARD).unlink(missing_ok=True)
@@ -107,7 +111,9 @@ def test_the_manifest_lists_the_hash_of_the_card(tmp_path: Path) -> None:
     first = (bundle / CARD).read_text()
     finish(bundle, read_manifest(bundle))
     assert (bundle / CARD).read_text() == first  # its own size does not count
-    assert read_manifest(bundle).files.keys() == {*manifest.files, CARD}
-    (bundle / CARD).write_text("something else")
-    with pytest.raises(HashMismatchError, match="README"):
-        read_manifest(bundle)
+    (bundle / CARD).write_text(first + "\nLicence: CC BY 4.0\n")
+    assert read_manifest(bundle).files == manifest.files
+    finish(bundle, read_manifest(bundle))
+    assert (bundle / CARD).read_text() == first  # as `export calibrate` does
+    (bundle / CARD).unlink()
+    assert read_manifest(bundle).files == manifest.files
