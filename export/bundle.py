@@ -21,7 +21,7 @@ from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, w
 from export.parity import DevSet, check, compare_shortlist, measure
 from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
-from export.texts import TextPair, fitting_sentences, spread_sentences, validation_pair
+from export.texts import TextPair, fitting_sentences, validation_pair
 from serving.bundle.manifest import (
     Activations,
     Languages,
@@ -74,7 +74,7 @@ def export_bundle(
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    sentences = _sentences_to_fit(precision, dev, dev_set)
+    sentences = fitting_sentences(precision, dev, dev_set)
     trained = load_trained(path)
     with new_folder(out) as folder:
         sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
@@ -102,12 +102,6 @@ def export_bundle(
             quality = translation_figures(folder, test_sets)
         finish(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
-
-
-def _sentences_to_fit(precision: str, dev: TextPair, dev_set: DevSet) -> list[str]:
-    if precision == "int8":
-        return fitting_sentences(dev, dev_set)
-    return spread_sentences(dev_set) if precision == "fp16" else []
 
 
 def _compare(

@@ -72,7 +72,7 @@ def export_language_bundle(
     # What is wrong with a file should show before the work.
     read = [(test, test.read(trained.recipe.data)) for test in tests]
     windows = compared_windows(trained, text)
-    fitted = fitting_windows(text, windows) if precision == "int8" else windows
+    fitted = fitting_windows(precision, text, windows)
     with new_folder(out) as folder:
         arithmetic = choose_language_arithmetic(trained.model, fitted, precision, activations)
         manifest = write_language_graphs(
