@@ -15,14 +15,13 @@ from export.gates import (
     compare_in_reference,
     compare_rounded,
     on_cpu,
-    runs_here,
     told,
 )
 from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
 from export.parity import DevSet, check, compare_shortlist, measure
 from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
-from export.texts import TextPair, fitting_sentences, spread_sentences, validation_pair
+from export.texts import TextPair, fitting_sentences, validation_pair
 from serving.bundle.manifest import (
     Activations,
     Languages,
@@ -31,6 +30,7 @@ from serving.bundle.manifest import (
     read_manifest,
     write_manifest,
 )
+from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.ids import EOS_ID
@@ -74,7 +74,7 @@ def export_bundle(
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    sentences = _sentences_to_fit(precision, dev, dev_set)
+    sentences = fitting_sentences(precision, dev, dev_set)
     trained = load_trained(path)
     with new_folder(out) as folder:
         sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
@@ -104,12 +104,6 @@ def export_bundle(
     return read_manifest(out)
 
 
-def _sentences_to_fit(precision: str, dev: TextPair, dev_set: DevSet) -> list[str]:
-    if precision == "int8":
-        return fitting_sentences(dev, dev_set)
-    return spread_sentences(dev_set) if precision == "fp16" else []
-
-
 def _compare(
     trained: Trained,
     arithmetic: Arithmetic[TranslationModel],
@@ -119,7 +113,7 @@ def _compare(
 ) -> dict[str, Any]:
     """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
     found: dict[str, Any] = {}
-    if runs_here(manifest.precision):
+    if runs_on_cpu(manifest.precision):
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
         checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
         parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
-from serving.bundle.manifest import Manifest, write_manifest
-
-CARD = "README.md"
+from serving.bundle.manifest import CARD, Manifest, write_manifest
+from serving.runtime.device import SWITCH, runs_on_cpu
 
 
 def finish(folder: Path, manifest: Manifest) -> None:
-    """Write the card, and then the manifest, which lists the card's hash as every file's."""
+    """Write the card, over one that is there, and the manifest, which lists all files but it."""
     size = sum(path.stat().st_size for path in folder.iterdir() if path.suffix not in _TEXTS)
     (folder / CARD).write_text(render_card(manifest, size), encoding="utf-8")
     write_manifest(folder, manifest)
@@ -38,7 +38,9 @@ def _front_matter(manifest: Manifest) -> list[str]:
     """What sites that show cards read: the task, and the languages."""
     task = "translation" if manifest.task == "translate" else "text-generation"
     languages = [*manifest.languages.source, *manifest.languages.target]
-    listed = ["language:", *(f"- {language}" for language in languages)] if languages else []
+    # In quotes, for Norwegian's code alone is YAML's word for false.
+    codes = [f"- {json.dumps(language)}" for language in languages]
+    listed = ["language:", *codes] if codes else []
     return ["---", f"pipeline_tag: {task}", *listed, "---", ""]
 
 
@@ -74,8 +76,15 @@ def _pair(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _usage(manifest: Manifest) -> list[str]:
+    target, precision = manifest.target, manifest.precision
+    if not runs_on_cpu(precision):
+        return [
+            f"This version computes on the CPU alone, which has no {precision}: the bundle waits "
+            f"for a session on {target}. One to use now comes of the checkpoint by `--target cpu`."
+        ]
+    on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
-        command = f"macaron translate {manifest.name} < source.txt > target.txt"
+        command = f"{on_cpu}macaron translate {manifest.name} < source.txt > target.txt"
         program = [
             "from macaron import Translator",
             "",
@@ -83,15 +92,23 @@ def _usage(manifest: Manifest) -> list[str]:
             'print(translator.translate(["..."])[0].text)',
         ]
     else:
-        command = f'echo "..." | macaron generate {manifest.name}'
+        command = f'echo "..." | {on_cpu}macaron generate {manifest.name}'
         program = [
             "from macaron import Generator",
             "",
             f'generator = Generator("{manifest.name}")',
             'print(generator.generate(["..."])[0][0].text)',
         ]
-    serve = "macaron serve --bundles .    # the folder that holds this one, over HTTP"
-    return ["```sh", command, serve, "```", "", "```python", *program, "```"]
+    serve = f"{on_cpu}macaron serve --bundles .    # the folder that holds this one, over HTTP"
+    told: list[str] = []
+    if on_cpu:
+        program = ["import os", "", *program[:2], f'os.environ["{SWITCH}"] = "cpu"', *program[2:]]
+        told = [
+            f"There is no session on {target} yet: with `{SWITCH}=cpu` its graphs run on the CPU, "
+            "more slowly than those of a bundle that was exported with `--target cpu`.",
+            "",
+        ]
+    return [*told, "```sh", command, serve, "```", "", "```python", *program, "```"]
 
 
 def _data(manifest: Manifest) -> Iterator[str]:
@@ -141,7 +158,8 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
         yield "- It reads one sentence at a time: what follows from those around it is lost."
         if manifest.sizes.max_source:
-            yield f"- A sentence may have {manifest.sizes.max_source} pieces."
+            # Of which the end of the sentence is one.
+            yield f"- A sentence may have {manifest.sizes.max_source - 1} pieces."
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."
     if manifest.sizes.max_positions:

@@ -16,6 +16,7 @@ from export.parity import DevSet, check, measure
 from export.reference_run import run_reference
 from serving.bundle.manifest import DecoderKind, Manifest
 from serving.bundle.tokenizer import Tokenizer
+from serving.runtime.device import runs_on_cpu
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window
 from training.stepper import TorchStepper
@@ -26,14 +27,9 @@ _NO_BF16 = "ONNX Runtime's CPU provider has no bf16 attention"
 _SESSION = f"the graphs in a session, with step logits, searches and test texts: {_NO_BF16}"
 
 
-def runs_here(precision: str) -> bool:
-    """Whether the graphs of a precision run on the CPU, as all but bf16 do."""
-    return precision != "bf16"
-
-
 def check_tests(precision: str, tests: int) -> None:
     """Raise ExportError where a bundle cannot be scored on test texts."""
-    if tests and not runs_here(precision):
+    if tests and not runs_on_cpu(precision):
         raise ExportError(
             f"--precision {precision} cannot be scored on test texts here, for {_NO_BF16}; leave "
             "out the test texts"
@@ -49,7 +45,7 @@ def told(manifest: Manifest) -> dict[str, Any]:
     """For the manifest of a GPU's bundle: where its gates ran, and which did not run."""
     if manifest.target == "cpu":
         return {}
-    if not runs_here(manifest.precision):
+    if not runs_on_cpu(manifest.precision):
         return {"gates_not_run": [_DEVICE, _SESSION]}
     provider = f"onnxruntime {onnxruntime.__version__}, CPUExecutionProvider"
     return {"run_on": provider, "gates_not_run": [_DEVICE]}

@@ -16,7 +16,6 @@ from export.gates import (
     compare_rounded_language,
     language_figures,
     on_cpu,
-    runs_here,
     told,
 )
 from export.graphs import choose_activations, write_language_graphs
@@ -30,6 +29,7 @@ from serving.bundle.manifest import (
     TokenizerFiles,
     read_manifest,
 )
+from serving.runtime.device import runs_on_cpu
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
 from training.models import CausalLanguageModel
@@ -72,7 +72,7 @@ def export_language_bundle(
     # What is wrong with a file should show before the work.
     read = [(test, test.read(trained.recipe.data)) for test in tests]
     windows = compared_windows(trained, text)
-    fitted = fitting_windows(text, windows) if precision == "int8" else windows
+    fitted = fitting_windows(precision, text, windows)
     with new_folder(out) as folder:
         arithmetic = choose_language_arithmetic(trained.model, fitted, precision, activations)
         manifest = write_language_graphs(
@@ -87,7 +87,7 @@ def export_language_bundle(
         tokenizer = _write_vocabulary(trained, folder)
         found: dict[str, Any] = {"data": text.file.name}
         quality: tuple[Quality, ...] = ()
-        if runs_here(precision):
+        if runs_on_cpu(precision):
             stepper = LanguageStepper(folder, on_cpu(manifest), default_threads())
             parity = measure_language(trained.model, arithmetic.twin, stepper, windows)
             logger.info("parity on %s: %s", text.file.name, parity)

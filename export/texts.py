@@ -27,9 +27,12 @@ _SCORED_TOKENS = 40_000
 _FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
 """To which int8 is fitted: they give the ranges, and say which products it would spoil."""
 _MEASURED_SENTENCES = 256
+"""To which fp16 is fitted: they give the magnitudes."""
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
-"""Under which ranges would be a matter of chance, and what is out of range is cut off; the figures
-of parity would not show it, for they are of the same few."""
+"""Under which ranges and magnitudes would be a matter of chance, and what is out of them is cut off
+or overflows; the figures of parity would not show it, for they are of the same few."""
+_UNFITTED = {"int8": "fp32", "fp16": "bf16 or fp32"}
+"""The precisions that are fitted to a text, and what can be exported without one."""
 
 
 @dataclass(frozen=True)
@@ -88,26 +91,24 @@ class Text:
         return lines
 
 
-def fitting_sentences(pair: TextPair, dev: DevSet) -> list[str]:
-    """The sentences to which int8 is fitted: the last ones that have words, as logits are compared
-    on the first.
+def fitting_sentences(precision: str, pair: TextPair, dev: DevSet) -> list[str]:
+    """The sentences with words to which a precision is fitted: int8 to the last ones, as logits are
+    compared on the first, fp16 to up to 256 from all of the text, others to none.
 
     Raises ExportError where there are too few.
     """
-    sentences = [source for source in dev.sources if has_words(source)][-_FITTED_SENTENCES:]
+    if precision not in _UNFITTED:
+        return []
+    sentences = [source for source in dev.sources if has_words(source)]
     if len(sentences) < LEAST_SENTENCES:
         raise ExportError(
-            f"{pair.source}: int8 is fitted to at least {LEAST_SENTENCES} sentences with words, "
-            f"got {len(sentences)}; give a longer text with --dev SOURCE REFERENCE, or export with "
-            "--precision fp32"
+            f"{pair.source}: {precision} is fitted to at least {LEAST_SENTENCES} sentences with "
+            f"words, got {len(sentences)}; give a longer text with --dev SOURCE REFERENCE, or "
+            f"export with --precision {_UNFITTED[precision]}"
         )
-    return sentences
-
-
-def spread_sentences(dev: DevSet) -> list[str]:
-    """Sentences on which the magnitudes of fp16 are measured: up to 256 from all of the text."""
-    sentences = [source for source in dev.sources if has_words(source)]
-    return sentences[:: -(-len(sentences) // _MEASURED_SENTENCES) or 1]
+    if precision == "int8":
+        return sentences[-_FITTED_SENTENCES:]
+    return sentences[:: -(-len(sentences) // _MEASURED_SENTENCES)]
 
 
 def validation_text(checkpoint: Path) -> Text:
@@ -137,19 +138,23 @@ def compared_windows(trained: TrainedLanguageModel, text: Text) -> list[Window]:
     return kept
 
 
-def fitting_windows(text: Text, windows: list[Window]) -> list[Window]:
-    """The windows to which int8 is fitted: others than those whose logits are compared, if these
-    are enough.
+def fitting_windows(precision: str, text: Text, windows: list[Window]) -> list[Window]:
+    """The windows to which a precision is fitted: int8 to others than those whose logits are
+    compared, if these are enough, fp16 to all, others to none.
 
     Raises ExportError where all together are too few.
     """
-    others = windows[LOGIT_WINDOWS:][:_FITTED_WINDOWS]
-    chosen = others if _tokens(others) >= LEAST_TOKENS else windows[-_FITTED_WINDOWS:]
+    if precision not in _UNFITTED:
+        return []
+    chosen = windows
+    if precision == "int8":
+        others = windows[LOGIT_WINDOWS:][:_FITTED_WINDOWS]
+        chosen = others if _tokens(others) >= LEAST_TOKENS else windows[-_FITTED_WINDOWS:]
     if _tokens(chosen) < LEAST_TOKENS:
         raise ExportError(
-            f"{text.file}: int8 is fitted to at least {LEAST_TOKENS} tokens of text, got "
+            f"{text.file}: {precision} is fitted to at least {LEAST_TOKENS} tokens of text, got "
             f"{_tokens(chosen)}; give a longer text with --text FILE, or export with --precision "
-            "fp32"
+            f"{_UNFITTED[precision]}"
         )
     return chosen
 

@@ -12,7 +12,15 @@ import reprlib
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveInt, ValidationError
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveInt,
+    ValidationError,
+    field_validator,
+)
 
 from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
 from serving.search.options import SearchOptions, parse_options
@@ -21,6 +29,8 @@ from serving.search.sampling_options import parse_generation_options
 
 FORMAT_VERSION = 1
 MANIFEST = "manifest.json"
+CARD = "README.md"
+"""The model card, which people may edit: it is no part of what the hashes cover."""
 MOST_JOINT_STATES = 256
 """One or two sentences at beam 5: their matrix products are large already, and their states fit the
 processor's cache (docs/decisions.md)."""
@@ -208,7 +218,13 @@ class Manifest(_Strict):
     versions: dict[str, str] = Field(default_factory=dict)
     commit: str = ""
     files: dict[str, str] = Field(default_factory=dict)
-    """The sha256 of every other file in the folder, in hexadecimal, by name."""
+    """The sha256 of every other file in the folder but the card, in hexadecimal, by name."""
+
+    @field_validator("files")
+    @classmethod
+    def _leave_out_card(cls, files: dict[str, str]) -> dict[str, str]:
+        """Bundles once listed the card's hash as every file's."""
+        return {name: found for name, found in files.items() if name != CARD}
 
 
 class CacheSizes:
@@ -308,11 +324,11 @@ def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into the folder, with the hashes of all other files that are there."""
+    """Write the manifest into the folder, with the hashes of all files there but the card."""
     files = {
         path.name: file_hash(path)
         for path in sorted(folder.iterdir())
-        if path.is_file() and path.name != MANIFEST
+        if path.is_file() and path.name not in (MANIFEST, CARD)
     }
     tree = manifest.model_copy(update={"files": files}).model_dump(mode="json")
     text = json.dumps(tree, indent=1, ensure_ascii=False)

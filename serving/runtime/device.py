@@ -15,11 +15,19 @@ SWITCH = "MACARON_DEVICE"
 were exported; `cpu`: on the CPU, whatever they were exported for."""
 
 
+def runs_on_cpu(precision: str) -> bool:
+    """Whether graphs of a precision run on the CPU, whatever they are for.
+
+    All do but those in bf16, for which ONNX Runtime's CPU provider has no attention.
+    """
+    return precision != "bf16"
+
+
 def check_device(folder: Path, manifest: Manifest) -> None:
     """Raise BundleError for a bundle that this service cannot run, or should not run unasked.
 
     There is no session but the CPU's. It computes fp32 and fp16 graphs of any target right, yet
-    more slowly than a bundle of its own; bf16 it does not compute at all. Raises SettingsError
+    more slowly than a bundle of its own; others (`runs_on_cpu`) not at all. Raises SettingsError
     where the switch has another value than `auto` and `cpu`.
     """
     switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
@@ -27,10 +35,11 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         raise SettingsError(
             f"{SWITCH} must be auto or cpu, got {switch!r}: this version computes on the CPU alone"
         )
-    if manifest.precision == "bf16":
+    if not runs_on_cpu(manifest.precision):
         raise BundleError(
-            f"{folder}: a bf16 bundle needs a session on {manifest.target}, and this service "
-            "computes on the CPU alone, which has no bf16; export the checkpoint with --target cpu"
+            f"{folder}: a {manifest.precision} bundle needs a session on {manifest.target}, and "
+            f"this service computes on the CPU alone, which has no {manifest.precision}; export "
+            "the checkpoint with --target cpu"
         )
     if manifest.target != "cpu" and switch != "cpu":
         raise BundleError(

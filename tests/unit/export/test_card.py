@@ -4,14 +4,25 @@ from __future__ import annotations
 
 import re
 import shutil
+import sys
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+import yaml
 
-from export.card import CARD, finish, render_card
-from serving.bundle.manifest import Calibration, Manifest, Quality, parse_manifest, read_manifest
-from serving.errors import HashMismatchError
+from export.card import finish, render_card
+from serving.bundle.manifest import (
+    CARD,
+    Calibration,
+    Languages,
+    Manifest,
+    Quality,
+    parse_manifest,
+    read_manifest,
+)
+from serving.runtime.device import check_device
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 
@@ -60,8 +71,8 @@ def test_it_tells_what_the_manifest_knows() -> None:
     assert "\nTrained on the web (CC BY)\n" in text
     assert text.count("- `nrefs:1`") == 1
     assert "(chrF2 >= 60), fitted on 1,010 pairs of dev" in text
-    assert "A sentence may have 256 pieces." in text
-    assert text.startswith("---\npipeline_tag: translation\nlanguage:\n- de\n- en\n---\n")
+    assert "A sentence may have 255 pieces." in text
+    assert text.startswith('---\npipeline_tag: translation\nlanguage:\n- "de"\n- "en"\n---\n')
 
 
 def test_of_a_language_model_it_tells_another_way_to_use_it() -> None:
@@ -71,6 +82,58 @@ def test_of_a_language_model_it_tells_another_way_to_use_it() -> None:
     assert "Translator" not in text
     assert "| wiki/train.gz | 1 |" in text
     assert text.startswith("---\npipeline_tag: text-generation\n---\n")
+
+
+def test_every_code_of_a_language_is_text_in_yaml() -> None:
+    codes = Languages(source=("no", "de"), target=("on", "zh-Hans"))
+    head = render_card(translator(languages=codes), 1).split("---\n")[1]
+    assert yaml.safe_load(head)["language"] == ["no", "de", "on", "zh-Hans"]
+
+
+def usage(manifest: Manifest) -> str:
+    return render_card(manifest, 1).split("## How to use it\n")[1].split("\n## ")[0]
+
+
+@pytest.mark.parametrize(
+    ("target", "precision"), [("cpu", "int8"), ("cpu", "fp32"), ("cuda", "fp32"), ("cuda", "fp16")]
+)
+@pytest.mark.parametrize("name", ["macaron-de-en", "lm-cascade"])
+def test_what_it_says_of_use_passes_where_there_is_only_a_cpu(
+    monkeypatch: pytest.MonkeyPatch, name: str, target: str, precision: str
+) -> None:
+    manifest = read(name, target=target, precision=precision)
+    commands, program = re.findall(r"```\w+\n(.*?)```", usage(manifest), re.DOTALL)
+    settings = re.findall(r"(?:^|\| )(?:MACARON_DEVICE=(\w+) )?macaron", commands, re.MULTILINE)
+    assert len(settings) == 2
+    for setting in settings:
+        monkeypatch.setenv("MACARON_DEVICE", setting)
+        check_device(MODELS / name, manifest)
+    monkeypatch.setenv("MACARON_DEVICE", "auto")
+    loaded = []
+
+    class Loaded:
+        def __init__(self, folder: str) -> None:
+            check_device(Path(folder), manifest)
+            loaded.append(folder)
+
+        def translate(self, _: list[str]) -> list[Any]:
+            return [SimpleNamespace(text="")]
+
+        def generate(self, _: list[str]) -> list[list[Any]]:
+            return [[SimpleNamespace(text="")]]
+
+    package = SimpleNamespace(Translator=Loaded, Generator=Loaded)
+    monkeypatch.setitem(sys.modules, "macaron", package)
+    exec(program, {})
+    assert loaded == [name]
+
+
+@pytest.mark.parametrize("name", ["macaron-de-en", "lm-cascade"])
+def test_in_place_of_the_use_of_a_bf16_bundle_it_says_that_there_is_none_yet(name: str) -> None:
+    text = usage(read(name, target="cuda", precision="bf16"))
+    assert "which has no bf16: the bundle waits for a session on cuda" in text
+    assert "`--target cpu`" in text
+    assert "```" not in text
 
 
 def test_a_corpus_may_be_a_table_and_sampled_by_temperature() -> None:
@@ -98,7 +161,7 @@ def test_every_column_of_a_table_is_there_in_every_row() -> None:
             assert len({line.count("|") for line in table.splitlines()}) == 1
 
 
-def test_the_manifest_lists_the_hash_of_the_card(tmp_path: Path) -> None:
+def test_a_bundle_is_whole_with_an_edited_card_or_none(tmp_path: Path) -> None:
     bundle = tmp_path / "bundle"
     shutil.copytree(MODELS / "macaron-de-en", bundle)
     (bundle / CARD).unlink(missing_ok=True)
@@ -107,7 +170,9 @@ def test_the_manifest_lists_the_hash_of_the_card(tmp_path: Path) -> None:
     first = (bundle / CARD).read_text()
     finish(bundle, read_manifest(bundle))
     assert (bundle / CARD).read_text() == first  # its own size does not count
-    assert read_manifest(bundle).files.keys() == {*manifest.files, CARD}
-    (bundle / CARD).write_text("something else")
-    with pytest.raises(HashMismatchError, match="README"):
-        read_manifest(bundle)
+    (bundle / CARD).write_text(first + "\nLicence: CC BY 4.0\n")
+    assert read_manifest(bundle).files == manifest.files
+    finish(bundle, read_manifest(bundle))
+    assert (bundle / CARD).read_text() == first  # as `export calibrate` does
+    (bundle / CARD).unlink()
+    assert read_manifest(bundle).files == manifest.files

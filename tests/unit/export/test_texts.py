@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
 from export.bundle import export_bundle
 from export.errors import ExportError
+from export.language_bundle import export_language_bundle
 from export.parity import DevSet
 from export.texts import Text, TextPair, fitting_sentences, fitting_windows
 from training.config import TextConfig
@@ -47,24 +49,40 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_loaded(
 def test_int8_is_fitted_to_the_last_sentences_that_have_words(tmp_path: Path) -> None:
     pair = written(tmp_path, "", "")
     sources = ["", *(f"Satz {n}." for n in range(100)), "12", "---", " "]
-    assert fitting_sentences(pair, DevSet(sources, sources)) == sources[37:101]
+    assert fitting_sentences("int8", pair, DevSet(sources, sources)) == sources[37:101]
 
 
+def test_fp16_is_fitted_to_sentences_from_all_of_the_text(tmp_path: Path) -> None:
+    pair = written(tmp_path, "", "")
+    sources = ["", *(f"Satz {n}." for n in range(600)), "12"]
+    assert fitting_sentences("fp16", pair, DevSet(sources, sources)) == sources[1:601:3]
+    few = sources[:9]
+    assert fitting_sentences("fp16", pair, DevSet(few, few)) == few[1:]
+
+
+@pytest.mark.parametrize(
+    ("precision", "target", "instead"),
+    [("int8", "cpu", "fp32"), ("fp16", "cuda", "bf16 or fp32")],
+)
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_too_few_sentences_with_words_are_refused_before_anything_is_loaded(
-    tmp_path: Path, count: int
+    tmp_path: Path, count: int, precision: str, target: str, instead: str
 ) -> None:
     lines = "eins zwei\n" * count + "12\n" * 80
     text = written(tmp_path, lines, lines)
-    message = f"a: int8 is fitted to at least 8 sentences with words, got {count}; .*--dev.*fp32"
+    message = (
+        f"a: {precision} is fitted to at least 8 sentences with words, got {count}; .*--dev .*"
+        f"--precision {instead}$"
+    )
     with pytest.raises(ExportError, match=message):
         export_bundle(
-            tmp_path / "nowhere", tmp_path / "out", precision="int8", target="cpu", dev=text
+            tmp_path / "nowhere", tmp_path / "out", precision=precision, target=target, dev=text
         )
-    with pytest.raises(Exception, match="nowhere"):  # fp32 is fitted to nothing
-        export_bundle(
-            tmp_path / "nowhere", tmp_path / "out", precision="fp32", target="cpu", dev=text
-        )
+    for unfitted in instead.split(" or "):
+        with pytest.raises(Exception, match="nowhere"):
+            export_bundle(
+                tmp_path / "nowhere", tmp_path / "out", precision=unfitted, target=target, dev=text
+            )
 
 
 def windows(*lengths: int) -> list[Window]:
@@ -74,13 +92,36 @@ def windows(*lengths: int) -> list[Window]:
 def test_windows_to_fit_to_are_others_than_those_compared_where_they_are_enough() -> None:
     text = Text("own", Path("valid.txt"))
     many = windows(*[16] * 60)
-    assert fitting_windows(text, many) == many[8:40]
+    assert fitting_windows("int8", text, many) == many[8:40]
     few = windows(*[40] * 8, 3)
-    assert fitting_windows(text, few) == few
-    with pytest.raises(
-        ExportError, match=r"valid\.txt: .* at least 128 tokens of text, got 120; .*fp32"
-    ):
-        fitting_windows(text, windows(60, 60))
+    assert fitting_windows("int8", text, few) == few
+    assert fitting_windows("fp16", text, many) == many
+    assert fitting_windows("bf16", text, windows(1)) == fitting_windows("fp32", text, many) == []
+
+
+@pytest.mark.parametrize(
+    ("precision", "target", "instead"),
+    [("int8", "cpu", "fp32"), ("fp16", "cuda", "bf16 or fp32")],
+)
+def test_too_few_tokens_are_refused_before_a_language_model_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, target: str, instead: str
+) -> None:
+    trained = SimpleNamespace(recipe=SimpleNamespace(data=None), model=None)
+    monkeypatch.setattr("export.language_bundle.load_language_model", lambda _: trained)
+    monkeypatch.setattr("export.language_bundle.compared_windows", lambda *_: windows(60, 67))
+    message = (
+        rf"valid\.txt: {precision} is fitted to at least 128 tokens of text, got 127; .*--text .*"
+        f"--precision {instead}$"
+    )
+    with pytest.raises(ExportError, match=message):
+        export_language_bundle(
+            tmp_path / "run",
+            tmp_path / "out",
+            precision=precision,
+            target=target,
+            text=Text("own", Path("valid.txt")),
+        )
+    assert not list(tmp_path.iterdir())
 
 
 @pytest.mark.parametrize("name", ["news.txt", "validation.txt"])

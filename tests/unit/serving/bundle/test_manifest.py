@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from serving.bundle.manifest import (
+    CARD,
     FORMAT_VERSION,
     MANIFEST,
     Manifest,
@@ -117,6 +118,36 @@ def test_changed_file(folder: Path, content: bytes) -> None:
 def test_a_needed_file_must_have_a_hash(folder: Path) -> None:
     edit(folder, lambda tree: tree["files"].pop("step.onnx"))
     refused(folder, "lists no sha256 for 'step.onnx'")
+
+
+def test_the_card_is_no_part_of_what_the_hashes_cover(folder: Path) -> None:
+    (folder / CARD).write_text("# toy")
+    write_manifest(folder, Manifest.model_validate(TREE))
+    assert CARD not in read_manifest(folder).files
+    (folder / CARD).write_text("# toy\n\nLicence: CC BY 4.0")
+    read_manifest(folder)
+    (folder / CARD).unlink()
+    read_manifest(folder)
+
+
+@pytest.mark.parametrize("card", ["# toy", "# toy, edited", None])
+def test_a_bundle_that_lists_its_card_is_read_whatever_became_of_it(
+    folder: Path, card: str | None
+) -> None:
+    (folder / CARD).write_text("# toy")
+    edit(folder, lambda tree: tree["files"].update({CARD: file_hash(folder / CARD)}))
+    if card is None:
+        (folder / CARD).unlink()
+    else:
+        (folder / CARD).write_text(card)
+    assert sorted(read_manifest(folder).files) == ["encoder.onnx", "step.onnx", "t.model"]
+
+
+def test_no_graph_goes_unchecked_by_the_cards_name(folder: Path) -> None:
+    (folder / CARD).write_text("a graph")
+    edit(folder, lambda tree: tree["step"].update(file=CARD))
+    edit(folder, lambda tree: tree["files"].update({CARD: file_hash(folder / CARD)}))
+    refused(folder, f"lists no sha256 for {CARD!r}")
 
 
 def test_newer_format(folder: Path) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
-from serving.bundle.manifest import Manifest, parse_manifest
+from serving.bundle.manifest import Manifest, Precision, parse_manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime.device import check_device
+from serving.runtime.device import check_device, runs_on_cpu
 
 BUNDLE = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"
 
@@ -48,6 +49,19 @@ def test_a_bf16_bundle_runs_nowhere_without_a_gpu(
     monkeypatch.setenv("MACARON_DEVICE", device)
     with pytest.raises(BundleError, match=r"bf16 .* CPU alone.*--target cpu"):
         check_device(BUNDLE, bundle_for("cuda", "bf16"))
+
+
+@pytest.mark.parametrize("precision", get_args(Precision))
+def test_the_cpu_is_given_just_what_is_said_to_run_there(
+    monkeypatch: pytest.MonkeyPatch, precision: str
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    found = "runs"
+    try:
+        check_device(BUNDLE, bundle_for("cuda", precision))
+    except BundleError:
+        found = "refused"
+    assert found == ("runs" if runs_on_cpu(precision) else "refused")
 
 
 def test_a_device_that_there_is_no_session_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
