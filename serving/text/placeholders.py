@@ -129,7 +129,7 @@ _TAG = re.compile(
 )
 _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
 """What stands between variables that are one word: `{day}/{month}`."""
-_UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#-])")
+_UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#@-])")
 """What belongs to the variable before it."""
 _UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|&lt;.*")
 """Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
@@ -181,11 +181,12 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
 def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
     marks = list(_marks(text, escapes=escapes))
     tags = pairs(text, marks)
-    floor = 0  # words begin after what stands around others
+    ends = iter([*(marks[index].span[0] for index in sorted(tags)), len(text)])
+    floor, ceiling = 0, next(ends)  # words are between what stands around others, and never in it
     for index, mark in enumerate(marks):
         begin, end = mark.span
         if index in tags:
-            floor = end
+            floor, ceiling = end, next(ends)
             yield Placeholder(mark.span, tags[index])
         elif mark.kind == "icu":
             yield Placeholder(mark.span, "word", mark.branches)
@@ -193,9 +194,10 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             if _UNPAIRED.fullmatch(text, begin, end):
                 yield Placeholder(mark.span, "symbol")
         elif mark.kind in ("link", "code", "word"):
-            span = _whole_word(text, begin, end)
-            span = _with_unit(text, *span) if mark.kind == "word" else span
-            yield Placeholder((max(floor, span[0]), span[1]), "word")
+            first, last = _whole_word(text, begin, end)
+            if mark.kind == "word":
+                first, last = _with_unit(text, first, last)
+            yield Placeholder((max(floor, first), min(last, ceiling)), "word")
         else:
             yield Placeholder(mark.span, "script" if mark.kind == "script" else "symbol")
 

@@ -65,6 +65,14 @@ def test_what_touches_a_single_placeholder_is_one_word_with_it(word: str) -> Non
     assert translated(f"Nimm {word} davon", backwards) == f"DAVON {word} NIMM"
 
 
+@pytest.mark.parametrize("format", FORMATS)
+@pytest.mark.parametrize(("opening", "closing"), [("%@", "%@"), ("%{a}", "%{b}"), ("[b]", "[/b]")])
+def test_a_pair_begins_right_behind_a_variable(opening: str, closing: str, format: Format) -> None:
+    source = f"Nun {{n}}{opening}hier{closing} ja"
+    assert read(source, format).sentences == ["Nun Tom hier ja"]
+    assert translated(source, backwards, format) == f"JA {opening}HIER{closing} {{n}} NUN"
+
+
 def test_pairs_are_within_each_other_and_within_a_line() -> None:
     assert read("{0}Gut {name}, hier klicken!{1}").sentences == ["Gut Tom, hier klicken!"]
     assert translated("[b]Das {0}alte Haus{1}[/b] da", backwards) == (

@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.errors import RequestError
 from serving.text.alignment import Link, word_spans
 from serving.text.document import Format
+from serving.text.placeholders import placeholders
 from serving.text.placement import Translated
-from tests.unit.serving.text.fakes import read, same, translated
+from tests.unit.serving.text.fakes import backwards, read, same, translated
 
 FORMATS: tuple[Format, ...] = ("text", "html", "markdown")
 PARTS = st.one_of(
@@ -89,6 +91,50 @@ def test_what_nobody_sees_changes_no_word_that_a_model_reads(source: str) -> Non
     plain = re.sub(f"[{UNSEEN}]", "", source)
     for format in FORMATS:
         assert read(source, format).sentences == read(plain, format).sentences
+
+
+VARIABLES = ("{n}", "%@", "%s", "%1$s", "%d", "{0}", "${x}", "%{x}", "#{x}", "%1", "{{x}}", "$t(x)")
+AROUND = (
+    "<b>",
+    "</b>",
+    "<0>",
+    "</0>",
+    "[b]",
+    "[/b]",
+    "[url=x]",
+    "[/url]",
+    "&lt;i&gt;",
+    "&lt;/i&gt;",
+)
+SIGNS = ("%", "%%", "$", "€", "@", "#", "_", "-", "/", ".", ", ", "(", ")", "'", "*", "`", "\n")
+STRETCHES = ("%@hier%@", "{0}zwei Hunde{1}", "%1$shier%2$s", "[b]hier[/b]", "hier", "Hunde", " ")
+MIXED = st.lists(
+    st.one_of(*map(st.sampled_from, (VARIABLES, AROUND, SIGNS, STRETCHES))), max_size=10
+).map("".join)
+
+
+@pytest.mark.parametrize("format", [*FORMATS, "xml"])
+@settings(deadline=None, max_examples=200)
+@given(MIXED)
+def test_placeholders_and_signs_in_any_order_are_read(format: Format, source: str) -> None:
+    try:
+        read(source, format)
+    except RequestError:
+        return  # XML that is not well-formed
+    assert translated(source, same, format) == source
+    translated(source, backwards, format)
+
+
+@settings(deadline=None, max_examples=500)
+@given(MIXED)
+def test_what_stands_around_words_comes_in_pairs_within_each_other(source: str) -> None:
+    depth = done = 0
+    for placeholder in placeholders(source):
+        assert placeholder.span[0] >= done
+        done = placeholder.span[1]
+        depth += {"open": 1, "close": -1}.get(placeholder.kind, 0)
+        assert depth >= 0
+    assert depth == 0
 
 
 PAIRS = st.recursive(
