@@ -13,8 +13,8 @@ import onnxruntime
 import pytest
 from onnx import shape_inference
 
-from export.passes.static_caches import static_caches
 from serving.bundle.manifest import Graph
+from tests.integration.static_caches import static_caches
 from tests.integration.test_cuda_graphs import TRANSLATION, Written, write
 
 pytestmark = pytest.mark.usefixtures("traced_once")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
 import numpy as np
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
@@ -48,3 +51,20 @@ def test_a_hidden_softmax_stays_where_nothing_is_chosen() -> None:
     )
     fuse(model)
     assert not model.functions
+
+
+def test_every_module_of_the_passes_has_a_part_in_lowering() -> None:
+    folder = Path(__file__).resolve().parents[3] / "export"
+    reached: set[Path] = set()
+    waiting = [folder / "lowering.py"]
+    while waiting:
+        tree = ast.parse(waiting.pop().read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith(
+                "export.passes."
+            ):
+                found = folder.parent / f"{node.module.replace('.', '/')}.py"
+                if found not in reached:
+                    reached.add(found)
+                    waiting.append(found)
+    assert reached == set((folder / "passes").glob("*.py")) - {folder / "passes" / "__init__.py"}

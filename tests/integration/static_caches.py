@@ -1,4 +1,5 @@
-"""Caches as TensorRT takes them: of four axes, with a fixed number of slots."""
+"""Caches as TensorRT takes them: of four axes, with a fixed number of slots. No export does this to
+a graph: there is no session that would run it."""
 
 from __future__ import annotations
 
