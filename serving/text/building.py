@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
+from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from html import unescape
@@ -329,12 +330,8 @@ _BLANK_SIGNS = "".join(filter(re.compile(f"[{BLANKS}]").match, map(chr, range(0x
 def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
     """The placeholders of a message's branch, in which `#` is one, whatever follows it."""
     others = [p for p in found if p.kind in _PAIR or "#" not in text[slice(*p.span)]]
-    around = [p.span for p in others if p.kind in _PAIR]
-    numbers = [
-        match.span()
-        for match in re.finditer("#", text)
-        if not any(begin <= match.start() < end for begin, end in around)
-    ]
+    around = {at for p in others if p.kind in _PAIR for at in range(*p.span)}
+    numbers = [m.span() for m in re.finditer("#", text) if m.start() not in around]
     return sorted(
         [*others, *(Placeholder(span, "symbol") for span in numbers)], key=lambda p: p.span
     )
@@ -343,7 +340,7 @@ def _with_numbers(text: str, found: Sequence[Placeholder]) -> list[Placeholder]:
 def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
     """Where the controls of direction are that belong together, with no kept thing across one."""
     inside = {at for placeholder in kept for at in range(*placeholder.span)}
-    tags = _stretches(kept)
+    places, stretches = _stretches(kept)
     pairs: set[int] = set()
     stack: list[int] = []
     for match in _BIDI.finditer(text):
@@ -354,21 +351,26 @@ def _paired_controls(text: str, kept: Sequence[Placeholder]) -> frozenset[int]:
             stack.append(at)
         elif stack and text[stack[-1]] in openings:
             opened = stack.pop()
-            across = any((b < opened < e) != (b < at < e) for b, e in tags)
-            if len(stack) < _MOST_CONTROLS and not across:
+            one = stretches[bisect(places, opened)] == stretches[bisect(places, at)]
+            if len(stack) < _MOST_CONTROLS and one:
                 pairs |= {opened, at}
     return frozenset(pairs)
 
 
-def _stretches(found: Sequence[Placeholder]) -> list[Span]:
-    """What placeholders stand around."""
-    stretches, opened = [], []
-    for placeholder in found:
-        if placeholder.kind == "open":
-            opened.append(placeholder.span[1])
-        elif placeholder.kind == "close":
-            stretches.append((opened.pop(), placeholder.span[0]))
-    return stretches
+def _stretches(found: Sequence[Placeholder]) -> tuple[list[int], list[int]]:
+    """Where placeholders around words stand, in order; and of the text before, between and after
+    them, which of them is the innermost that it stands in: its number, or -1."""
+    places: list[int] = []
+    stretches, opened = [-1], [-1]
+    for number, placeholder in enumerate(found):
+        if placeholder.kind in _PAIR:
+            if placeholder.kind == "open":
+                opened.append(number)
+            else:
+                opened.pop()
+            places.append(placeholder.span[0])
+            stretches.append(opened[-1])
+    return places, stretches
 
 
 def _unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:

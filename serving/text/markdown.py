@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 
 from markdown_it import MarkdownIt, rules_inline
 from markdown_it.rules_inline import StateInline
@@ -25,6 +25,7 @@ _FRONT_MATTER = re.compile(
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
 _BRACKETS = re.compile(r"(?<![\\!\]])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
+_CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
 _LINKED = re.compile(r"(?!\^|![A-Z]+\Z).*?[^\W\d_]{2}", re.DOTALL)
 """How the text of a link begins, unlike a footnote's mark."""
 _FAR = 64
@@ -109,20 +110,24 @@ def _cell_places(source: str, content: str, line: Span) -> list[int] | None:
 def _inline(source: str, block: Parsed, places: Sequence[int]) -> Iterator[Token]:
     """The tokens of a block's content."""
     content, done = block.content, 0
+    closed = frozenset(_CLOSING.findall(content))
     for kind, (begin, end), name in _marks(content, block.children or []):
         if begin < done:
             continue
-        yield from _text(content, (done, begin), places)
+        yield from _text(content, (done, begin), places, closed)
         yield Token(kind, (places[begin], places[end]), name)
         done = end
-    yield from _text(content, (done, len(content)), places)
+    yield from _text(content, (done, len(content)), places, closed)
 
 
-def _text(content: str, span: Span, places: Sequence[int]) -> Iterator[Token]:
-    """Text without markup; words in brackets may be a link whose address is elsewhere."""
+def _text(
+    content: str, span: Span, places: Sequence[int], closed: Collection[str]
+) -> Iterator[Token]:
+    """Text without markup; words in brackets may be a link whose address is elsewhere, unless they
+    are a tag of BBCode, whose name is among those `closed`."""
     done, end = span
     for match in _BRACKETS.finditer(content, done, end):
-        if _closes(content, match[1]):
+        if _tag_name(match[1]) in closed:
             continue
         begin, last = match.start(), match.end() - 1
         if begin > done:
@@ -135,9 +140,9 @@ def _text(content: str, span: Span, places: Sequence[int]) -> Iterator[Token]:
         yield Token("text", (places[done], places[end]))
 
 
-def _closes(content: str, name: str) -> bool:
-    """Whether a name in brackets is of a tag of BBCode, which is closed."""
-    return f"[/{name.partition('=')[0]}]" in content
+def _tag_name(words: str) -> str:
+    """What closes words in brackets if they are a tag of BBCode."""
+    return words.partition("=")[0]
 
 
 def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:
@@ -257,20 +262,19 @@ def _referring(rule: _Rule) -> _Rule:
     often a part of a text."""
 
     def referring(state: StateInline, silent: bool) -> bool:
-        if rule(state, silent):
-            return True
-        if "][" not in state.src:
-            return False
         begin = state.pos
         opened = begin + (state.src[begin] == "!")
         if state.src[opened : opened + 1] != "[":
             return False
         end = state.md.helpers.parseLinkLabel(state, opened, opened == begin)
-        state.pos = begin
-        text = state.src[opened + 1 : end]
-        if end < 0 or state.src[end + 1 : end + 2] != "[" or not _LINKED.match(text):
+        if end < 0:  # the rule would look for it again
             return False
-        if _closes(state.src, text):
+        if rule(state, silent):
+            return True
+        text = state.src[opened + 1 : end]
+        if state.src[end + 1 : end + 2] != "[" or not _LINKED.match(text):
+            return False
+        if f"[/{_tag_name(text)}]" in state.src:
             return False
         known = state.env.get("references", {})
         state.env["references"] = _AnyReference()

@@ -25,7 +25,7 @@ _CLOSED = re.compile(
 """A placeholder whose end shows, whatever follows it."""
 _TAG = re.compile(r"(?:\[|&lt;)/?([\w*-]+)")
 _FAR = 32
-"""Placeholders in which the partner of another is looked for."""
+"""Open placeholders among which the partner of another is looked for: pairs within each other."""
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,7 @@ def pairs(text: str, marks: Sequence[Mark]) -> dict[int, Literal["open", "close"
                 del stack[partner:]
             elif after and not (before == "word" and len(run) == 1):
                 stack.append((index, name))
+                del stack[:-_FAR]
     return found
 
 
@@ -105,7 +106,7 @@ def _partner(
 ) -> int | None:
     """Where in the stack is what a mark closes; none stands across a tag, nor in another line."""
     tag = marks[index].kind == "tag"
-    for place in range(len(stack) - 1, max(-1, len(stack) - 1 - _FAR), -1):
+    for place in range(len(stack) - 1, -1, -1):
         opened, other = stack[place]
         if other == name and marks[opened].kind == marks[index].kind:
             between = text[marks[opened].span[1] : marks[index].span[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from typing import Literal
 
@@ -105,20 +106,20 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
         return tokens
     places = [at for token in tokens for at in _shown_places(source, token)]
     found: list[Token] = []
-    rest = tokens
+    done = tokens[0].span[0]
     kept = list(placeholders(whole, escapes=False))
     around = _around(tokens, kept, places)
     for placeholder in kept:
         first, last = placeholder.span
         begin, end = places[first], places[last - 1] + 1
-        if placeholder in around and rest and rest[0].span[0] <= begin:
+        if placeholder in around and done <= begin:
             kind: Literal["open", "close"] = "open" if placeholder.kind == "open" else "close"
-            found += [*_cut(rest, (0, begin)), Token(kind, (begin, end), around[placeholder])]
-            rest = _cut(rest, (end, len(source)))
+            found += [*_cut(tokens, (done, begin)), Token(kind, (begin, end), around[placeholder])]
+            done = end
         if placeholder.kind != "word":
             continue
         span = _balanced(tokens, (begin, end))
-        if span is None or (rest and span[0] < rest[0].span[0]):
+        if span is None or span[0] < done:
             continue
         span = _with_elements(tokens, span)
         if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
@@ -128,7 +129,7 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
         ]
         if depth == _DEPTH:
             branches = []
-        found += _cut(rest, (0, span[0]))
+        found += _cut(tokens, (done, span[0]))
         found.append(
             Token(
                 "kept",
@@ -140,8 +141,8 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
                 ),
             )
         )
-        rest = _cut(rest, (span[1], len(source)))
-    return found + rest
+        done = span[1]
+    return found + _cut(tokens, (done, tokens[-1].span[1]))
 
 
 def _around(
@@ -175,52 +176,58 @@ def _shown_places(source: str, token: Token) -> range:
     return range(begin, begin + len(_shown(source, token)))
 
 
+def _within(tokens: Sequence[Token], span: Span) -> range:
+    """Numbers of the tokens that share characters with a span."""
+    first = bisect_right(tokens, span[0], key=lambda token: token.span[1])
+    return range(first, max(first, bisect_left(tokens, span[1], key=lambda token: token.span[0])))
+
+
 def _cut(tokens: Sequence[Token], span: Span) -> list[Token]:
     """The tokens within a span, and the parts of text that are."""
-    begin, end = span
     found = []
-    for token in tokens:
-        first, last = max(begin, token.span[0]), min(end, token.span[1])
-        if first < last:
-            found.append(
-                token
-                if token.span == (first, last)
-                else Token(token.kind, (first, last), token.name)
-            )
+    for index in _within(tokens, span) if span[0] < span[1] else ():
+        token = tokens[index]
+        part = (max(span[0], token.span[0]), min(span[1], token.span[1]))
+        found.append(token if token.span == part else Token(token.kind, part, token.name))
     return found
 
 
 def _divided(tokens: Sequence[Token], span: Span) -> bool:
     """Whether a span is in several tokens."""
-    return not any(token.span[0] <= span[0] and span[1] <= token.span[1] for token in tokens)
+    return len(_within(tokens, span)) > 1
+
+
+def _tags_beside(tokens: Sequence[Token], span: Span) -> tuple[Token | None, Token | None]:
+    """The tag that opens an element right before a span, and the one that closes one behind it."""
+    inside = _within(tokens, span)
+    before = tokens[max(0, inside.start - 1) : inside.start]
+    after = tokens[inside.stop : inside.stop + 1]
+    opening = next((t for t in before if t.kind == "open" and t.span[1] == span[0]), None)
+    closing = next((t for t in after if t.kind == "close" and t.span[0] == span[1]), None)
+    return opening, closing
 
 
 def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
     """The span with the elements that hold nothing else."""
-    starts = {token.span[0]: token for token in tokens if token.kind == "close"}
-    ends = {token.span[1]: token for token in tokens if token.kind == "open"}
-    begin, end = span
-    while begin in ends and end in starts and ends[begin].name == starts[end].name:
-        begin, end = ends[begin].span[0], starts[end].span[1]
-    return begin, end
+    while True:
+        opening, closing = _tags_beside(tokens, span)
+        if not (opening and closing and opening.name == closing.name):
+            return span
+        span = (opening.span[0], closing.span[1])
 
 
 def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:
     """The span and the tags beside it whose partners are in it; None where others stand between."""
-    begin, end = span
-    inside = _cut(tokens, span)
     opened = closed = 0
-    for token in inside:
+    for token in _cut(tokens, span):
         if token.kind == "open":
             opened += 1
         elif token.kind == "close" and opened:
             opened -= 1
         elif token.kind == "close":
             closed += 1
-    for token in reversed(tokens):
-        if closed and token.span[1] == begin and token.kind == "open":
-            begin, closed = token.span[0], closed - 1
-    for token in tokens:
-        if opened and token.span[0] == end and token.kind == "close":
-            end, opened = token.span[1], opened - 1
-    return None if opened or closed else (begin, end)
+    while closed and (opening := _tags_beside(tokens, span)[0]):
+        span, closed = (opening.span[0], span[1]), closed - 1
+    while opened and (closing := _tags_beside(tokens, span)[1]):
+        span, opened = (span[0], closing.span[1]), opened - 1
+    return None if opened or closed else span

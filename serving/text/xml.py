@@ -52,6 +52,7 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
     events = _events(source)
     ends = _ends(events)
     blocks = _blocks(source, events, ends)
+    in_line = _in_line(source, events, blocks)
     tokens: list[Token] = []
     index = 0
     while index < len(events):
@@ -70,8 +71,7 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
         elif event.kind == "text":
             tokens += with_numbered_tags(source, event.span)
         elif event.kind == "cdata":
-            in_line = _beside_text(source, events, index, blocks)
-            tokens += _cdata(source, event.span, in_line=in_line)
+            tokens += _cdata(source, event.span, in_line=index in in_line)
         elif event.kind == "reference":
             tokens.append(Token("kept", event.span))
         else:
@@ -80,23 +80,23 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
     return tokens
 
 
-def _beside_text(
-    source: str, events: Sequence[_Event], index: int, blocks: Collection[int]
-) -> bool:
-    """Whether a section is part of a line: text, or an element of a line, stands beside it."""
-    for side in (range(index - 1, -1, -1), range(index + 1, len(events))):
-        for other in side:
-            event = events[other]
+def _in_line(source: str, events: Sequence[_Event], blocks: Collection[int]) -> set[int]:
+    """Sections that are part of a line: text, or an element of a line, stands beside them."""
+    found: set[int] = set()
+    numbers = range(len(events))
+    for side, nearest in ((numbers, "end"), (reversed(numbers), "start")):
+        beside = False
+        for index in side:
+            event = events[index]
+            if event.kind == "cdata" and beside:
+                found.add(index)
             if event.kind in ("start", "end"):
-                beside = (event.kind == "end") == (other < index)
-                if beside and other not in blocks:
-                    return True
-                break
-            if event.kind == "other":
-                break
-            if not _is_blank(source, event):
-                return True
-    return False
+                beside = event.kind == nearest and index not in blocks
+            elif event.kind == "other":
+                beside = False
+            elif not _is_blank(source, event):
+                beside = True
+    return found
 
 
 def _is_blank(source: str, event: _Event) -> bool:

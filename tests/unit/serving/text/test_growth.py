@@ -1,0 +1,81 @@
+"""Texts that are twice as long take about twice the work, whatever repeats in them.
+
+Work is counted in lines of Python that run, which no other process changes.
+"""
+
+from __future__ import annotations
+
+import sys
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from serving.text.document import Document, Format
+from tests.unit.serving.text.fakes import same, translated
+
+TIMES = 4
+PARTS: list[tuple[Format, str, str]] = [
+    ("html", "{a}<b>hier</b>{b} ", ""),
+    ("html", "<b>hier</b> {b} ", ""),
+    ("html", "#<b>Wort</b> ", ""),
+    ("html", "<b>{n}</b> <i>x</i>", ""),
+    ("html", "[b]<i>x</i> ", "[/b]"),
+    ("html", "{n, plural, other {<b>x</b>}}", ""),
+    ("xml", "<![CDATA[ ]]>", ""),
+    ("xml", "<![CDATA[a]]>", ""),
+    ("xml", "<b><![CDATA[ ]]></b> ", ""),
+    ("markdown", "[ab] ", ""),
+    ("markdown", "[ab][cd] ", ""),
+    ("markdown", "{a}**hier**{b} ", ""),
+    ("text", "[b]\u2068x\u2069[/b] ", ""),
+    ("text", "{a}hier ", "hier{b} "),
+]
+
+
+def lines_run(source: str, format: Format) -> int:
+    """How many lines of Python run as a text is read."""
+    count = 0
+
+    def trace(frame: FrameType, event: str, _: Any) -> Any:
+        nonlocal count
+        del frame
+        count += event == "line"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        Document(source, format)
+    finally:
+        sys.settrace(before)
+    return count
+
+
+def repeated(part: str, closing: str, times: int, format: Format) -> str:
+    source = part * times + closing * times
+    return f"<r>{source}</r>" if format == "xml" else source
+
+
+@pytest.mark.parametrize(("format", "part", "closing"), PARTS)
+def test_work_grows_with_the_length_of_a_text(format: Format, part: str, closing: str) -> None:
+    lines_run(repeated(part, closing, 2, format), format)  # what is made once
+    short, long = (lines_run(repeated(part, closing, n, format), format) for n in (75, 75 * TIMES))
+    assert long < 1.25 * TIMES * short
+
+
+def test_brackets_are_looked_through_once() -> None:
+    plain, referring = (lines_run("[" * 2000 + f"ab]{end}", "markdown") for end in ("(c)", "[cd]"))
+    assert referring < 1.5 * plain
+
+
+@pytest.mark.parametrize("format", ["text", "html", "markdown", "xml"])
+@pytest.mark.parametrize(
+    ("opening", "closing"),
+    [("[b]x ", "[/b]"), ("{a}hier ", "hier{b} "), ("%1$shier ", "hier%2$s "), ("[b]", "x[/b] ")],
+)
+def test_pairs_may_be_within_each_other_without_end(
+    opening: str, closing: str, format: Format
+) -> None:
+    source = opening * 1500 + closing * 1500
+    assert translated(source, same, format) == source
