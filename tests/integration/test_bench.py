@@ -74,7 +74,8 @@ def test_random_weights(
 
     record = json.loads(record_file.read_text())
     assert record["forced_length"] == 25
-    assert record["machine"]["busy"] is (record["machine"]["others"] > 0.1)
+    looked = record["machine"]["others"], record["machine"]["others_after"]
+    assert record["machine"]["busy"] is (max(looked) > 0.1)
     assert len(record["rows"]) == len(beams) * len(systems)
     for row in record["rows"]:
         assert len(row["ms_per_sentence"]) == repetitions

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.slow
 
 ROOT = Path(__file__).resolve().parents[2]
 GUIDE = ROOT / "docs" / "training.md"
-STEPS = {"max_steps": 300, "validate_every": 150, "checkpoint_every": 50, "bf16": False}
+STEPS = {"max_steps": 240, "validate_every": 120, "checkpoint_every": 40, "bf16": False}
 OPTIM = {"peak_lr": 4e-3, "warmup_steps": 50, "schedule": "cosine", "label_smoothing": 0.0}
 MODEL = {"model_dim": 64, "ffn_dim": 64, "vocab_size": 300, "dropout": 0.0}
 
@@ -27,7 +27,7 @@ NAMES = ("teacher", "student")
 
 def write_recipes(folder: Path) -> None:
     """A teacher of the toy corpus, and a student half as deep of what the teacher makes of it."""
-    tree = yaml.safe_load(write_toy_recipe(folder, pairs=1500, seed=3, task="copy").read_text())
+    tree = yaml.safe_load(write_toy_recipe(folder, pairs=600, seed=3, task="copy").read_text())
     tree["loop"] |= STEPS
     tree["optim"] |= OPTIM
     tree["data"]["token_budget"] = 1024
