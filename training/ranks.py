@@ -14,6 +14,11 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+
+# This module's functions have the group of all processes as a default, bound at its import. Were
+# that after the group is made (torch's optimizers do it), the group would outlive `leave`, and its
+# threads abort the process at its exit.
+import torch.distributed.nn
 from torch import Tensor, nn
 
 from training.errors import CheckpointError, RankLostError
@@ -58,7 +63,8 @@ class Ranks:
         return ranks
 
     def leave(self) -> None:
-        """Part from the others; nothing may be asked of them afterwards."""
+        """Part from the others, and end the threads that heard them; nothing may be asked of them
+        afterwards."""
         if self.size > 1 and dist.is_initialized():
             dist.destroy_process_group()
 

@@ -69,6 +69,19 @@ sys.exit(main(sys.argv[2:]))
 TORCHRUN = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
 
 
+# A rank that tells which threads are left when it has parted from the others.
+PARTED = """
+import sys
+from pathlib import Path
+from training.__main__ import main
+
+status = main(sys.argv[1:])
+tasks = Path("/proc/self/task").iterdir()
+print("threads:", *[(task / "comm").read_text().strip() for task in tasks], file=sys.stderr)
+sys.exit(status)
+"""
+
+
 @pytest.fixture(scope="module")
 def recipe(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return write_toy_recipe(tmp_path_factory.mktemp("toy"), pairs=150)
@@ -156,6 +169,14 @@ def test_where_a_process_is_killed_nothing_is_lost(recipe: Path, tmp_path: Path)
     assert main([*command, "--processes", "2"]) == 0
     assert figures(run) == figures(unbroken)
     assert_same(unbroken / "checkpoints/step_00000012", run / "checkpoints/step_00000012")
+
+
+def test_no_thread_of_the_others_outlives_a_run(recipe: Path, tmp_path: Path) -> None:
+    command = ["-c", PARTED, *words(recipe, tmp_path / "run", *DROPOUT, "loop.max_steps=3")]
+    for status, told in together(command, command):
+        assert status == 0
+        assert "threads: python" in told
+        assert "gloo" not in told.split("threads:")[1]
 
 
 def test_torchrun_starts_the_processes_too(recipe: Path, tmp_path: Path) -> None:
