@@ -10,6 +10,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import chain
 
 import numpy as np
 import torch
@@ -44,10 +45,15 @@ class PairBatch:
         return int((self.labels_BT != PAD_ID).sum())
 
     def to(self, device: torch.device) -> PairBatch:
-        """The same batch on a device."""
-        return PairBatch(
-            self.source_BS.to(device), self.target_BT.to(device), self.labels_BT.to(device)
-        )
+        """The same batch on a device; out of pinned memory it is copied while others compute."""
+        return self._map(lambda ids: ids.to(device, non_blocking=True))
+
+    def pin_memory(self) -> PairBatch:
+        """The same batch in memory that a GPU can read by itself."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
+        return PairBatch(change(self.source_BS), change(self.target_BT), change(self.labels_BT))
 
 
 class BatchedCorpus:
@@ -264,7 +270,10 @@ def collate(pairs: list[IdPair]) -> PairBatch:
     )
 
 
-def pad(rows: list[list[int]]) -> Tensor:
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
     """Right-pad rows of ids to a tensor [B, longest]."""
-    width = max(map(len, rows))
-    return torch.tensor([row + [PAD_ID] * (width - len(row)) for row in rows])
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), lengths.max()), PAD_ID, dtype=np.int64)
+    filled = np.arange(lengths.max()) < lengths[:, None]
+    ids[filled] = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=lengths.sum())
+    return torch.from_numpy(ids)

@@ -3,6 +3,7 @@
 TrainingError
 ├── ConfigError     an unknown key, a value outside its range, or a file that may not be replaced
 ├── CorpusError     a text file that cannot be used
+├── BatchError      batches that could not be prepared
 ├── CheckpointError a run or checkpoint that does not fit
 │   └── BrokenCheckpointError   one of which a file is missing or cut off
 ├── RankLostError   another of the processes that train together has ended
@@ -24,6 +25,10 @@ class ConfigError(TrainingError):
 
 class CorpusError(TrainingError):
     """A text file cannot be used; the message names file and line."""
+
+
+class BatchError(TrainingError):
+    """The next batches could not be prepared, for a reason that is no fault of the text."""
 
 
 class CheckpointError(TrainingError):

@@ -12,6 +12,7 @@ from training.errors import ConfigError
 from training.models import Network
 from training.ranks import Ranks
 from training.task import Task
+from training.updates import Update
 
 logger = logging.getLogger(__name__)
 
@@ -27,18 +28,30 @@ class GradientSum:
         self.halved = False
         """Whether the rows of each batch are taken in two halves, for want of memory."""
 
-    def compute(self, batches: list[Any]) -> tuple[float, int]:
+    def prepare(self, batches: list[Any]) -> list[Any]:
+        """This process' share of an update's batches as tensors in the machine's memory, from where
+        a GPU can fetch them while it computes."""
+        own = self._ranks.share_of(batches)
+        collated = [self._data.collate(batch, torch.device("cpu")) for batch in own]
+        if self._device.type == "cuda":
+            collated = [batch.pin_memory() for batch in collated]
+        return collated
+
+    def compute(self, update: Update) -> tuple[float, int]:
         """Leave the gradient in the parameters; returns summed loss and labels of all processes.
 
-        `batches` are those of all processes, of which this one computes its share. Where a GPU's
-        memory does not suffice, the rows of each batch are taken in two halves from here on, and
-        from the next update on by every process, which gives the same gradient.
+        Of the update's batches, which are those of all processes, this one computes its share.
+        Where a GPU's memory does not suffice, the rows of each batch are taken in two halves from
+        here on, and from the next update on by every process, which gives the same gradient.
 
         Raises ConfigError where the halves do not fit either, or cannot be made.
         """
-        own = self._ranks.share_of(batches)
-        collated = self._collate(own)
+        own = self._ranks.share_of(update.batches)
+        collated = update.prepared
+        if collated is None or self.halved:
+            collated = self._collate(own)
         (labels,) = self._ranks.sum([sum(batch.num_labels for batch in collated)])
+        collated = [batch.to(self._device) for batch in collated]
         loss = self._add_up_or_halve(own, collated, int(labels))
         self._ranks.sum_gradients(self._model.parameters())
         total, halved = self._ranks.sum([loss, float(self.halved)])

@@ -35,7 +35,7 @@ class Task(Protocol):
         ...
 
     def collate(self, batch: Any, device: torch.device) -> Any:
-        """Tensors of one of these batches, with `num_labels`."""
+        """Tensors of one of these batches, with `num_labels`, `to(device)` and `pin_memory()`."""
         ...
 
     def loss(self, model: Any, batch: Any, smoothing: float) -> Tensor:

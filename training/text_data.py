@@ -45,6 +45,17 @@ class TextBatch:
         """Tokens to predict: all of them, for nothing is padding."""
         return self.labels_BT.numel()
 
+    def to(self, device: torch.device) -> TextBatch:
+        """The same batch on a device; out of pinned memory it is copied while others compute."""
+        return TextBatch(
+            self.inputs_BT.to(device, non_blocking=True),
+            self.labels_BT.to(device, non_blocking=True),
+        )
+
+    def pin_memory(self) -> TextBatch:
+        """The same batch in memory that a GPU can read by itself."""
+        return TextBatch(self.inputs_BT.pin_memory(), self.labels_BT.pin_memory())
+
 
 @dataclass(frozen=True)
 class TextData:

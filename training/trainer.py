@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import logging
 import shutil
-from collections.abc import Iterator
 from contextlib import nullcontext
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ from training.run import find_device
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
+from training.updates import Ahead, Place, Update, iterate_updates
 
 logger = logging.getLogger(__name__)
 
@@ -88,7 +89,7 @@ class Trainer:
         self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         self.optimizer = build_optimizer(self.model, recipe.optim)
-        self.step, self.epoch, self.position = 0, 0, 0
+        self.step, self.place = 0, Place()
         decay = recipe.optim.ema_decay
         keeps = bool(decay) and self.ranks.is_first
         self.average = WeightAverage(self.model, decay) if keeps else None
@@ -109,17 +110,15 @@ class Trainer:
         """
         last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
         reporter = Reporter(self.folder, self.step, self.recipe.loop.max_steps, self.ranks)
-        updates = self._updates()
-        with self.ranks.heeding_sigterm() as asked_to_end:
+        with self.ranks.heeding_sigterm() as asked_to_end, self._updates() as updates:
             while self.step < last and not self._stopped_early():
-                step, before = self.step, (self.epoch, self.position, generator_states())
+                step, generators = self.step, generator_states()
                 try:
-                    self._advance(next(updates), reporter)
+                    self._advance(updates.next(), reporter)
                     self._look(reporter)
                     ending = asked_to_end() and self.step < last
                 except RankLostError as error:
                     if self.step == step:  # the update was not made
-                        self.epoch, self.position, generators = before
                         restore_generators(generators)
                     raise self._lost(error) from error
                 if ending:
@@ -138,11 +137,11 @@ class Trainer:
         folder = self.saved or self._save()
         return RankLostError(f"{error}; {folder} holds what was learnt: the same command goes on")
 
-    def _advance(self, batches: list[Any], reporter: Reporter) -> None:
+    def _advance(self, update: Update, reporter: Reporter) -> None:
         """One update, and what is measured of it."""
         if not self.window.begun and self.ranks.is_first:
-            self.window.begin(self._matrix_seconds(batches))
-        self.window.add(self._update(batches))
+            self.window.begin(self._matrix_seconds(update.batches))
+        self.window.add(self._update(update))
         reporter.advance()
 
     def _matrix_seconds(self, batches: list[Any]) -> float | None:
@@ -161,7 +160,7 @@ class Trainer:
         loop = self.recipe.loop
         ended = self.step == loop.max_steps
         if self.step % loop.log_every == 0 or ended:
-            reporter.record(self.step, self.window.take(self.epoch))
+            reporter.record(self.step, self.window.take(self.place.epoch))
         if self.step % loop.validate_every == 0 or ended:
             if self.ranks.is_first:
                 self._validate(reporter)
@@ -169,14 +168,14 @@ class Trainer:
         if self.step % loop.checkpoint_every == 0 or (self.validated and loop.keep_best):
             self._save()
 
-    def _update(self, batches: list[Any]) -> dict[str, float]:
-        """One optimiser update over the given batches; the gradient is a mean over labels."""
+    def _update(self, update: Update) -> dict[str, float]:
+        """One optimiser update; the gradient is a mean over labels."""
         optim = self.recipe.optim
         rate = learning_rate(self.step + 1, optim, self.recipe.loop.max_steps)
         for group in self.optimizer.param_groups:
             group["lr"] = rate
         self.ranks.seed(self.recipe.loop.seed, self.step)
-        total, num_labels = self.gradient.compute(batches)
+        total, num_labels = self.gradient.compute(update)
         norm = torch.nn.utils.clip_grad_norm_(
             self.model.parameters(), optim.clip_norm or float("inf")
         )
@@ -186,7 +185,7 @@ class Trainer:
             raise self._diverged(f"gradient norm is {float(norm)} at step {self.step + 1}")
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
-        self.step += 1
+        self.step, self.place = self.step + 1, update.after
         self.saved, self.validated = None, {}
         if self.average is not None:
             self.average.update(self.step)
@@ -207,16 +206,10 @@ class Trainer:
             if not bool(torch.isfinite(weight).all()):
                 raise self._diverged(f"{name} is no longer finite at step {self.step}")
 
-    def _updates(self) -> Iterator[list[Any]]:
-        """Groups of batches, those of all processes, from the saved position on, without end."""
+    def _updates(self) -> Ahead:
+        """The updates that follow, prepared ahead; to be closed after use."""
         size = self.recipe.optim.accumulation * self.ranks.size
-        while True:
-            batches = self.data.epoch(self.epoch)
-            while self.position < len(batches):
-                group = batches[self.position : self.position + size]
-                self.position += len(group)
-                yield group
-            self.epoch, self.position = self.epoch + 1, 0
+        return Ahead(iterate_updates(self.data, self.place, size, self.gradient.prepare))
 
     def _validate(self, reporter: Reporter) -> None:
         self._check_weights()
@@ -251,8 +244,7 @@ class Trainer:
     def _save_to(self, folder: Path) -> None:
         state: dict[str, Any] = {
             "step": self.step,
-            "epoch": self.epoch,
-            "position": self.position,
+            **asdict(self.place),
             **self.best.state(),
             "validated": self.validated,
             "window": self.window.sums,
@@ -287,7 +279,8 @@ class Trainer:
         try:
             averaged = None if self.average is None else self.average.tensors
             state = load_checkpoint(folder, self.model, self.optimizer, averaged)
-            self.step, self.epoch, self.position = state["step"], state["epoch"], state["position"]
+            self.step = state["step"]
+            self.place = Place(state["epoch"], state["position"])
             self.best.restore(state)
             self.saved = folder
         except KeyError as error:

@@ -1,0 +1,114 @@
+"""Updates prepared ahead: the same ones, from any place on, and never too many of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Generator
+from typing import Any, cast
+
+import pytest
+
+from training.errors import BatchError, CorpusError
+from training.task import Task
+from training.updates import Ahead, Place, Update, iterate_updates
+
+
+class Numbers:
+    """Epochs of batches that tell where they are from."""
+
+    def __init__(self, sizes: tuple[int, ...] = (7, 7, 7, 7)) -> None:
+        self.sizes, self.asked = sizes, list[int]()
+
+    def epoch(self, epoch: int) -> list[str]:
+        self.asked.append(epoch)
+        return [f"{epoch}.{i}" for i in range(self.sizes[epoch % len(self.sizes)])]
+
+
+def updates(data: Numbers, place: Place | None = None, size: int = 3) -> Generator[Update]:
+    return iterate_updates(cast(Task, data), place or Place(), size, lambda batches: batches)
+
+
+def take(count: int, data: Numbers, **options: Any) -> list[Update]:
+    with Ahead(updates(data, **options)) as ahead:
+        return [ahead.next() for _ in range(count)]
+
+
+def test_every_batch_of_each_epoch_comes_once_in_its_order() -> None:
+    found = take(9, Numbers((7, 4, 1)))
+    assert [batch for update in found for batch in update.batches][:12] == [
+        *(f"0.{i}" for i in range(7)), *(f"1.{i}" for i in range(4)), "2.0",
+    ]  # fmt: skip
+    assert [len(update.batches) for update in found] == [3, 3, 1, 3, 1, 1, 3, 3, 1]
+    assert found[2].after == Place(0, 7)
+    assert found[4].after == Place(1, 4)
+
+
+@pytest.mark.parametrize("count", range(1, 9))
+def test_a_run_goes_on_where_an_update_has_left_it(count: int) -> None:
+    whole = take(12, Numbers())
+    place = whole[count - 1].after
+    rest = take(12 - count, Numbers(), place=place)
+    assert [update.batches for update in rest] == [update.batches for update in whole[count:]]
+
+
+def test_only_so_many_updates_are_prepared_ahead() -> None:
+    prepared = []
+
+    def prepare(batches: list[Any]) -> None:
+        prepared.append(batches)
+
+    data = Numbers((100,))
+    with Ahead(iterate_updates(cast(Task, data), Place(), 1, prepare), depth=4) as ahead:
+        for taken in range(1, 20):
+            ahead.next()
+            time.sleep(0.01)
+            # One more waits for room, and one may be in the making.
+            assert taken <= len(prepared) <= taken + 6
+
+
+def test_the_next_epoch_is_laid_out_before_this_one_ends_but_no_other() -> None:
+    data = Numbers((40,))
+    with Ahead(updates(data, size=1), depth=1) as ahead:
+        for _ in range(10):
+            ahead.next()
+        assert data.asked == [0]
+        for _ in range(20):
+            ahead.next()
+        assert data.asked == [0, 1]
+
+
+def test_an_error_of_the_text_is_told_as_it_is() -> None:
+    class Broken(Numbers):
+        def epoch(self, epoch: int) -> list[str]:
+            if epoch:
+                raise CorpusError("no training pair is left")
+            return super().epoch(epoch)
+
+    with Ahead(updates(Broken((2,)), size=1)) as ahead:
+        assert ahead.next().batches == ["0.0"]
+        assert ahead.next().batches == ["0.1"]  # what came before it is trained on
+        with pytest.raises(CorpusError, match="no training pair is left"):
+            ahead.next()
+
+
+def test_any_other_error_is_told_in_one_line() -> None:
+    def fail(batches: list[Any]) -> None:
+        raise MemoryError("cannot\nallocate")
+
+    with (
+        Ahead(iterate_updates(cast(Task, Numbers()), Place(), 1, fail)) as ahead,
+        pytest.raises(BatchError) as caught,
+    ):
+        ahead.next()
+    assert str(caught.value).startswith(
+        "the next batches could not be prepared: MemoryError: cannot allocate; "
+    )
+
+
+def test_no_thread_is_left_behind() -> None:
+    before = threading.active_count()
+    with Ahead(updates(Numbers())) as ahead:
+        ahead.next()
+        assert threading.active_count() > before
+    assert threading.active_count() == before

@@ -1,0 +1,117 @@
+"""The batches of each update in their order, prepared by a thread ahead of the model."""
+
+from __future__ import annotations
+
+import queue
+import threading
+from collections.abc import Callable, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from types import TracebackType
+from typing import Any
+
+from training.errors import BatchError, TrainingError
+from training.task import Task
+
+AHEAD = 4
+"""Updates that are prepared before the model asks for them."""
+
+
+@dataclass(frozen=True)
+class Place:
+    """How far a run has come in its data; checkpoints keep it."""
+
+    epoch: int = 0
+    position: int = 0
+    """Batches of the epoch that have been seen, by whichever process."""
+
+
+@dataclass(frozen=True)
+class Update:
+    """The batches of one update."""
+
+    batches: list[Any]
+    """Those of all processes."""
+    after: Place = Place()
+    """Where the run stands when the update is made."""
+    prepared: Any = None
+    """What `prepare` of `iterate_updates` has made of the batches."""
+
+
+def iterate_updates(
+    data: Task, place: Place, size: int, prepare: Callable[[list[Any]], Any]
+) -> Generator[Update]:
+    """Updates of `size` batches from a place on, without end; the last one of an epoch may have
+    fewer.
+
+    The next epoch is laid out, in a thread of its own, while the second half of one is given out.
+    """
+    with ThreadPoolExecutor(1, "epoch") as pool:
+        following = pool.submit(data.epoch, place.epoch)
+        while True:
+            batches = following.result()
+            groups = range(place.position, len(batches), size)
+            after = Place(place.epoch + 1)
+            if not groups:
+                following = pool.submit(data.epoch, after.epoch)
+            for number, start in enumerate(groups):
+                if number == len(groups) // 2:
+                    following = pool.submit(data.epoch, after.epoch)
+                group = batches[start : start + size]
+                place = replace(place, position=start + len(group))
+                yield Update(group, place, prepare(group))
+            place = after
+
+
+class Ahead:
+    """Takes updates in a thread, a few ahead of who asks for them; to be closed after use."""
+
+    def __init__(self, updates: Generator[Update], depth: int = AHEAD) -> None:
+        self._ready: queue.Queue[Update | BaseException] = queue.Queue(depth)
+        self._closed = threading.Event()
+        self._thread = threading.Thread(target=self._work, args=(updates,), name="batches")
+        self._thread.start()
+
+    def __enter__(self) -> Ahead:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """End the thread, after what it is at."""
+        self._closed.set()
+        while self._thread.is_alive():
+            with suppress(queue.Empty):
+                self._ready.get_nowait()  # it may be waiting for room
+            self._thread.join(0.01)
+
+    def next(self) -> Update:
+        """The next update, waited for where it is not ready.
+
+        Raises what the thread raised; BatchError where that was no TrainingError.
+        """
+        found = self._ready.get()
+        if isinstance(found, Update):
+            return found
+        if isinstance(found, TrainingError):
+            raise found
+        reason = " ".join(str(found).split())
+        raise BatchError(
+            f"the next batches could not be prepared: {type(found).__name__}: {reason}; the same "
+            "command goes on from the last checkpoint"
+        ) from found
+
+    def _work(self, updates: Generator[Update]) -> None:
+        try:
+            for update in updates:
+                self._ready.put(update)
+                if self._closed.is_set():
+                    break
+        except BaseException as error:
+            self._ready.put(error)
+        finally:
+            updates.close()
