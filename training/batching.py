@@ -27,6 +27,8 @@ IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
 """What a row counts in the token budget, from the longest source and target of its batch."""
 
+_HASHED_AT_ONCE = 10_000
+
 
 @dataclass(frozen=True)
 class PairBatch:
@@ -131,8 +133,11 @@ class BatchedCorpus:
         """SHA-256 of the ids and of weights other than 1: a run resumed on other text would not
         repeat the unbroken one."""
         hasher = hashlib.sha256()
-        for source, target in self.ids:
-            hasher.update(np.array([*source, EOS_ID, *target, EOS_ID], dtype="<u4").tobytes())
+        end = [EOS_ID]
+        for first in range(0, len(self.ids), _HASHED_AT_ONCE):
+            some = self.ids[first : first + _HASHED_AT_ONCE]
+            rows = chain.from_iterable((source, end, target, end) for source, target in some)
+            hasher.update(np.fromiter(chain.from_iterable(rows), dtype="<u4").tobytes())
         if self._weighted:
             hasher.update(self.weights.astype("<f8").tobytes())
         return hasher.hexdigest()

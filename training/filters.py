@@ -52,7 +52,7 @@ class Encoding(Filter):
 
     def start(self, languages: Languages) -> Check:
         """A check of each pair alone."""
-        return lambda pair: any(_MOJIBAKE.search(text) or _has_control(text) for text in pair)
+        return lambda pair: any(_is_mojibake(text) or _has_control(text) for text in pair)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -239,7 +239,7 @@ class _Unseen:
 def bare(text: str) -> str:
     """What texts share that differ in case, punctuation and spaces only; one without letters and
     digits is like itself only."""
-    return re.sub(r"[\W_]+", "", text.casefold()) or text
+    return "".join(filter(str.isalnum, text.casefold())) or text
 
 
 def _skeleton(text: str) -> str:
@@ -252,6 +252,10 @@ def _value(number: str) -> str:
     are the same day of a month."""
     digits = (str(unicodedata.decimal(c)) for c in number if c.isdecimal())
     return "".join(digits).lstrip("0") or "0"
+
+
+def _is_mojibake(text: str) -> bool:
+    return not text.isascii() and _MOJIBAKE.search(text) is not None
 
 
 def _has_control(text: str) -> bool:

@@ -220,7 +220,9 @@ class TokenizerConfig:
     """`sentencepiece`, or `words` (language models only): every word of the training text."""
     model_type: str = "unigram"
     character_coverage: float = 1.0
-    max_sentences: int = 1_000_000
+    max_sentences: int = 250_000
+    """Texts, each side of a pair being one, that are drawn at random to learn from. Four times as
+    many take four times as long and save 0.6 % of the pieces."""
     file: str | None = None
     """An existing SentencePiece model or word list to use instead of making one."""
 

@@ -20,7 +20,7 @@ def train_tokenizer(
     vocab_size: int,
     model_type: str = "unigram",
     character_coverage: float = 1.0,
-    max_sentences: int = 1_000_000,
+    max_sentences: int = 250_000,
     symbols: Sequence[str] = (),
 ) -> None:
     """Write a SentencePiece model with nmt_nfkc normalisation and byte fallback.

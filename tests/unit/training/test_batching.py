@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import operator
 from collections import Counter
 from itertools import pairwise
@@ -185,6 +186,17 @@ def test_the_digest_tells_corpora_apart() -> None:
     assert digest == corpus(pairs, seed=9, token_budget=7).digest
     assert digest != corpus(pairs[::-1]).digest
     assert digest != corpus([("a", "bc"), ("d", "e")]).digest
+
+
+def test_the_digest_is_that_of_earlier_versions() -> None:
+    """Runs that they began go on."""
+    pairs = toy_pairs(70, seed=1)
+    hasher = hashlib.sha256()
+    for source, target in map(ids_of, pairs):
+        hasher.update(np.array([*source, EOS_ID, *target, EOS_ID], dtype="<u4").tobytes())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("training.batching._HASHED_AT_ONCE", 32)
+        assert corpus(pairs, max_pieces=99).digest == hasher.hexdigest()
 
 
 def test_collated_ids_are_padded_on_the_right() -> None:
