@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import yaml
 
 from training.checkpoint import list_checkpoints, remove, write_atomically
-from training.config import Recipe, recipe_to_dict
+from training.config import AUTO, DataConfig, Recipe, TextConfig, recipe_to_dict
 from training.errors import CheckpointError
 from training.run import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 
@@ -96,12 +97,18 @@ def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
         found is not None
         and found.model.vocab_size == recipe.model.vocab_size
         and found.tokenizer == recipe.tokenizer
-        and found.data == recipe.data
+        and _of_text(found) == _of_text(recipe)
         and found.loop.seed == recipe.loop.seed  # it chooses the pairs that are held out
     )
     if not same:
         for path in (run / TOKENIZER_FILE, run / VOCABULARY_FILE):
             remove(path)
+
+
+def _of_text(recipe: Recipe) -> DataConfig | TextConfig:
+    """What decides the text, which the size of batches does not."""
+    data = recipe.data
+    return replace(data, token_budget=AUTO) if isinstance(data, DataConfig) else data
 
 
 def _may_change(key: str) -> bool:

@@ -22,6 +22,7 @@ from training.errors import ConfigError
 from training.filters import FILTERS, Filter
 from training.models.config import ARCHITECTURES, PRESETS, LanguageModelConfig, ModelConfig
 from training.sections import (
+    AUTO,
     DataConfig,
     LoopConfig,
     OptimConfig,
@@ -31,6 +32,7 @@ from training.sections import (
 )
 
 __all__ = [
+    "AUTO",
     "RECIPES",
     "DataConfig",
     "LanguageRecipe",

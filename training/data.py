@@ -146,7 +146,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
         train = BatchedCorpus(
             corpus.train,
             tokenizer,
-            token_budget=recipe.data.token_budget,
+            token_budget=recipe.data.budget,
             max_pieces=recipe.data.max_pieces,
             cost=recipe.model.batch_cost,
             subword_alpha=recipe.data.subword_alpha,

@@ -11,8 +11,9 @@ import numpy as np
 
 from serving.arrays import Ints
 from serving.bundle.tokenizer import TextTokenizer
+from training.budget import with_budget
 from training.claim import check_claim, has_begun, write_claim
-from training.config import Recipe
+from training.config import AUTO, Recipe, TranslationRecipe
 from training.data import RunData
 from training.task import prepare_task
 from training.text_data import TextData
@@ -34,7 +35,10 @@ def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
 def prepare_run(recipe: Recipe, run: Path) -> RunData | TextData:
     """Do all that `train` does before the first step, but write nothing where that is done."""
     check_claim(recipe, run)
-    data = prepare_task(recipe, run)
+    settled = recipe
+    if isinstance(recipe, TranslationRecipe) and recipe.data.token_budget == AUTO:
+        settled = with_budget(recipe, 1)  # which is asked for by no figure of the report
+    data = prepare_task(settled, run)
     assert isinstance(data, RunData | TextData)
     if not has_begun(run):
         data.write(run)

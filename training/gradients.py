@@ -90,7 +90,7 @@ class GradientSum:
     def _halve(self, batches: list[Any], error: torch.OutOfMemoryError) -> None:
         data = self._recipe.data
         if isinstance(data, DataConfig):
-            name, budget = "data.token_budget", data.token_budget
+            name, budget = "data.token_budget", data.budget
             longest = f"data.max_pieces = {data.max_pieces}"
         else:
             name, budget = "data.batch_size", data.batch_size

@@ -9,6 +9,8 @@ from training.checks import check_choice, check_range
 from training.errors import ConfigError
 from training.filters import Duplicates, Encoding, Filter, Length, Ratio
 
+AUTO = "auto"
+"""A token budget that a run finds out for itself."""
 MOST_COPIES = 1000.0
 """The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
 _RESERVED = ("<s>", "<pad>", "<unk>")  # pieces of every vocabulary
@@ -118,9 +120,9 @@ class DataConfig:
     Where absent: encoding, length, ratio and duplicates."""
     max_length_ratio: float = 3.0
     """`max_ratio` of the ratio filter where `filters` is absent."""
-    token_budget: int = 4096
+    token_budget: int | str = 4096
     """Rows x max(source, target) of one batch, joint models: rows x source x target; padding
-    included."""
+    included. `auto`: what the device has memory for (`training.budget`), found once a run."""
     subword_alpha: float = 0.0
     """Subword regularisation (Kudo 2018): 0 is off, 0.1 to 0.5 is usual; smaller is noisier.
 
@@ -164,9 +166,20 @@ class DataConfig:
                 "data.max_length_ratio counts where data.filters is absent, got both; give "
                 "max_ratio to the filter {name: ratio} instead"
             )
-        check_range("data.token_budget", self.token_budget, 1)
+        if isinstance(self.token_budget, int):
+            check_range("data.token_budget", self.token_budget, 1)
+        elif self.token_budget != AUTO:
+            raise ConfigError(
+                f"data.token_budget must be a whole number or '{AUTO}', got {self.token_budget!r}"
+            )
         check_range("data.subword_alpha", self.subword_alpha, 0)
         check_range("data.bpe_dropout", self.bpe_dropout, 0, 1)
+
+    @property
+    def budget(self) -> int:
+        """The token budget of a recipe in which it is a number, as in that of every run."""
+        assert isinstance(self.token_budget, int), "settle_budget comes first"
+        return self.token_budget
 
     @property
     def tags(self) -> tuple[str, ...]:

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 
 from training.averaging import WeightAverage
+from training.budget import settle_budget
 from training.checkpoint import (
     generator_states,
     list_checkpoints,
@@ -63,6 +64,8 @@ def train(
     with ranks.first_alone():
         find_device(ranks.device(recipe.loop.device))
         check_model(recipe.model)
+    recipe = settle_budget(recipe, run, ranks)
+    with ranks.first_alone():
         if ranks.is_first:
             check_claim(recipe, run)
         torch.manual_seed(recipe.loop.seed)

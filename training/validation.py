@@ -51,7 +51,7 @@ def validation_loss(
     sizes = [(len(source) + 1, len(target) + 1) for source, target in id_pairs]
     order = sorted(range(len(id_pairs)), key=lambda i: (max(sizes[i]), sizes[i]))
     total, count = 0.0, 0
-    for rows in cut_by_budget(order, sizes, recipe.data.token_budget, recipe.model.batch_cost):
+    for rows in cut_by_budget(order, sizes, recipe.data.budget, recipe.model.batch_cost):
         batch = collate([id_pairs[i] for i in rows]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.loop.bf16):
             logits = model(batch.source_BS, batch.target_BT)
