@@ -40,6 +40,8 @@ class PairBatch:
     """What the decoder reads: bos and the target's pieces, then padding."""
     labels_BT: Tensor
     """Pieces and eos; padding is 0."""
+    links_BTS: Tensor | None = None
+    """How probable it is that each label translates each source piece, where that is known."""
 
     @property
     def num_labels(self) -> int:
@@ -48,14 +50,16 @@ class PairBatch:
 
     def to(self, device: torch.device) -> PairBatch:
         """The same batch on a device; out of pinned memory it is copied while others compute."""
-        return self._map(lambda ids: ids.to(device, non_blocking=True))
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
 
     def pin_memory(self) -> PairBatch:
         """The same batch in memory that a GPU can read by itself."""
         return self._map(Tensor.pin_memory)
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
-        return PairBatch(change(self.source_BS), change(self.target_BT), change(self.labels_BT))
+        links_BTS = None if self.links_BTS is None else change(self.links_BTS)
+        ids = change(self.source_BS), change(self.target_BT), change(self.labels_BT)
+        return PairBatch(*ids, links_BTS)
 
 
 class BatchedCorpus:

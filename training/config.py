@@ -20,7 +20,13 @@ import yaml
 from training.checks import check_choice, nearest
 from training.errors import ConfigError
 from training.filters import FILTERS, Filter
-from training.models.config import ARCHITECTURES, PRESETS, LanguageModelConfig, ModelConfig
+from training.models.config import (
+    ARCHITECTURES,
+    PRESETS,
+    LanguageModelConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from training.sections import (
     AUTO,
     DataConfig,
@@ -80,6 +86,7 @@ class TranslationRecipe(Recipe):
                 "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
+        _check_alignment(self.optim, self.model)
         if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
             raise ConfigError(
                 "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
@@ -99,6 +106,15 @@ class LanguageRecipe(Recipe):
                 "loop.best_by of a language model must be 'loss', as nothing is decoded, got "
                 f"{self.loop.best_by!r}"
             )
+        _check_alignment(self.optim, self.model)
+
+
+def _check_alignment(optim: OptimConfig, model: ModelConfig) -> None:
+    if optim.alignment_weight and not isinstance(model, TransformerConfig):
+        raise ConfigError(
+            "optim.alignment_weight guides the source attention of a Transformer, and "
+            f"model.architecture is {model.architecture!r}; set it to 0"
+        )
 
 
 RECIPES = Path(__file__).parent / "recipes"

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import torch
@@ -29,8 +29,9 @@ from training.corpus import (
     read_pairs,
 )
 from training.errors import CorpusError
+from training.guide import Guide, guided_loss
 from training.loss import label_smoothed_loss
-from training.models import TranslationModel
+from training.models import Transformer, TranslationModel
 from training.prepared import PreparedText
 from training.run import (
     REPORT_FILE,
@@ -53,6 +54,8 @@ class RunData:
     train: BatchedCorpus
     validation: list[Pair]
     report: CleaningReport
+    guide: Guide | None = None
+    """What attention is guided by, where the recipe asks for it."""
 
     @property
     def digest(self) -> str:
@@ -85,12 +88,23 @@ class RunData:
 
     def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
         """Padded tensors of one batch, on a device."""
-        return collate(pairs).to(device)
+        batch = collate(pairs)
+        if self.guide is not None:
+            batch = replace(batch, links_BTS=self.guide.batch(pairs))
+        return batch.to(device)
 
     def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
-        """Label-smoothed loss, summed over the labels of a batch."""
-        logits = model(batch.source_BS, batch.target_BT)
-        return label_smoothed_loss(logits, batch.labels_BT, smoothing)
+        """Label-smoothed loss, summed over the labels of a batch, with that of guided alignment."""
+        if batch.links_BTS is None:
+            logits = model(batch.source_BS, batch.target_BT)
+            return label_smoothed_loss(logits, batch.labels_BT, smoothing)
+        assert isinstance(model, Transformer)  # the recipe is checked
+        logits, context = model.forward_aligned(batch.source_BS, batch.target_BT)
+        loss = label_smoothed_loss(logits, batch.labels_BT, smoothing)
+        heads = model.config.num_heads
+        return loss + self.recipe.optim.alignment_weight * guided_loss(
+            context, batch.links_BTS, heads
+        )
 
     def validate(self, model: TranslationModel) -> dict[str, float | str]:
         """Loss on all held-out pairs, BLEU and chrF on some (`training.validation.validate`)."""
@@ -158,11 +172,12 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
             ids=prepared.ids(corpus.train, tokenizer),
             seed=recipe.loop.seed,
         )
+        guide = Guide(train.ids) if recipe.optim.alignment_weight else None
     report = corpus.report
     for origin, reasons in train.dropped.items():
         report.corpora[origin].dropped.update(reasons)
     logger.info("%s", report)
-    return RunData(recipe, tokenizer, train, corpus.validation, report)
+    return RunData(recipe, tokenizer, train, corpus.validation, report, guide)
 
 
 @contextmanager

@@ -17,6 +17,8 @@ from serving.search.ids import PAD_ID
 MAX_LINKS = 20_000_000
 """Sentence pairs beyond are left out, evenly; training takes about 100 bytes a link."""
 _ITERATIONS = 5
+_EMPTY_WORD = 0.08
+"""As Dyer et al. have it."""
 
 IdPair = tuple[Sequence[int], Sequence[int]]
 
@@ -31,22 +33,50 @@ class Lexicon:
     """Of the target piece, given the source piece; those of one source piece sum to 1."""
 
 
-def learn_lexicon(pairs: Sequence[IdPair]) -> Lexicon:
+def learn_lexicon(pairs: Sequence[IdPair], tension: float | None = None) -> Lexicon:
     """IBM model 1 (Brown et al. 1993, section 4.2), five rounds of expectation maximisation.
 
     Target pieces that no source piece explains go to the empty word, whose id is that of padding.
+    With a `tension` links are likelier near the diagonal (`diagonal_prior`).
     """
-    key_L, word_L = _links(_thin_out(pairs))
+    pairs = _thin_out(pairs)
+    key_L, word_L = _links(pairs)
+    prior_L = _priors(pairs, tension)
     key_P, pair_L = np.unique(key_L, return_inverse=True)
     source_P, target_P = key_P >> 32, key_P & 0xFFFFFFFF
     probability_P = np.ones(len(key_P))
     for _ in range(_ITERATIONS):
-        weight_L = probability_P[pair_L]
+        weight_L = probability_P[pair_L] * prior_L
         weight_L /= np.bincount(word_L, weight_L)[word_L]
         count_P = np.bincount(pair_L, weight_L)
         probability_P = count_P / np.bincount(source_P, count_P)[source_P]
     order = np.lexsort((target_P, -probability_P, source_P))
     return Lexicon(source_P[order], target_P[order], probability_P[order])
+
+
+def turned(pairs: Sequence[IdPair]) -> list[IdPair]:
+    """Each pair with source and target in each other's place."""
+    return [(target, source) for source, target in pairs]
+
+
+def diagonal_prior(source_length: int, target_length: int, tension: float) -> Doubles:
+    """How likely a target position comes of the empty word and of each source position,
+    [T, 1 + S], before its piece is known (Dyer et al. 2013, equation 1).
+
+    The empty word has a fixed share; the others fall off with the distance from the diagonal.
+    """
+    target_T1 = (np.arange(target_length) + 0.5)[:, None] / target_length
+    source_1S = (np.arange(source_length) + 0.5)[None] / source_length
+    near_TS = np.exp(-tension * np.abs(target_T1 - source_1S))
+    near_TS *= (1 - _EMPTY_WORD) / near_TS.sum(axis=1, keepdims=True).clip(min=1e-9)
+    return np.concatenate([np.full((target_length, 1), _EMPTY_WORD), near_TS], axis=1)
+
+
+def _priors(pairs: Sequence[IdPair], tension: float | None) -> Doubles | float:
+    if tension is None:
+        return 1.0
+    made = [diagonal_prior(len(source), len(target), tension).ravel() for source, target in pairs]
+    return np.concatenate([*made, np.zeros(0)])
 
 
 def _thin_out(pairs: Sequence[IdPair]) -> Sequence[IdPair]:

@@ -271,6 +271,9 @@ class OptimConfig:
     clip_norm: float = 1.0
     """Largest norm of the gradient, to which longer ones are scaled down; 0 is no limit."""
     label_smoothing: float = 0.1
+    alignment_weight: float = 0.0
+    """Weight of the loss by which attention learns the links of a word aligner (`training.guide`)
+    beside that of the labels, 0.1 for example; for a Transformer. 0 is off."""
     accumulation: int = 1
     """Batches summed into one update."""
     ema_decay: float = 0.0
@@ -287,7 +290,7 @@ class OptimConfig:
         check_range("optim.ema_decay", self.ema_decay, 0, 0.999999)
         for beta in self.betas:
             check_range("optim.betas", beta, 0, 0.99999)
-        for name in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm"):
+        for name in ("peak_lr", "final_lr", "eps", "weight_decay", "clip_norm", "alignment_weight"):
             check_range(f"optim.{name}", getattr(self, name), 0)
 
 

@@ -23,7 +23,9 @@ from training.config import load_recipe
 from training.corpus import read_lines
 from training.data import prepare
 from training.errors import CheckpointError, ConfigError, CorpusError, DivergedError
+from training.guide import guided_loss
 from training.metrics import read_metrics
+from training.models import Transformer
 from training.ranks import Ranks
 from training.run import load_trained, read_run_recipe
 from training.trainer import Trainer, train
@@ -224,6 +226,26 @@ def gradients_seen(some: Trainer) -> dict[str, torch.Tensor]:
 
     some.optimizer.step = step  # type: ignore[method-assign]
     return seen
+
+
+def test_attention_is_guided_to_the_links_of_the_corpus(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    words = [tokenizer_file, "loop.bf16=false", "loop.max_steps=12", "loop.bleu_sentences=0"]
+    found = {}
+    for weight in (0, 1):
+        some = trainer(
+            small_recipe, tmp_path / str(weight), *words, f"optim.alignment_weight={weight}"
+        )
+        some.run(None)
+        guided = trainer(small_recipe, tmp_path / "look", *words, "optim.alignment_weight=1")
+        batch = guided.data.collate(guided.data.epoch(0)[0], torch.device("cpu"))
+        assert isinstance(some.model, Transformer)
+        with torch.no_grad():
+            _, context = some.model.eval().forward_aligned(batch.source_BS, batch.target_BT)
+        loss = guided_loss(context, batch.links_BTS, some.model.config.num_heads)
+        found[weight] = float(loss / batch.links_BTS.sum())
+    assert found[1] < found[0] - 0.05
 
 
 def test_accumulation_equals_one_large_batch(

@@ -119,6 +119,13 @@ class Transformer(TranslationModel):
 
     def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Training logits [B,T,V] of the tokens that follow each target position."""
+        return self.forward_aligned(source_BS, target_BT)[0]
+
+    def forward_aligned(
+        self, source_BS: Tensor, target_BT: Tensor
+    ) -> tuple[Tensor, AttentionContext]:
+        """Training logits, and what the source attention of `alignment_layer` has seen; its
+        `source_query` is set."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
         contexts = [
@@ -126,4 +133,5 @@ class Transformer(TranslationModel):
             for key_value in self.project_source(memory_BSD)
         ]
         positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
-        return self.output_logits(self.decode(target_BT, positions_1T, contexts))
+        logits_BTV = self.output_logits(self.decode(target_BT, positions_1T, contexts))
+        return logits_BTV, contexts[self.alignment_layer]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 
 import numpy as np
@@ -12,22 +13,38 @@ from training import lexicon
 from training.lexicon import IdPair, learn_lexicon
 
 
-def learn_slowly(pairs: list[IdPair], rounds: int) -> dict[tuple[int, int], float]:
+def learn_slowly(
+    pairs: list[IdPair], rounds: int, tension: float | None = None
+) -> dict[tuple[int, int], float]:
     """Expectation maximisation, link by link."""
     probability: dict[tuple[int, int], float] = defaultdict(lambda: 1.0)
     for _ in range(rounds):
         counts: dict[tuple[int, int], float] = defaultdict(float)
         totals: dict[int, float] = defaultdict(float)
         for source, target in pairs:
-            for t in target:
+            for place, t in enumerate(target):
                 words = [PAD_ID, *source]
-                normaliser = sum(probability[s, t] for s in words)
-                for s in words:
-                    share = probability[s, t] / normaliser
+                prior = prior_slowly(place, len(source), len(target), tension)
+                normaliser = sum(probability[s, t] * p for s, p in zip(words, prior, strict=True))
+                for s, p in zip(words, prior, strict=True):
+                    share = probability[s, t] * p / normaliser
                     counts[s, t] += share
                     totals[s] += share
         probability = defaultdict(float, {k: c / totals[k[0]] for k, c in counts.items()})
     return probability
+
+
+def prior_slowly(
+    place: int, source_length: int, target_length: int, tension: float | None
+) -> list[float]:
+    """Of the empty word and of each source position."""
+    if tension is None:
+        return [1.0] * (1 + source_length)
+    distances = [
+        abs((place + 0.5) / target_length - (i + 0.5) / source_length) for i in range(source_length)
+    ]
+    near = [math.exp(-tension * distance) for distance in distances]
+    return [0.08, *(0.92 * each / sum(near) for each in near)]
 
 
 def random_pairs(count: int) -> list[IdPair]:
@@ -41,9 +58,10 @@ def random_pairs(count: int) -> list[IdPair]:
     return pairs
 
 
-def test_it_equals_the_slow_loop() -> None:
+@pytest.mark.parametrize("tension", [None, 0.0, 4.0])
+def test_it_equals_the_slow_loop(tension: float | None) -> None:
     pairs = [*random_pairs(30), ([5, 5], [105, 105]), ([], [99]), ([6], [])]
-    wanted, found = learn_slowly(pairs, 5), learn_lexicon(pairs)
+    wanted, found = learn_slowly(pairs, 5, tension), learn_lexicon(pairs, tension)
     keys = list(zip(found.source_P.tolist(), found.target_P.tolist(), strict=True))
     assert set(keys) == set(wanted)
     assert found.probability_P == pytest.approx([wanted[key] for key in keys])
