@@ -41,6 +41,23 @@ _SPELT_OUT = str.maketrans(
 _ACCENTED = re.compile("[\u00c0-\u024f\u1e00-\u1eff]")
 """Of Latin script: elsewhere marks make other letters, as in й, or syllables, as in Hangul."""
 _SHARP_S = str.maketrans({"ß": "ss", "ẞ": "SS"})
+_NUMBER = re.compile(r"(?<![\w.,:/+-])\d{2,}(?![\w:/-]|[.,]\d)")
+"""Whole, by itself, and no 1, after which words are in the singular."""
+_NAME = re.compile(r"(?<![\w@#/.-])[^\W\d_]{2,}(?![\w@/-]|[.'’]\w)")
+_MOST_DIGITS = 12
+_WORDS = ("name", "user", "count", "file", "title", "value", "item", "host", "page", "id")
+_PLACEHOLDERS = (
+    "{%s}", "{{%s}}", "${%s}", "%%{%s}", "%%(%s)s", "#{%s}", "<%%= %s %%>", "$%s", "@%s", "[[%s]]",
+)  # fmt: skip
+_POSITIONS = ("{%d}", "%%%d$s", "%%%d", "$%d")
+_ADDRESSES = (
+    "https://%s.org/%s",
+    "www.%s.com/%s.html",
+    "%s@%s.net",
+    "/%s/%s",
+    "%s_%s",
+    "%s-%s.txt",
+)
 
 
 def add_noise(
@@ -52,6 +69,8 @@ def add_noise(
     may still go.
     """
     changes: dict[str, Callable[[Pair, random.Random], Pair]] = {
+        "numbers": change_number,
+        "placeholders": put_placeholder,
         "punctuation": lambda pair, _: drop_end_mark(pair),
         "accents": lambda pair, draw: (
             drop_accents(pair[0], spelt_out=draw.random() < 0.5),
@@ -70,6 +89,41 @@ def add_noise(
             for place in np.flatnonzero(generator.random(len(pairs)) < share).tolist():
                 changed[place] = change(changed.get(place, pairs[place]), draw)
     return {place: pair for place, pair in changed.items() if pair != pairs[place]}
+
+
+def change_number(pair: Pair, draw: random.Random) -> Pair:
+    """Another number, of 2 to 12 digits, in the place of one that stands once on both sides."""
+    first = str(draw.randrange(1, 10))
+    digits = "".join(str(draw.randrange(10)) for _ in range(draw.randrange(1, _MOST_DIGITS)))
+    return _replace_shared(pair, _NUMBER, first + digits, draw)
+
+
+def put_placeholder(pair: Pair, draw: random.Random) -> Pair:
+    """A placeholder, address or file name in the place of a name or number that stands once on both
+    sides."""
+    words = draw.choice(_WORDS), draw.choice(_WORDS)
+    kind = draw.random()
+    if kind < 0.5:
+        new = draw.choice(_PLACEHOLDERS) % words[0]
+    elif kind < 0.75:
+        new = draw.choice(_POSITIONS) % draw.randrange(10)
+    else:
+        new = draw.choice(_ADDRESSES) % words
+    return _replace_shared(pair, draw.choice((_NAME, _NUMBER)), new, draw)
+
+
+def _replace_shared(pair: Pair, pattern: re.Pattern[str], new: str, draw: random.Random) -> Pair:
+    """The pair with `new` for something found exactly once on each side; without that as it is."""
+    source, target = ([match[0] for match in pattern.finditer(text)] for text in pair)
+    shared = [found for found in source if source.count(found) == target.count(found) == 1]
+    if not shared:
+        return pair
+    old = draw.choice(shared)
+
+    def replace(match: re.Match[str]) -> str:
+        return new if match[0] == old else match[0]
+
+    return pattern.sub(replace, pair[0]), pattern.sub(replace, pair[1])
 
 
 def choose_joins(

@@ -80,6 +80,10 @@ class NoiseConfig:
     Placeholders, addresses and whatever else is no plain word stay as they are.
     """
 
+    numbers: float = 0.0
+    """Another number, up to 12 digits long, on both sides for one that stands on both."""
+    placeholders: float = 0.0
+    """A placeholder, address or file name on both sides for a name or number on both."""
     lower: float = 0.0
     """The source in small letters."""
     title: float = 0.0

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from collections import Counter
 from itertools import chain
 
@@ -14,11 +15,13 @@ from hypothesis import strategies as st
 from training.errors import ConfigError
 from training.noise import (
     add_noise,
+    change_number,
     choose_joins,
     drop_accents,
     drop_end_mark,
     lower,
     mistype,
+    put_placeholder,
     title,
 )
 from training.sections import NoiseConfig
@@ -28,6 +31,71 @@ KEPT = "{userName} %PRODUCTNAME $HOME https://Beispiel.de/Straße A4 <B> Über@p
 
 def generator(seed: int = 1) -> np.random.Generator:
     return np.random.default_rng(seed)
+
+
+@pytest.mark.parametrize(
+    ("pair", "frame"),
+    [
+        (
+            ("Es kostet 120 Euro.", "It costs 120 euros."),
+            ("Es kostet {} Euro.", "It costs {} euros."),
+        ),
+        (("Seite 12 (1990)", "Page 12, 2001"), ("Seite {} (1990)", "Page {}, 2001")),
+    ],
+)
+def test_a_number_on_both_sides_becomes_another_on_both(
+    pair: tuple[str, str], frame: tuple[str, str]
+) -> None:
+    draw, lengths = random.Random(3), set()
+    for _ in range(200):
+        source, target = change_number(pair, draw)
+        before, after = frame[0].split("{}")
+        number = source.removeprefix(before).removesuffix(after)
+        assert number.isdigit()
+        assert number[0] != "0"
+        assert (source, target) == (frame[0].format(number), frame[1].format(number))
+        lengths.add(len(number))
+    assert lengths == set(range(2, 13))
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("Ich habe 1 Hund.", "I have 1 dog."),
+        ("um 12:30 Uhr", "at 12:30"),
+        ("1.200 Euro", "1,200 euros"),
+        ("12 und 12", "12 and 12"),
+        ("zwölf", "12"),
+        ("Version 10.15", "version 10.15"),
+        ("A380, 2024-11-25", "A380, 2024-11-25"),
+    ],
+)
+def test_other_numbers_stay(pair: tuple[str, str]) -> None:
+    assert change_number(pair, random.Random(1)) == pair
+
+
+def test_a_name_on_both_sides_becomes_a_placeholder_on_both() -> None:
+    draw, seen = random.Random(5), set()
+    for _ in range(400):
+        source, target = put_placeholder(("Tom kennt Boston.", "Does Tom know Boston?"), draw)
+        if (source, target) == ("Tom kennt Boston.", "Does Tom know Boston?"):
+            continue  # it looked for a number
+        if source.endswith("Boston."):
+            new = source.removesuffix(" kennt Boston.")
+            assert target == f"Does {new} know Boston?"
+        else:
+            new = source.removeprefix("Tom kennt ").removesuffix(".")
+            assert target == f"Does Tom know {new}?"
+        assert " " not in new or new.startswith("<%=")
+        seen.add(new)
+    for found in (r"\{\w+\}", r"%\d\$s", r"https://\w+\.org/\w+", r"\w+@\w+\.net", r"\{\d\}"):
+        assert any(re.fullmatch(found, each) for each in seen), found
+
+
+def test_pairs_that_share_nothing_get_no_placeholder() -> None:
+    draw = random.Random(1)
+    for pair in (("Guten Tag", "Hello"), ("Tom und Tom", "Tom and Tom"), ("a@Tom.de", "a@Tom.de")):
+        assert all(put_placeholder(pair, draw) == pair for _ in range(20))
 
 
 @pytest.mark.parametrize(
