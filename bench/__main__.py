@@ -35,8 +35,9 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     """The model and the text that a verb measures."""
     parser.add_argument(
         "--shape",
-        help="random weights of a size: demo (default), base, iwslt (baseline), joint-small, "
-        "iwslt-joint-base, iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
+        help="random weights of a size: demo (default), demo-6-2, demo-12-1 (layers of encoder and "
+        "decoder), base, iwslt (baseline), joint-small, iwslt-joint-base, iwslt-joint-fast "
+        "(joint), tiny, joint-tiny (for tests)",
     )
     parser.add_argument(
         "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"

@@ -6,6 +6,8 @@ from dataclasses import dataclass, replace
 
 SHAPES = {
     "demo": "transformer_small",
+    "demo-6-2": "transformer_small_6_2",
+    "demo-12-1": "transformer_small_12_1",
     "base": "transformer_base",
     "iwslt": "transformer_iwslt_small",
     "joint-small": "joint_fast_small",

@@ -212,6 +212,9 @@ def _macaron(baseline: TransformerConfig) -> TransformerConfig:
 
 _SMALL = TransformerConfig()
 _TINY = replace(_SMALL, model_dim=128, ffn_dim=512, vocab_size=4000)
+# A step of decoding runs the decoder alone: layers cost less in the encoder (Kasai et al. 2021).
+_SMALL_6_2 = replace(_SMALL, num_encoder_layers=6, num_decoder_layers=2)
+_SMALL_12_1 = replace(_SMALL, num_encoder_layers=12, num_decoder_layers=1)
 _IWSLT_SMALL = TransformerConfig(
     model_dim=512,
     num_heads=4,
@@ -314,6 +317,8 @@ PRESETS: dict[str, ModelConfig] = (
         for size, baseline in (
             ("tiny", _TINY),
             ("small", _SMALL),
+            ("small_6_2", _SMALL_6_2),
+            ("small_12_1", _SMALL_12_1),
             ("iwslt_small", _IWSLT_SMALL),
             ("base", _BASE),
             ("big", _BIG),
@@ -324,4 +329,4 @@ PRESETS: dict[str, ModelConfig] = (
 )
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
 of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
-machines."""
+machines, `6_2` and `12_1` with so many layers in encoder and decoder."""
