@@ -63,8 +63,8 @@ class BatchedCorpus:
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
     probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from, `tags` of each corpus what is put before its sources; `ids` are those of `encode_pairs`
-    where they are known already. The order, these draws, noise and,
+    from, `tags` of each corpus what is put before its sources, `until` the step that ends it; `ids`
+    are those of `encode_pairs` where they are known already. The order, these draws, noise and,
     with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
     unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
     more than `max_pieces`.
@@ -85,6 +85,7 @@ class BatchedCorpus:
         noise: NoiseConfig | None = None,
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
+        until: Sequence[int | None] = (None,),
         tags: Sequence[str | None] = (None,),
         ids: Sequence[IdPair] | None = None,
         seed: int = 1,
@@ -127,6 +128,7 @@ class BatchedCorpus:
             kept_weights.append(weight)
         self.weights = np.array(kept_weights)
         self._weighted = bool((self.weights != 1).any())
+        self._until = np.array([np.inf if step is None else step for step in until])
 
     @cached_property
     def digest(self) -> str:
@@ -142,10 +144,14 @@ class BatchedCorpus:
             hasher.update(self.weights.astype("<f8").tobytes())
         return hasher.hexdigest()
 
-    def epoch(self, epoch: int) -> list[list[IdPair]]:
-        """The batches of an epoch, as lists of id pairs."""
+    def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
+        """The batches of an epoch that begins after so many steps, as lists of id pairs."""
         generator = np.random.default_rng((self._seed, epoch))
-        chosen = self._draw_copies(generator) if self._weighted else range(len(self.ids))
+        chosen: Sequence[int] = range(len(self.ids))
+        if self._weighted:
+            chosen = self._draw_copies(generator)
+        if (self._until <= begun).any():
+            chosen = [i for i in chosen if self._until[self.origins[i]] > begun]
         pairs = self._encode(chosen, epoch)
         sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         # By both lengths, so that next to nothing is padding; ties at random, so that batches do

@@ -72,16 +72,21 @@ class RunData:
             lines = "".join(f"{pair[side]}\n" for pair in self.validation)
             write_atomically(run / name, lines.encode())
 
-    def epoch(self, epoch: int) -> list[list[IdPair]]:
-        """The batches of an epoch.
+    def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
+        """The batches of an epoch that begins after so many steps.
 
         Raises CorpusError where there is none.
         """
         with collector_paused():
-            batches = self.train.epoch(epoch)
+            batches = self.train.epoch(epoch, begun)
         if not batches:
             raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
         return batches
+
+    def change_after(self, begun: int) -> int | None:
+        """The first step after this one at which a corpus ends; None where none does any more."""
+        ends = [files.until_step for files in self.recipe.data.train if files.weight]
+        return min((step for step in ends if step is not None and step > begun), default=None)
 
     def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
         """Padded tensors of one batch, on a device."""
@@ -154,9 +159,15 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
             noise=recipe.data.noise,
             weights=[weights[origin] for origin in corpus.origins],
             origins=corpus.origins,
+            until=[files.until_step for files in recipe.data.train],
             tags=[files.tag for files in recipe.data.train],
             ids=prepared.ids(corpus.train, tokenizer),
             seed=recipe.loop.seed,
+        )
+    if not any(not recipe.has_ended(origin) for origin in set(train.origins)):
+        raise CorpusError(
+            "no training pair is left of the corpora that are trained on in the end; see "
+            "until_step and weight in data.train"
         )
     report = corpus.report
     for origin, reasons in train.dropped.items():

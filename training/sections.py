@@ -32,6 +32,9 @@ class ParallelFiles:
     weight: float = 1.0
     """How often each of their training pairs comes in an epoch: 2.5 is twice, and a third time for
     half of the pairs, drawn anew each epoch. Validation text has no use for it."""
+    until_step: int | None = None
+    """The update after which none of its pairs is trained on any more; by default they always are.
+    Validation text has no use for it."""
     tag: str | None = None
     """A piece of its own that is put before each source of this corpus (`<web>`). Nothing puts one
     before a text that is to be translated: what the model then does it has learnt from the corpora
@@ -45,6 +48,8 @@ class ParallelFiles:
     def check(self, where: str) -> None:
         """Raise ConfigError, which calls the corpus `where`, for keys that do not go together."""
         check_range(f"{where}.weight", self.weight, 0, MOST_COPIES)
+        if self.until_step is not None:
+            check_range(f"{where}.until_step", self.until_step, 1)
         tag = self.tag
         if tag is not None and (not re.fullmatch(r"<[a-z0-9_-]+>", tag) or tag in _RESERVED):
             raise ConfigError(

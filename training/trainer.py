@@ -212,7 +212,7 @@ class Trainer:
     def _updates(self) -> Ahead:
         """The updates that follow, prepared ahead; to be closed after use."""
         size = self.recipe.optim.accumulation * self.ranks.size
-        return Ahead(iterate_updates(self.data, self.place, size, self.gradient.prepare))
+        return Ahead(iterate_updates(self.data, self.place, self.step, size, self.gradient.prepare))
 
     def _validate(self, reporter: Reporter) -> None:
         self._check_weights()
@@ -283,7 +283,7 @@ class Trainer:
             averaged = None if self.average is None else self.average.tensors
             state = load_checkpoint(folder, self.model, self.optimizer, averaged)
             self.step = state["step"]
-            self.place = Place(state["epoch"], state["position"])
+            self.place = Place(state["epoch"], state["position"], state.get("begun", 0))
             self.best.restore(state)
             self.saved = folder
         except KeyError as error:
