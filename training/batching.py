@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -56,6 +57,17 @@ class PairBatch:
 
     def _map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
         return PairBatch(change(self.source_BS), change(self.target_BT), change(self.labels_BT))
+
+
+class Chunk(NamedTuple):
+    """Some pairs of one corpus that are trained on, each in its best segmentation."""
+
+    origin: int
+    weight: float
+    """How often each of them comes in an epoch."""
+    texts: list[tuple[str, str]]
+    ids: list[IdPair]
+    """With the tag."""
 
 
 class BatchedCorpus:
@@ -126,6 +138,10 @@ class BatchedCorpus:
             self.ids.append((tagged, target))
             self.origins.append(origin)
             kept_weights.append(weight)
+        self.trained_on = [0] * len(self._tags)
+        """Of how many of these pairs each corpus consists."""
+        for origin, count in Counter(self.origins).items():
+            self.trained_on[origin] = count
         self.weights = np.array(kept_weights)
         self._weighted = bool((self.weights != 1).any())
         self._until = np.array([np.inf if step is None else step for step in until])
@@ -143,6 +159,14 @@ class BatchedCorpus:
         if self._weighted:
             hasher.update(self.weights.astype("<f8").tobytes())
         return hasher.hexdigest()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All pairs, a corpus at a time; those of a corpus have one weight."""
+        for origin, count in enumerate(self.trained_on):
+            if count:
+                places = [i for i, of_pair in enumerate(self.origins) if of_pair == origin]
+                texts, ids = [self.texts[i] for i in places], [self.ids[i] for i in places]
+                yield Chunk(origin, float(self.weights[places[0]]), texts, ids)
 
     def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
         """The batches of an epoch that begins after so many steps, as lists of id pairs."""

@@ -140,6 +140,9 @@ class DataConfig:
     """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
     larger gives small corpora more; an epoch has as many pairs as there are."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
+    streaming: int = 0
+    """Pairs that are in memory at a time, of corpora that are larger than it: clean text and ids
+    lie in `cache`, and `validation` is a text of its own. 0: all are in memory."""
     cache: str | None = None
     """A folder that keeps clean text and its ids, found again by the content of all that they are
     made of: the next start reads them in seconds."""
@@ -165,6 +168,14 @@ class DataConfig:
         least = 0 if self.validation is not None else 1
         check_range("data.held_out_pairs", self.held_out_pairs, least)
         check_range("data.max_pieces", self.max_pieces, 1)
+        check_range("data.streaming", self.streaming, 0)
+        if self.streaming:
+            for key in ("cache", "validation"):
+                if getattr(self, key) is None:
+                    raise ConfigError(
+                        f"data.streaming keeps the text on disk and holds no pair out: give "
+                        f"data.{key} too"
+                    )
         check_range("data.max_length_ratio", self.max_length_ratio, 1)
         if self.filters is not None and self.max_length_ratio != 3.0:
             raise ConfigError(

@@ -89,7 +89,11 @@ class TextData:
     def change_after(self, begun: int) -> None:
         """Nothing changes while a language model is trained."""
 
-    def epoch(self, epoch: int, begun: int = 0) -> list[Int32s]:
+    def parts(self, begun: int) -> int:
+        """An epoch has one."""
+        return 1
+
+    def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Int32s]:
         """The batches of an epoch, whenever it begins.
 
         Raises CorpusError where the text fills none.

@@ -283,7 +283,9 @@ class Trainer:
             averaged = None if self.average is None else self.average.tensors
             state = load_checkpoint(folder, self.model, self.optimizer, averaged)
             self.step = state["step"]
-            self.place = Place(state["epoch"], state["position"], state.get("begun", 0))
+            self.place = Place(
+                state["epoch"], state["position"], state.get("begun", 0), state.get("part", 0)
+            )
             self.best.restore(state)
             self.saved = folder
         except KeyError as error:

@@ -298,7 +298,7 @@ def test_data_reports_corpora_shares_and_what_was_dropped(
     shares = [corpus["epoch_pairs_share"] for corpus in found["corpora"]]
     assert sum(shares) == pytest.approx(1)
     assert shares[0] == pytest.approx(2 * first["trained_on"] / len(epoch), abs=1e-4)
-    texts = [de for de, _ in data.train.texts]
+    texts = [de for chunk in data.train.chunks() for de, _ in chunk.texts]
     pieces = [len(ids) for ids in data.tokenizer.encode_batch(texts)]
     words = sum(len(text.split()) for text in texts)
     assert found["source"]["words"] == words

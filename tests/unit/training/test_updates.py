@@ -18,15 +18,20 @@ class Numbers:
     """Epochs of batches that tell where they are from."""
 
     def __init__(
-        self, sizes: tuple[int, ...] = (7, 7, 7, 7), changes: tuple[int, ...] = ()
+        self, sizes: tuple[int, ...] = (7, 7, 7, 7), changes: tuple[int, ...] = (), parts: int = 1
     ) -> None:
+        self.number_of_parts = parts
         self.sizes, self.changes = sizes, changes
         self.asked: list[int] = []
 
-    def epoch(self, epoch: int, begun: int = 0) -> list[str]:
+    def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[str]:
         self.asked.append(epoch)
         stage = sum(step <= begun for step in self.changes)
-        return [f"{epoch}{'abc'[stage]}{i}" for i in range(self.sizes[epoch % len(self.sizes)])]
+        size = self.sizes[epoch % len(self.sizes)]
+        return [f"{epoch}{'abc'[stage]}{i + part * size}" for i in range(size)]
+
+    def parts(self, begun: int) -> int:
+        return self.number_of_parts
 
     def change_after(self, begun: int) -> int | None:
         return min((step for step in self.changes if step > begun), default=None)
@@ -53,13 +58,27 @@ def test_every_batch_of_each_epoch_comes_once_in_its_order() -> None:
     assert found[4].after == Place(1, 4, begun=3)
 
 
+@pytest.mark.parametrize("parts", [1, 3])
 @pytest.mark.parametrize("changes", [(), (2, 5), (3,)])
 @pytest.mark.parametrize("count", range(1, 9))
-def test_a_run_goes_on_where_an_update_has_left_it(count: int, changes: tuple[int, ...]) -> None:
-    whole = take(12, Numbers(changes=changes))
+def test_a_run_goes_on_where_an_update_has_left_it(
+    count: int, changes: tuple[int, ...], parts: int
+) -> None:
+    whole = take(12, Numbers(changes=changes, parts=parts))
     place = whole[count - 1].after
-    rest = take(12 - count, Numbers(changes=changes), place=place, step=count)
+    rest = take(12 - count, Numbers(changes=changes, parts=parts), place=place, step=count)
     assert [update.batches for update in rest] == [update.batches for update in whole[count:]]
+
+
+def test_the_parts_of_an_epoch_come_one_after_the_other() -> None:
+    found = take(7, Numbers((4,), parts=2))
+    assert [update.batches[0] for update in found] == [
+        "0a0", "0a3", "0a4", "0a7", "1a0", "1a3", "1a4",
+    ]  # fmt: skip
+    assert found[2].after == Place(0, 3, part=1)
+    # A change leaves out the parts that are left.
+    found = take(5, Numbers((4,), parts=2, changes=(2, 3)))
+    assert [update.batches[0] for update in found] == ["0a0", "0a3", "1b0", "2c0", "2c3"]
 
 
 def test_an_epoch_ends_where_the_text_changes() -> None:
@@ -106,7 +125,7 @@ def test_the_next_epoch_is_laid_out_before_this_one_ends_but_no_other() -> None:
 
 def test_an_error_of_the_text_is_told_as_it_is() -> None:
     class Broken(Numbers):
-        def epoch(self, epoch: int, begun: int = 0) -> list[str]:
+        def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[str]:
             if epoch:
                 raise CorpusError("no training pair is left")
             return super().epoch(epoch)
