@@ -332,6 +332,8 @@ class LoopConfig:
     """Keep only the inputs of layers for the gradient: less memory, about a third more time."""
     device: str = "cpu"
     seed: int = 1
+    tracker: str | None = None
+    """`module:Class`: one that is told the figures beside TensorBoard (`training.trackers`)."""
 
     def __post_init__(self) -> None:
         for name in (
