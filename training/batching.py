@@ -22,7 +22,7 @@ from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from training.errors import ConfigError
 from training.noise import add_noise, choose_joins
 from training.sections import NoiseConfig
-from training.subwords import BpeSampler, UnigramSampler
+from training.subwords import make_sampler
 
 IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
@@ -109,11 +109,7 @@ class BatchedCorpus:
             seed,
         )
         self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
-        self._sampler: UnigramSampler | BpeSampler | None = None
-        if subword_alpha:
-            self._sampler = UnigramSampler(tokenizer, subword_alpha)
-        elif bpe_dropout:
-            self._sampler = BpeSampler(tokenizer, bpe_dropout)
+        self._sampler = make_sampler(tokenizer, subword_alpha, bpe_dropout)
         self._tags = [encode_tag(tokenizer, tag) if tag else [] for tag in tags]
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []
@@ -138,13 +134,15 @@ class BatchedCorpus:
             self.ids.append((tagged, target))
             self.origins.append(origin)
             kept_weights.append(weight)
-        self.trained_on = [0] * len(self._tags)
-        """Of how many of these pairs each corpus consists."""
-        for origin, count in Counter(self.origins).items():
-            self.trained_on[origin] = count
         self.weights = np.array(kept_weights)
         self._weighted = bool((self.weights != 1).any())
         self._until = np.array([np.inf if step is None else step for step in until])
+
+    @cached_property
+    def trained_on(self) -> list[int]:
+        """How many of these pairs each corpus has."""
+        counts = Counter(self.origins)
+        return [counts[origin] for origin in range(len(self._tags))]
 
     @cached_property
     def digest(self) -> str:
