@@ -82,9 +82,10 @@ class RunData:
         """
         with collector_paused():
             if isinstance(self.train, StreamedCorpus):
-                return self.train.epoch(epoch, begun, part)
-            batches = self.train.epoch(epoch, begun)
-        if not batches:
+                batches = self.train.epoch(epoch, begun, part)
+            else:
+                batches = self.train.epoch(epoch, begun)
+        if not batches and not (self.parts(begun) > 1 and any(self.train.trained_on)):
             raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
         return batches
 
@@ -152,7 +153,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     with collector_paused():
         data = _stream(recipe, run) if recipe.data.streaming else _load(recipe, run)
     left = [origin for origin, count in enumerate(data.train.trained_on) if count]
-    if all(recipe.has_ended(origin) for origin in left):
+    if left and all(recipe.has_ended(origin) for origin in left):
         raise CorpusError(
             "no training pair is left of the corpora that are trained on in the end; see "
             "until_step and weight in data.train"
@@ -196,9 +197,7 @@ def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
         pairs_at_once=data.streaming,
         weights=corpus_weights(data, sizes),
         until=[files.until_step for files in data.train],
-        tag_pieces=[
-            len(encode_tag(tokenizer, files.tag)) if files.tag else 0 for files in data.train
-        ],
+        tags=[encode_tag(tokenizer, files.tag) if files.tag else [] for files in data.train],
         max_pieces=data.max_pieces,
         with_text=bool(noisy),
         seed=recipe.loop.seed,

@@ -139,8 +139,8 @@ class Sampling:
     weights: list[float]
     until: list[int | None]
     """The steps that end corpora."""
-    tag_pieces: list[int]
-    """How many pieces stand before each source."""
+    tags: list[list[int]]
+    """The ids that stand before each source."""
     max_pieces: int
     with_text: bool
     """Whether ids do not suffice to lay pairs out: with noise, and where pieces are sampled."""
@@ -194,7 +194,8 @@ class StreamedCorpus:
     @property
     def digest(self) -> str:
         """A hash of the ids and of what decides how often each comes."""
-        decisive = [self.ids.digest, self.sampling.weights, self.sampling.max_pieces]
+        some = self.sampling
+        decisive = [self.ids.digest, some.weights, some.tags, some.max_pieces]
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     def sizes(self, origin: int) -> Iterator[Ints]:
@@ -203,7 +204,7 @@ class StreamedCorpus:
         sources, targets = self.ids.corpora[origin]
         for first, last in _spans(len(sources), _AT_ONCE):
             sizes = sources.sizes(first, last)
-            sizes = np.where(sizes > 0, sizes + self.sampling.tag_pieces[origin], 0)
+            sizes = np.where(sizes > 0, sizes + len(self.sampling.tags[origin]), 0)
             yield np.stack([sizes, targets.sizes(first, last)], axis=1)
 
     def chunks(self) -> Iterator[Chunk]:

@@ -128,6 +128,13 @@ def test_tags_and_lengths_are_as_in_memory(recipe: Path) -> None:
     assert describe(data) == describe(memory)
 
 
+def test_text_of_which_every_pair_is_too_long_is_an_error(recipe: Path) -> None:
+    data = stream(recipe, *options(recipe.parent), "data.max_pieces=1")
+    assert data.report.dropped["too many pieces"] == 600
+    with pytest.raises(CorpusError, match="no training pair is left"):
+        data.epoch(0)
+
+
 def test_what_was_prepared_is_found_again(recipe: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = stream(recipe, *options(recipe.parent))
 
