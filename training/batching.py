@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from training.errors import ConfigError
 from training.noise import add_noise, choose_joins
 from training.sections import NoiseConfig
-from training.subwords import BpeSampler, UnigramSampler
+from training.subwords import make_sampler
 
 IdPair = tuple[list[int], list[int]]
 Cost = Callable[[int, int], int]
@@ -62,13 +63,24 @@ class PairBatch:
         return PairBatch(*ids, links_BTS)
 
 
+class Chunk(NamedTuple):
+    """Some pairs of one corpus that are trained on, each in its best segmentation."""
+
+    origin: int
+    weight: float
+    """How often each of them comes in an epoch."""
+    texts: list[tuple[str, str]]
+    ids: list[IdPair]
+    """With the tag."""
+
+
 class BatchedCorpus:
     """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
     probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from, `tags` of each corpus what is put before its sources; `ids` are those of `encode_pairs`
-    where they are known already. The order, these draws, noise and,
+    from, `tags` of each corpus what is put before its sources, `until` the step that ends it; `ids`
+    are those of `encode_pairs` where they are known already. The order, these draws, noise and,
     with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
     unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
     more than `max_pieces`.
@@ -89,6 +101,7 @@ class BatchedCorpus:
         noise: NoiseConfig | None = None,
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
+        until: Sequence[int | None] = (None,),
         tags: Sequence[str | None] = (None,),
         ids: Sequence[IdPair] | None = None,
         seed: int = 1,
@@ -100,11 +113,7 @@ class BatchedCorpus:
             seed,
         )
         self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
-        self._sampler: UnigramSampler | BpeSampler | None = None
-        if subword_alpha:
-            self._sampler = UnigramSampler(tokenizer, subword_alpha)
-        elif bpe_dropout:
-            self._sampler = BpeSampler(tokenizer, bpe_dropout)
+        self._sampler = make_sampler(tokenizer, subword_alpha, bpe_dropout)
         self._tags = [encode_tag(tokenizer, tag) if tag else [] for tag in tags]
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []
@@ -131,6 +140,13 @@ class BatchedCorpus:
             kept_weights.append(weight)
         self.weights = np.array(kept_weights)
         self._weighted = bool((self.weights != 1).any())
+        self._until = np.array([np.inf if step is None else step for step in until])
+
+    @cached_property
+    def trained_on(self) -> list[int]:
+        """How many of these pairs each corpus has."""
+        counts = Counter(self.origins)
+        return [counts[origin] for origin in range(len(self._tags))]
 
     @cached_property
     def digest(self) -> str:
@@ -146,10 +162,22 @@ class BatchedCorpus:
             hasher.update(self.weights.astype("<f8").tobytes())
         return hasher.hexdigest()
 
-    def epoch(self, epoch: int) -> list[list[IdPair]]:
-        """The batches of an epoch, as lists of id pairs."""
+    def chunks(self) -> Iterator[Chunk]:
+        """All pairs, a corpus at a time; those of a corpus have one weight."""
+        for origin, count in enumerate(self.trained_on):
+            if count:
+                places = [i for i, of_pair in enumerate(self.origins) if of_pair == origin]
+                texts, ids = [self.texts[i] for i in places], [self.ids[i] for i in places]
+                yield Chunk(origin, float(self.weights[places[0]]), texts, ids)
+
+    def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
+        """The batches of an epoch that begins after so many steps, as lists of id pairs."""
         generator = np.random.default_rng((self._seed, epoch))
-        chosen = self._draw_copies(generator) if self._weighted else range(len(self.ids))
+        chosen: Sequence[int] = range(len(self.ids))
+        if self._weighted:
+            chosen = self._draw_copies(generator)
+        if (self._until <= begun).any():
+            chosen = [i for i in chosen if self._until[self.origins[i]] > begun]
         pairs = self._encode(chosen, epoch)
         sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
         # By both lengths, so that next to nothing is padding; ties at random, so that batches do

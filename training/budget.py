@@ -68,7 +68,9 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
     scale = recipe.model.batch_cost(longest, longest) // longest
     free = free_bytes(device)
     if free is None:
-        logger.warning("the system tells no free memory: data.token_budget is %d", 4 * _FIRST)
+        logger.warning(
+            "the system tells no free memory: data.token_budget is %d", 4 * _FIRST * scale
+        )
         return 4 * _FIRST * scale
     allowed = _SHARE[device.type] * free / (processes if device.type == "cpu" else 1)
     probe = _Probe(recipe, device)

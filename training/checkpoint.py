@@ -79,7 +79,7 @@ def save_checkpoint(
     Where there are `averaged` weights, they are the checkpoint's, which every reader takes, and
     those in training lie beside the optimiser's tensors.
     """
-    with _new_folder(folder) as temporary:
+    with new_folder(folder) as temporary:
         weights = {name: value.contiguous() for name, value in model.state_dict().items()}
         tensors = _optimizer_tensors(optimizer) | generator_states()
         if averaged is not None:
@@ -92,7 +92,7 @@ def save_checkpoint(
 
 def save_weights(folder: Path, weights: dict[str, Tensor], state: dict[str, Any]) -> None:
     """Write a checkpoint that holds weights and a note of their origin only."""
-    with _new_folder(folder) as temporary:
+    with new_folder(folder) as temporary:
         save_file(weights, temporary / WEIGHTS)
         (temporary / STATE).write_text(json.dumps(state, indent=1) + "\n")
 
@@ -220,7 +220,7 @@ def recover_checkpoint(folder: Path) -> None:
 
 
 @contextmanager
-def _new_folder(folder: Path) -> Iterator[Path]:
+def new_folder(folder: Path) -> Iterator[Path]:
     """A temporary folder that takes the place of `folder` when the block ends well.
 
     Raises StorageError where it cannot be written; nothing is left behind then.
@@ -231,9 +231,11 @@ def _new_folder(folder: Path) -> Iterator[Path]:
         temporary.mkdir(parents=True)
         yield temporary
         _replace_folder(temporary, folder)
-    except (OSError, SafetensorError) as error:
+    except BaseException as error:
         shutil.rmtree(temporary, ignore_errors=True)
-        raise cannot_write(folder, error) from error
+        if isinstance(error, OSError | SafetensorError):
+            raise cannot_write(folder, error) from error
+        raise
 
 
 def _replace_folder(temporary: Path, folder: Path) -> None:

@@ -7,20 +7,23 @@ import gzip
 import random
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, TypeVar
 
 import zstandard
 
-from serving.lines import LineEncodingError, decode_lines
+from serving.lines import LineEncodingError, decode_line
 from training.errors import CorpusError
-from training.filters import Filter, Languages, bare
+from training.filters import Filter, Languages, Unseen, bare
 
 Pair = tuple[str, str]
 Item = TypeVar("Item", bound=tuple[Any, ...])
 """A pair, or a pair with more behind it."""
+_BLOCK_BYTES = 1 << 20
+"""Of a file that are read at once."""
 
 
 @dataclass
@@ -128,17 +131,21 @@ def _listing(dropped: Counter[str]) -> str:
 
 
 def read_lines(path: Path) -> list[str]:
+    """All lines that `iterate_lines` gives."""
+    return list(iterate_lines(path))
+
+
+def iterate_lines(path: Path) -> Iterator[str]:
     """Lines of a UTF-8 text, plain, .gz or .zst, without line ends (\\n ends one) and byte order
-    mark.
+    mark; the file is read as they are asked for.
 
     Raises CorpusError for a missing file, a broken archive and, with its line, a wrong encoding.
     """
     try:
-        raw = _decompress(path)
+        for number, line in enumerate(_split(_blocks(path)), 1):
+            yield decode_line(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
         raise CorpusError(f"{path}: cannot be read: {error}") from error
-    try:
-        return decode_lines(raw.removeprefix(codecs.BOM_UTF8))
     except LineEncodingError as error:
         raise CorpusError(
             f"{path}:{error.number}: not UTF-8 ({error.reason} at byte {error.start}); "
@@ -146,68 +153,93 @@ def read_lines(path: Path) -> list[str]:
         ) from error
 
 
-def _decompress(path: Path) -> bytes:
-    content = path.read_bytes()
-    if path.suffix == ".gz":
-        return gzip.decompress(content)
-    if path.suffix == ".zst":
-        return _decompress_zstd(content)
-    return content
+def _split(blocks: Iterator[bytes]) -> Iterator[bytes]:
+    """The lines of a text that comes in blocks."""
+    rest = b""
+    for block in blocks:
+        *lines, rest = (rest + block).split(b"\n")
+        yield from lines
+    if rest:
+        yield rest
 
 
-def _decompress_zstd(content: bytes) -> bytes:
+def _blocks(path: Path) -> Iterator[bytes]:
+    """The unpacked content of a file."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        blocks = iter(lambda: file.read(_BLOCK_BYTES), b"")
+        yield from _unpack_zstd(blocks) if path.suffix == ".zst" else blocks
+
+
+def _unpack_zstd(blocks: Iterator[bytes]) -> Iterator[bytes]:
     """The text of one or several frames; raises EOFError where the last one is cut off."""
-    parts = []
-    while content:
-        frame = zstandard.ZstdDecompressor().decompressobj()
-        parts.append(frame.decompress(content))
-        if not frame.eof:
-            raise EOFError("compressed file ended before the end of a frame")
-        content = frame.unused_data
-    return b"".join(parts)
+    frame = None
+    for block in blocks:
+        while block:
+            frame = frame or zstandard.ZstdDecompressor().decompressobj()
+            yield frame.decompress(block)
+            block = frame.unused_data
+            if frame.eof:
+                frame = None
+    if frame is not None:
+        raise EOFError("compressed file ended before the end of a frame")
 
 
 def read_pairs(source: Path, target: Path) -> list[Pair]:
-    """Line-aligned pairs of two files.
+    """All pairs that `iterate_pairs` gives."""
+    return list(iterate_pairs(source, target))
+
+
+def iterate_pairs(source: Path, target: Path) -> Iterator[Pair]:
+    """Line-aligned pairs of two files, which are read as the pairs are asked for.
 
     Raises CorpusError where the line counts differ or there is no line.
     """
-    sources, targets = read_lines(source), read_lines(target)
-    if len(sources) != len(targets):
-        shorter = source if len(sources) < len(targets) else target
-        raise CorpusError(
-            f"{shorter}:{min(len(sources), len(targets)) + 1}: line missing; {source} has "
-            f"{len(sources)} lines, {target} has {len(targets)}; parallel files must be aligned"
-        )
-    if not sources:
+    sides = iterate_lines(source), iterate_lines(target)
+    count = 0
+    for first, second in zip_longest(*sides):
+        if first is None or second is None:
+            whole = count + 1 + sum(1 for side in sides for _ in side)
+            counts = (count, whole) if first is None else (whole, count)
+            raise CorpusError(
+                f"{source if first is None else target}:{count + 1}: line missing; {source} has "
+                f"{counts[0]} lines, {target} has {counts[1]}; parallel files must be aligned"
+            )
+        count += 1
+        yield first, second
+    if not count:
         raise CorpusError(f"{source}:1: the file is empty")
-    return list(zip(sources, targets, strict=True))
 
 
 class Cleaner:
     """Drops pairs by named filters, and counts; text is only stripped of white space.
 
     A pair with an empty side is dropped before any filter. Filters that compare pairs remember
-    those of all corpora. Raises ConfigError where a filter does not know the languages.
+    those of all corpora, `by_digest` as `Unseen` says. Raises ConfigError where a filter does not
+    know the languages.
     """
 
-    def __init__(self, filters: Sequence[Filter], languages: Languages) -> None:
+    def __init__(
+        self, filters: Sequence[Filter], languages: Languages, *, by_digest: bool = False
+    ) -> None:
         self.report = CleaningReport()
         self._steps = [(step.name, step.start(languages)) for step in filters]
+        for _, check in self._steps:
+            if isinstance(check, Unseen):
+                check.by_digest = by_digest
 
-    def clean(self, pairs: list[Pair], name: str, first_line: int = 1) -> list[Pair]:
-        """The good pairs of one corpus, whose name the report bears, from that line on."""
-        report = CorpusReport(name, len(pairs))
+    def clean(self, pairs: Iterable[Pair], name: str, first_line: int = 1) -> Iterator[Pair]:
+        """The good pairs of one corpus, whose name the report bears, from that line on; the report
+        is complete when all have been taken."""
+        report = CorpusReport(name)
         self.report.corpora.append(report)
-        kept = []
         for number, (source, target) in enumerate(pairs, first_line):
+            report.pairs += 1
             pair = (source.strip(), target.strip())
             reason = self._reason_to_drop(pair)
             if reason is None:
-                kept.append(pair)
+                yield pair
             else:
                 report.drop(reason, number)
-        return kept
 
     def _reason_to_drop(self, pair: Pair) -> str | None:
         if not all(pair):

@@ -7,16 +7,17 @@ import hashlib
 import json
 import logging
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
-from training.batching import BatchedCorpus, IdPair, PairBatch, collate
+from training.batching import BatchedCorpus, IdPair, PairBatch, collate, encode_tag
 from training.checkpoint import write_atomically
 from training.config import DataConfig, ParallelFiles, TranslationRecipe, expand
 from training.corpus import (
@@ -25,8 +26,8 @@ from training.corpus import (
     Corpus,
     Pair,
     hold_out,
+    iterate_pairs,
     iterate_texts,
-    read_pairs,
 )
 from training.errors import CorpusError
 from training.guide import Guide, guided_loss
@@ -39,7 +40,9 @@ from training.run import (
     VALIDATION_TARGET,
 )
 from training.run_tokenizer import prepare_tokenizer
-from training.tables import Table, read_table
+from training.sections import NoiseConfig
+from training.streaming import Sampling, StreamedCorpus, store_text
+from training.tables import first_line, iterate_table
 from training.validation import validate
 
 logger = logging.getLogger(__name__)
@@ -51,7 +54,7 @@ class RunData:
 
     recipe: TranslationRecipe
     tokenizer: Tokenizer
-    train: BatchedCorpus
+    train: BatchedCorpus | StreamedCorpus
     validation: list[Pair]
     report: CleaningReport
     guide: Guide | None = None
@@ -75,16 +78,29 @@ class RunData:
             lines = "".join(f"{pair[side]}\n" for pair in self.validation)
             write_atomically(run / name, lines.encode())
 
-    def epoch(self, epoch: int) -> list[list[IdPair]]:
-        """The batches of an epoch.
+    def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[list[IdPair]]:
+        """The batches of a part of an epoch that begins after so many steps.
 
-        Raises CorpusError where there is none.
+        Raises CorpusError where all of it has none.
         """
         with collector_paused():
-            batches = self.train.epoch(epoch)
-        if not batches:
+            if isinstance(self.train, StreamedCorpus):
+                batches = self.train.epoch(epoch, begun, part)
+            else:
+                batches = self.train.epoch(epoch, begun)
+        if not batches and not (self.parts(begun) > 1 and any(self.train.trained_on)):
             raise CorpusError("no training pair is left after cleaning; see corpus_report.json")
         return batches
+
+    def parts(self, begun: int) -> int:
+        """How many parts an epoch has that begins after so many steps: one but for streamed
+        text."""
+        return self.train.parts(begun) if isinstance(self.train, StreamedCorpus) else 1
+
+    def change_after(self, begun: int) -> int | None:
+        """The first step after this one at which a corpus ends; None where none does any more."""
+        ends = [files.until_step for files in self.recipe.data.train if files.weight]
+        return min((step for step in ends if step is not None and step > begun), default=None)
 
     def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
         """Padded tensors of one batch, on a device."""
@@ -122,13 +138,12 @@ def read_corpus(recipe: TranslationRecipe) -> Corpus:
 
 def _clean_corpus(recipe: TranslationRecipe) -> Corpus:
     data = recipe.data
-    tables = [_read(files) for files in data.train]
-    validation = [] if data.validation is None else _read(data.validation).pairs
-    _check_tags(data, tables)
+    corpora = [list(_without_tags(data, files)) for files in data.train]
+    validation = [] if data.validation is None else list(_read(data.validation))
     cleaner = Cleaner(data.steps, (data.source_language, data.target_language))
     found: list[tuple[str, str, int]] = []
-    for origin, (files, table) in enumerate(zip(data.train, tables, strict=True)):
-        clean = cleaner.clean(table.pairs, files.name, table.first_line)
+    for origin, (files, pairs) in enumerate(zip(data.train, corpora, strict=True)):
+        clean = cleaner.clean(pairs, files.name, _first_line(files))
         found += [(source, target, origin) for source, target in clean]
     report = cleaner.report
     if not found:
@@ -137,11 +152,8 @@ def _clean_corpus(recipe: TranslationRecipe) -> Corpus:
         found, held = hold_out(found, data.held_out_pairs, recipe.loop.seed)
         validation = [(source, target) for source, target, _ in held]
         report.held_out = len(validation)
-    elif not any(source.strip() and target.strip() for source, target in validation):
-        raise CorpusError(
-            f"{data.validation.name}: no pair of the validation text has words on both sides; "
-            "give another data.validation, or leave it out to hold pairs out"
-        )
+    else:
+        _check_validation(data.validation, validation)
     train = [(source, target) for source, target, _ in found]
     return Corpus(train, [origin for *_, origin in found], validation, report)
 
@@ -149,35 +161,113 @@ def _clean_corpus(recipe: TranslationRecipe) -> Corpus:
 def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     """Clean the text and batch the ids; a run folder without a tokenizer gets one.
 
-    Raises CorpusError or ConfigError where that cannot be done.
+    Raises CorpusError or ConfigError where that cannot be done, StorageError where text that is
+    streamed cannot be written.
     """
     with collector_paused():
-        prepared = PreparedText(recipe)
-        corpus = prepared.corpus(lambda: _clean_corpus(recipe))
-        tokenizer = prepare_tokenizer(recipe, run, iterate_texts(corpus.train))
-        assert isinstance(tokenizer, Tokenizer)  # a translation recipe has no word list
-        weights = corpus_weights(recipe.data, Counter(corpus.origins))
-        train = BatchedCorpus(
-            corpus.train,
-            tokenizer,
-            token_budget=recipe.data.budget,
-            max_pieces=recipe.data.max_pieces,
-            cost=recipe.model.batch_cost,
-            subword_alpha=recipe.data.subword_alpha,
-            bpe_dropout=recipe.data.bpe_dropout,
-            noise=recipe.data.noise,
-            weights=[weights[origin] for origin in corpus.origins],
-            origins=corpus.origins,
-            tags=[files.tag for files in recipe.data.train],
-            ids=prepared.ids(corpus.train, tokenizer),
-            seed=recipe.loop.seed,
+        data = _stream(recipe, run) if recipe.data.streaming else _load(recipe, run)
+    left = [origin for origin, count in enumerate(data.train.trained_on) if count]
+    if left and all(recipe.has_ended(origin) for origin in left):
+        raise CorpusError(
+            "no training pair is left of the corpora that are trained on in the end; see "
+            "until_step and weight in data.train"
         )
+<<<<<<< HEAD
         guide = Guide(train.ids) if recipe.optim.alignment_weight else None
     report = corpus.report
     for origin, reasons in train.dropped.items():
         report.corpora[origin].dropped.update(reasons)
     logger.info("%s", report)
     return RunData(recipe, tokenizer, train, corpus.validation, report, guide)
+=======
+    for origin, reasons in data.train.dropped.items():
+        data.report.corpora[origin].dropped.update(reasons)
+    logger.info("%s", data.report)
+    if recipe.optim.alignment_weight:
+        return replace(data, guide=Guide(_some_pairs(data)))
+    return data
+
+
+def _some_pairs(data: RunData) -> list[IdPair]:
+    """All pairs of ids, or those of a part of streamed text."""
+    if isinstance(data.train, StreamedCorpus):
+        return [pair for batch in data.epoch(0) for pair in batch]
+    return data.train.ids
+
+
+def _load(recipe: TranslationRecipe, run: Path) -> RunData:
+    """All text in memory."""
+    prepared = PreparedText(recipe)
+    corpus = prepared.corpus(lambda: _clean_corpus(recipe))
+    tokenizer = _tokenizer(recipe, run, iterate_texts(corpus.train))
+    weights = corpus_weights(recipe.data, Counter(corpus.origins))
+    train = _lay_out(recipe, tokenizer)(
+        corpus.train,
+        weights=[weights[origin] for origin in corpus.origins],
+        origins=corpus.origins,
+        until=[files.until_step for files in recipe.data.train],
+        ids=prepared.ids(corpus.train, tokenizer),
+        seed=recipe.loop.seed,
+    )
+    return RunData(recipe, tokenizer, train, corpus.validation, corpus.report)
+
+
+def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
+    """The text on disk, of which a part is in memory at a time."""
+    data = recipe.data
+    assert data.validation is not None  # sections sees to it
+    validation = list(_read(data.validation))
+    _check_validation(data.validation, validation)
+    prepared = PreparedText(recipe)
+    text = prepared.stored_text(lambda folder: _store(recipe, folder))
+    tokenizer = _tokenizer(recipe, run, text.texts())
+    ids = prepared.stored_ids(text, tokenizer)
+    sizes = {origin: len(rows) for origin, (rows, _) in enumerate(text.corpora)}
+    noisy = data.noise != NoiseConfig() or data.subword_alpha or data.bpe_dropout
+    sampling = Sampling(
+        pairs_at_once=data.streaming,
+        weights=corpus_weights(data, sizes),
+        until=[files.until_step for files in data.train],
+        tags=[encode_tag(tokenizer, files.tag) if files.tag else [] for files in data.train],
+        max_pieces=data.max_pieces,
+        with_text=bool(noisy),
+        seed=recipe.loop.seed,
+    )
+    train = StreamedCorpus(text, ids, _lay_out(recipe, tokenizer), sampling)
+    return RunData(recipe, tokenizer, train, validation, text.report)
+
+
+def _store(recipe: TranslationRecipe, folder: Path) -> None:
+    """Clean the text into files, a pair at a time."""
+    data = recipe.data
+    languages = data.source_language, data.target_language
+    cleaner = Cleaner(data.steps, languages, by_digest=True)
+    clean = [
+        cleaner.clean(_without_tags(data, files), files.name, _first_line(files))
+        for files in data.train
+    ]
+    store_text(folder, clean, cleaner.report)
+
+
+def _tokenizer(recipe: TranslationRecipe, run: Path, texts: Iterable[str]) -> Tokenizer:
+    tokenizer = prepare_tokenizer(recipe, run, texts)
+    assert isinstance(tokenizer, Tokenizer)  # a translation recipe has no word list
+    return tokenizer
+
+
+def _lay_out(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Callable[..., BatchedCorpus]:
+    """`BatchedCorpus` with the recipe's options; pairs, and what belongs to them, are left out."""
+    return partial(
+        BatchedCorpus,
+        tokenizer=tokenizer,
+        token_budget=recipe.data.budget,
+        max_pieces=recipe.data.max_pieces,
+        cost=recipe.model.batch_cost,
+        subword_alpha=recipe.data.subword_alpha,
+        bpe_dropout=recipe.data.bpe_dropout,
+        noise=recipe.data.noise,
+        tags=[files.tag for files in recipe.data.train],
+    )
 
 
 @contextmanager
@@ -206,19 +296,34 @@ def corpus_weights(data: DataConfig, sizes: Mapping[int, int]) -> list[float]:
     return [favour * sum(sizes.values()) / drawn for favour in favours]
 
 
-def _read(files: ParallelFiles) -> Table:
+def _read(files: ParallelFiles) -> Iterator[Pair]:
+    """The pairs of one corpus, read as they are asked for."""
     if files.file is not None:
-        return read_table(expand(files.file), files.columns)
-    return Table(read_pairs(expand(str(files.source)), expand(str(files.target))))
+        return iterate_table(expand(files.file), files.columns)
+    return iterate_pairs(expand(str(files.source)), expand(str(files.target)))
 
 
-def _check_tags(data: DataConfig, tables: list[Table]) -> None:
-    """Raise CorpusError for a tag that is also text: a model could not tell one from the other."""
-    for tag in data.tags:
-        for files, table in zip(data.train, tables, strict=True):
-            for number, pair in enumerate(table.pairs, table.first_line):
-                if tag in pair[0] or tag in pair[1]:
-                    raise CorpusError(
-                        f"{files.name}:{number}: the tag {tag!r} of data.train is also text here; "
-                        "choose another tag"
-                    )
+def _first_line(files: ParallelFiles) -> int:
+    """The number of the line that its first pair stands in."""
+    return 1 if files.file is None else first_line(Path(files.file), files.columns)
+
+
+def _without_tags(data: DataConfig, files: ParallelFiles) -> Iterator[Pair]:
+    """The pairs of a corpus; raises CorpusError for a tag that is also text: a model could not tell
+    one from the other."""
+    for number, pair in enumerate(_read(files), _first_line(files)):
+        for tag in data.tags:
+            if tag in pair[0] or tag in pair[1]:
+                raise CorpusError(
+                    f"{files.name}:{number}: the tag {tag!r} of data.train is also text here; "
+                    "choose another tag"
+                )
+        yield pair
+
+
+def _check_validation(files: ParallelFiles, pairs: list[Pair]) -> None:
+    if not any(source.strip() and target.strip() for source, target in pairs):
+        raise CorpusError(
+            f"{files.name}: no pair of the validation text has words on both sides; give another "
+            "data.validation, or leave it out to hold pairs out"
+        )

@@ -54,58 +54,75 @@ def describe(data: RunData | TextData) -> dict[str, Any]:
     return _describe_pairs(data)
 
 
+class _Side:
+    """How the tokenizer cuts one side of the training pairs, each counted once."""
+
+    def __init__(self, tokenizer: TextTokenizer) -> None:
+        self._tokenizer = tokenizer
+        self._words = self._characters = 0
+        self._counts = np.zeros(tokenizer.vocab_size, dtype=np.int64)
+
+    def add(self, texts: Sequence[str], ids: Sequence[Sequence[int]]) -> None:
+        """Count some texts."""
+        self._words += sum(len(text.split()) for text in texts)
+        self._characters += sum(map(len, texts))
+        self._counts += count_ids(ids, len(self._counts))
+
+    def describe(self, sizes: Ints) -> dict[str, Any]:
+        """Plain data; `sizes` are the pieces of all texts."""
+        pieces = self._counts.sum()
+        return {
+            "words": self._words,
+            "characters": self._characters,
+            "pieces": _lengths(sizes),
+            "pieces_per_word": _ratio(pieces, self._words),
+            "byte_share": _ratio(self._counts[byte_ids(self._tokenizer)].sum(), pieces, digits=6),
+        }
+
+
 def _describe_pairs(data: RunData) -> dict[str, Any]:
-    train = data.train
-    origins = np.array(train.origins, dtype=np.int64)
-    sizes = np.array([(len(source), len(target)) for source, target in train.ids]).reshape(-1, 2)
-    epoch_pairs = np.bincount(origins, train.weights, minlength=len(data.report.corpora))
-    epoch_tokens = np.bincount(
-        origins, train.weights * sizes.sum(axis=1), minlength=len(data.report.corpora)
-    )
+    sides = _Side(data.tokenizer), _Side(data.tokenizer)
+    nothing = np.empty((0, 2), dtype=np.int64)
+    found = [[nothing] for _ in data.report.corpora]
+    weights: dict[int, float] = {}
+    for chunk in data.train.chunks():
+        weights[chunk.origin] = chunk.weight
+        lengths = [(len(source), len(target)) for source, target in chunk.ids]
+        found[chunk.origin].append(np.array(lengths, dtype=np.int64))
+        for number, side in enumerate(sides):
+            side.add([pair[number] for pair in chunk.texts], [pair[number] for pair in chunk.ids])
+    sizes = [np.concatenate(some) for some in found]
+    epoch_pairs = np.array([weights.get(i, 0.0) * len(some) for i, some in enumerate(sizes)])
+    epoch_tokens = np.array([weights.get(i, 0.0) * some.sum() for i, some in enumerate(sizes)])
     corpora = []
     for origin, (files, report) in enumerate(
         zip(data.recipe.data.train, data.report.corpora, strict=True)
     ):
-        chosen = origins == origin
-        of_corpus = train.weights[chosen]
         corpora.append(
             report.to_dict()
             | {
                 "tag": files.tag,
-                "trained_on": int(chosen.sum()),
-                "weight": round(float(of_corpus.mean()), 4) if len(of_corpus) else None,
+                "trained_on": len(sizes[origin]),
+                "weight": round(weights[origin], 4) if origin in weights else None,
                 "epoch_pairs": round(float(epoch_pairs[origin]), 1),
                 "epoch_pairs_share": _ratio(epoch_pairs[origin], epoch_pairs.sum()),
                 "epoch_tokens": round(float(epoch_tokens[origin]), 1),
                 "epoch_tokens_share": _ratio(epoch_tokens[origin], epoch_tokens.sum()),
-                "source_pieces": _lengths(sizes[chosen, 0]),
-                "target_pieces": _lengths(sizes[chosen, 1]),
+                "source_pieces": _lengths(sizes[origin][:, 0]),
+                "target_pieces": _lengths(sizes[origin][:, 1]),
             }
         )
+    whole = np.concatenate(sizes)
     return data.report.to_dict() | {
         "corpora": corpora,
-        "trained_on": len(origins),
+        "trained_on": len(whole),
         "unused": [
             corpus["name"] for corpus in corpora if corpus["trained_on"] and not corpus["weight"]
         ],
         "epoch_pairs": round(float(epoch_pairs.sum()), 1),
         "epoch_tokens": round(float(epoch_tokens.sum()), 1),
-        "source": _describe_side(data, 0, sizes[:, 0]),
-        "target": _describe_side(data, 1, sizes[:, 1]),
-    }
-
-
-def _describe_side(data: RunData, side: int, sizes: Ints) -> dict[str, Any]:
-    """How the tokenizer cuts one side of the training pairs, each counted once."""
-    words = sum(len(pair[side].split()) for pair in data.train.texts)
-    characters = sum(len(pair[side]) for pair in data.train.texts)
-    counts = count_ids([pair[side] for pair in data.train.ids], data.tokenizer.vocab_size)
-    return {
-        "words": words,
-        "characters": characters,
-        "pieces": _lengths(sizes),
-        "pieces_per_word": _ratio(counts.sum(), words),
-        "byte_share": _ratio(counts[byte_ids(data.tokenizer)].sum(), counts.sum(), digits=6),
+        "source": sides[0].describe(whole[:, 0]),
+        "target": sides[1].describe(whole[:, 1]),
     }
 
 

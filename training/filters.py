@@ -6,6 +6,7 @@ it have let by, of all corpora in the recipe's order.
 
 from __future__ import annotations
 
+import hashlib
 import re
 import unicodedata
 from collections import Counter
@@ -199,7 +200,7 @@ class Duplicates(Filter):
 
     def start(self, languages: Languages) -> Check:
         """A check that remembers what it has let by."""
-        return _Unseen(lambda pair: pair)
+        return Unseen(lambda pair: pair)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -210,7 +211,7 @@ class NearDuplicates(Filter):
 
     def start(self, languages: Languages) -> Check:
         """A check that remembers what it has let by."""
-        return _Unseen(lambda pair: (_skeleton(pair[0]), _skeleton(pair[1])))
+        return Unseen(lambda pair: (_skeleton(pair[0]), _skeleton(pair[1])))
 
 
 FILTERS: dict[str, type[Filter]] = {
@@ -222,18 +223,29 @@ FILTERS: dict[str, type[Filter]] = {
 }
 
 
-class _Unseen:
-    """Drops what has the key of something before."""
+class Unseen:
+    """Drops what has the key of something before.
+
+    It remembers keys, which share their text with the pairs in memory; `by_digest`, for pairs that
+    are not kept there, 16 bytes of each.
+    """
 
     def __init__(self, key: Callable[[Pair], Pair]) -> None:
-        self._key, self._seen = key, set[Pair]()
+        self._key, self._seen = key, set[Pair | bytes]()
+        self.by_digest = False
 
     def __call__(self, pair: Pair) -> bool:
-        key = self._key(pair)
+        texts = self._key(pair)
+        key = _digest(texts) if self.by_digest else texts
         if key in self._seen:
             return True
         self._seen.add(key)
         return False
+
+
+def _digest(pair: Pair) -> bytes:
+    content = "\n".join(pair).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).digest()
 
 
 def bare(text: str) -> str:

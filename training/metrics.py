@@ -1,4 +1,4 @@
-"""Metrics of a run: a JSON line a record, TensorBoard beside it."""
+"""Metrics of a run: a JSON line a record."""
 
 from __future__ import annotations
 
@@ -9,8 +9,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from torch.utils.tensorboard import SummaryWriter
-
 from training.checkpoint import cannot_write, write_atomically
 from training.errors import CheckpointError
 
@@ -18,7 +16,7 @@ METRICS_FILE = "metrics.jsonl"
 
 
 class MetricsLog:
-    """Appends records to `metrics.jsonl` and scalars to `tensorboard/`.
+    """Appends records to `metrics.jsonl`.
 
     A resumed run first drops records past its checkpoint, so a step is logged once.
     """
@@ -34,31 +32,17 @@ class MetricsLog:
                     self.last_validation = record
             lines = "".join(json.dumps(record) + "\n" for record in kept)
             write_atomically(self._path, lines.encode())
-        try:
-            self._writer = SummaryWriter(str(run / "tensorboard"), purge_step=resume_step + 1)
-        except OSError as error:
-            raise cannot_write(run / "tensorboard", error) from error
 
     def log(self, kind: str, step: int, values: dict[str, float | str]) -> None:
-        """Write one record; texts (signatures) go to the JSON line only."""
+        """Write one record."""
         record = {"kind": kind, "step": step, "time": round(time.time(), 3), **values}
         if kind == "validation":
             self.last_validation = record
         try:
             with self._path.open("a") as file:
                 file.write(json.dumps(record) + "\n")
-            for name, value in values.items():
-                if not isinstance(value, str):
-                    self._writer.add_scalar(f"{kind}/{name}", value, step)
         except OSError as error:
             raise cannot_write(self._path, error) from error
-
-    def close(self) -> None:
-        """Write out what TensorBoard still holds back; nothing can be logged afterwards."""
-        try:
-            self._writer.close()
-        except OSError as error:
-            raise cannot_write(self._path.parent / "tensorboard", error) from error
 
 
 def read_metrics(run: Path) -> list[dict[str, Any]]:

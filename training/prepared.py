@@ -23,6 +23,7 @@ from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import CleaningReport, Corpus, Pair
 from training.errors import CorpusError, StorageError
+from training.streaming import StoredIds, StoredText, open_ids, open_text, store_ids
 
 logger = logging.getLogger(__name__)
 
@@ -58,8 +59,7 @@ class PreparedText:
         """The ids of the clean text's training pairs, encoded if need be."""
         if self._folder is None:
             return encode_pairs(pairs, tokenizer)
-        maker = hashlib.sha256(tokenizer.serialized() + sentencepiece.__version__.encode())
-        path = self._folder / f"{self._key}.{maker.hexdigest()[:16]}.ids.safetensors"
+        path = self._folder / f"{self._key}.{_maker(tokenizer)}.ids.safetensors"
         arrays = _load(path)
         if arrays is not None:
             sides = (_split(arrays[f"{side}_ids"], arrays[f"{side}_sizes"]) for side in _SIDES)
@@ -67,6 +67,34 @@ class PreparedText:
         encoded = encode_pairs(pairs, tokenizer)
         _save(path, _from_ids(encoded))
         return encoded
+
+    def stored_text(self, store: Callable[[Path], None]) -> StoredText:
+        """The clean text on disk, written by `store` if need be.
+
+        Raises StorageError where it cannot be.
+        """
+        folder = self._place("text")
+        if (found := open_text(folder)) is None:
+            store(folder)
+            found = open_text(folder)
+        assert found is not None
+        return found
+
+    def stored_ids(self, text: StoredText, tokenizer: Tokenizer) -> StoredIds:
+        """The ids of stored text on disk, encoded if need be.
+
+        Raises StorageError where they cannot be written.
+        """
+        folder = self._place(f"{_maker(tokenizer)}.ids")
+        if (found := open_ids(folder)) is None:
+            store_ids(folder, text, tokenizer)
+            found = open_ids(folder)
+        assert found is not None
+        return found
+
+    def _place(self, what: str) -> Path:
+        assert self._folder is not None  # without which nothing is streamed
+        return self._folder / f"{self._key}.{what}"
 
     @cached_property
     def _key(self) -> str:
@@ -97,6 +125,12 @@ def _contents(files: ParallelFiles) -> Iterable[str]:
     for path in (files.file, files.source, files.target):
         if path is not None:
             yield f"{Path(path).suffix} {_digest(expand(path))}"
+
+
+def _maker(tokenizer: Tokenizer) -> str:
+    """What encodes texts."""
+    content = tokenizer.serialized() + sentencepiece.__version__.encode()
+    return hashlib.sha256(content).hexdigest()[:16]
 
 
 def _digest(path: Path) -> str:

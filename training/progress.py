@@ -8,14 +8,18 @@ import time
 from collections.abc import Mapping
 from datetime import timedelta
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
 from tqdm import tqdm
 
 from serving.resident import resident_bytes
+from training.config import Recipe, recipe_to_dict
+from training.errors import EndedError
 from training.metrics import MetricsLog
 from training.ranks import Ranks
+from training.trackers import TensorBoard, Tracker, Trackers, find_tracker
 
 logger = logging.getLogger(__name__)
 
@@ -109,11 +113,35 @@ class LiveLine:
 
 
 class Reporter:
-    """Tells how a run goes, in its log and to its user; of several processes rank 0 does."""
+    """Tells how a session of a run goes, within its block: in the run's log, to its user and to
+    trackers; of several processes rank 0 does.
 
-    def __init__(self, run: Path, step: int, max_steps: int, ranks: Ranks) -> None:
+    Raises ConfigError where there is no such tracker as the recipe names.
+    """
+
+    def __init__(self, recipe: Recipe, run: Path, step: int, ranks: Ranks) -> None:
+        self._recipe, self._run, self._step = recipe, run, step
         self._log = MetricsLog(run, step) if ranks.is_first else None
-        self._line = LiveLine(step, max_steps) if ranks.is_first else None
+        self._line = LiveLine(step, recipe.loop.max_steps) if ranks.is_first else None
+        kinds: list[type[Tracker]] = [TensorBoard]
+        if recipe.loop.tracker is not None:
+            kinds.append(find_tracker(recipe.loop.tracker))
+        self._trackers = Trackers(kinds if ranks.is_first else [])
+
+    def __enter__(self) -> Reporter:
+        self._trackers.start(recipe_to_dict(self._recipe), self._run, self._step)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._line is not None:
+            self._line.close()
+        stopped = isinstance(error, EndedError | KeyboardInterrupt)
+        self._trackers.finish("finished" if error is None else "stopped" if stopped else "failed")
 
     def advance(self) -> None:
         """Count an update."""
@@ -124,20 +152,20 @@ class Reporter:
         """Tell the record of training at `step`."""
         if self._log is not None and self._line is not None:
             self._log.log("train", step, {**record})
+            self._track("train", step, record)
             self._line.show(step, record, self._log.last_validation)
 
     def validation(self, step: int, values: dict[str, float | str]) -> None:
-        """Tell the figures of a validation at `step`."""
+        """Tell the figures of a validation at `step`; texts (signatures) stand in the log alone."""
         if self._log is not None and self._line is not None:
             self._log.log("validation", step, values)
-            shown = ", ".join(f"{k} {v:.4g}" for k, v in values.items() if not isinstance(v, str))
+            figures = {name: value for name, value in values.items() if not isinstance(value, str)}
+            self._track("validation", step, figures)
+            shown = ", ".join(f"{name} {value:.4g}" for name, value in figures.items())
             self._line.say(f"step {step}: {shown}")
 
-    def close(self) -> None:
-        """Write out what is held back; nothing can be told afterwards."""
-        if self._log is not None and self._line is not None:
-            self._line.close()
-            self._log.close()
+    def _track(self, kind: str, step: int, figures: Mapping[str, float]) -> None:
+        self._trackers.log(step, {f"{kind}/{name}": value for name, value in figures.items()})
 
 
 def describe(

@@ -32,6 +32,9 @@ class ParallelFiles:
     weight: float = 1.0
     """How often each of their training pairs comes in an epoch: 2.5 is twice, and a third time for
     half of the pairs, drawn anew each epoch. Validation text has no use for it."""
+    until_step: int | None = None
+    """The update after which none of its pairs is trained on any more; by default they always are.
+    Validation text has no use for it."""
     tag: str | None = None
     """A piece of its own that is put before each source of this corpus (`<web>`). Nothing puts one
     before a text that is to be translated: what the model then does it has learnt from the corpora
@@ -45,6 +48,8 @@ class ParallelFiles:
     def check(self, where: str) -> None:
         """Raise ConfigError, which calls the corpus `where`, for keys that do not go together."""
         check_range(f"{where}.weight", self.weight, 0, MOST_COPIES)
+        if self.until_step is not None:
+            check_range(f"{where}.until_step", self.until_step, 1)
         tag = self.tag
         if tag is not None and (not re.fullmatch(r"<[a-z0-9_-]+>", tag) or tag in _RESERVED):
             raise ConfigError(
@@ -139,6 +144,9 @@ class DataConfig:
     """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
     larger gives small corpora more; an epoch has as many pairs as there are."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
+    streaming: int = 0
+    """Pairs that are in memory at a time, of corpora that are larger than it: clean text and ids
+    lie in `cache`, and `validation` is a text of its own. 0: all are in memory."""
     cache: str | None = None
     """A folder that keeps clean text and its ids, found again by the content of all that they are
     made of: the next start reads them in seconds."""
@@ -164,6 +172,14 @@ class DataConfig:
         least = 0 if self.validation is not None else 1
         check_range("data.held_out_pairs", self.held_out_pairs, least)
         check_range("data.max_pieces", self.max_pieces, 1)
+        check_range("data.streaming", self.streaming, 0)
+        if self.streaming:
+            for key in ("cache", "validation"):
+                if getattr(self, key) is None:
+                    raise ConfigError(
+                        f"data.streaming keeps the text on disk and holds no pair out: give "
+                        f"data.{key} too"
+                    )
         check_range("data.max_length_ratio", self.max_length_ratio, 1)
         if self.filters is not None and self.max_length_ratio != 3.0:
             raise ConfigError(
@@ -323,6 +339,8 @@ class LoopConfig:
     """Keep only the inputs of layers for the gradient: less memory, about a third more time."""
     device: str = "cpu"
     seed: int = 1
+    tracker: str | None = None
+    """`module:Class`: one that is told the figures beside TensorBoard (`training.trackers`)."""
 
     def __post_init__(self) -> None:
         for name in (

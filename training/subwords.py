@@ -146,3 +146,17 @@ class BpeSampler(_Sampler):
             known = self._scores.get(piece)
             ids += self._spell(piece) if known is None else (known[0],)
         return ids
+
+
+@lru_cache(maxsize=1)
+def make_sampler(
+    tokenizer: Tokenizer, subword_alpha: float, bpe_dropout: float
+) -> UnigramSampler | BpeSampler | None:
+    """The sampler of a recipe, or None where texts keep their best segmentation.
+
+    The last one is kept with all that it knows of words: text that is streamed asks for it again
+    and again.
+    """
+    if subword_alpha:
+        return UnigramSampler(tokenizer, subword_alpha)
+    return BpeSampler(tokenizer, bpe_dropout) if bpe_dropout else None

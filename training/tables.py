@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from training.checks import nearest
-from training.corpus import Pair, read_lines
+from training.corpus import Pair, iterate_lines
 from training.errors import CorpusError
 
 Column = int | str
@@ -26,7 +26,19 @@ class Table:
 
 
 def read_table(path: Path, columns: tuple[Column, Column] | None) -> Table:
-    """The pairs of two columns; a TSV file has a first line with names where they are named.
+    """All pairs that `iterate_table` gives."""
+    return Table(list(iterate_table(path, columns)), first_line(path, columns))
+
+
+def first_line(path: Path, columns: tuple[Column, Column] | None) -> int:
+    """The number of the first pair's line, or row."""
+    named = any(isinstance(column, str) for column in columns or ())
+    return 2 if named and path.suffix != ".parquet" else 1
+
+
+def iterate_table(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
+    """The pairs of two columns, read as they are asked for; a TSV file has a first line with names
+    where they are named.
 
     Without `columns` they are the first and the second of a TSV file. A tab ends a column whatever
     stands around it: there is no quoting. Of Parquet, nulls are read as empty text, line ends as
@@ -35,36 +47,36 @@ def read_table(path: Path, columns: tuple[Column, Column] | None) -> Table:
     Raises CorpusError for a file that cannot be read, has no rows, or lacks a column; of TSV it
     names the line.
     """
-    table = _read_parquet(path, columns) if path.suffix == ".parquet" else _read_tsv(path, columns)
-    if not table.pairs:
-        raise CorpusError(f"{path}:{table.first_line}: the file has no pairs")
-    return table
+    read = _iterate_parquet if path.suffix == ".parquet" else _iterate_tsv
+    found = False
+    for pair in read(path, columns):
+        found = True
+        yield pair
+    if not found:
+        raise CorpusError(f"{path}:{first_line(path, columns)}: the file has no pairs")
 
 
-def _read_tsv(path: Path, columns: tuple[Column, Column] | None) -> Table:
-    lines = read_lines(path)
+def _iterate_tsv(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
+    lines = iterate_lines(path)
     first, second = columns or (1, 2)
-    first_line = 1
     if isinstance(first, str) or isinstance(second, str):
-        names = lines[0].split("\t") if lines else []
-        lines, first_line = lines[1:], 2
+        head = next(lines, None)
+        names = [] if head is None else head.split("\t")
         first, second = (
             column if isinstance(column, int) else _find(column, names, f"{path}:1") + 1
             for column in (first, second)
         )
-    pairs = []
-    for number, line in enumerate(lines, first_line):
+    for number, line in enumerate(lines, first_line(path, columns)):
         cells = line.split("\t")
         if len(cells) < max(first, second):
             raise CorpusError(
                 f"{path}:{number}: {len(cells)} columns separated by tabs, column "
                 f"{max(first, second)} is wanted"
             )
-        pairs.append((cells[first - 1], cells[second - 1]))
-    return Table(pairs, first_line)
+        yield cells[first - 1], cells[second - 1]
 
 
-def _read_parquet(path: Path, columns: tuple[Column, Column] | None) -> Table:
+def _iterate_parquet(path: Path, columns: tuple[Column, Column] | None) -> Iterator[Pair]:
     # A third of a second that only those who read Parquet pay.
     import pyarrow
     from pyarrow import parquet
@@ -75,13 +87,16 @@ def _read_parquet(path: Path, columns: tuple[Column, Column] | None) -> Table:
         schema = file.schema_arrow
         for name in names:
             _check_text(path, name, schema.field(_find(name, schema.names, str(path))).type)
-        table = file.read(columns=names, use_threads=False)
+        for batch in file.iter_batches(columns=names, use_threads=False):
+            sides: list[list[Any]] = [batch.column(name).to_pylist() for name in names]
+            yield from zip(*(map(_one_line, side) for side in sides), strict=True)
     except (OSError, pyarrow.ArrowException) as error:
         reason = " ".join(str(error).split())
         raise CorpusError(f"{path}: cannot be read: {reason}") from error
-    sides: list[list[Any]] = [table.column(name).to_pylist() for name in names]
-    lines = ([re.sub(r"\r?\n", " ", text or "") for text in side] for side in sides)
-    return Table(list(zip(*lines, strict=True)))
+
+
+def _one_line(text: str | None) -> str:
+    return re.sub(r"\r?\n", " ", text or "")
 
 
 def _find(column: str, names: Sequence[str], where: str) -> int:

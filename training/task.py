@@ -30,8 +30,17 @@ class Task(Protocol):
         """Write the report of cleaning and the validation text, which export reads."""
         ...
 
-    def epoch(self, epoch: int) -> list[Any]:
-        """The batches of an epoch, the same whenever asked for; CorpusError where there is none."""
+    def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Any]:
+        """The batches of a part of an epoch that begins after so many steps, the same whenever
+        asked for; CorpusError where all of it has none."""
+        ...
+
+    def parts(self, begun: int) -> int:
+        """How many parts that epoch has."""
+        ...
+
+    def change_after(self, begun: int) -> int | None:
+        """The first step after this one at which the text changes: the epoch ends there."""
         ...
 
     def collate(self, batch: Any, device: torch.device) -> Any:

@@ -86,8 +86,15 @@ class TextData:
         text = "".join(f"{document}\n" for document in self.validation_documents)
         write_atomically(run / VALIDATION_TEXT, text.encode())
 
-    def epoch(self, epoch: int) -> list[Int32s]:
-        """The batches of an epoch.
+    def change_after(self, begun: int) -> None:
+        """Nothing changes while a language model is trained."""
+
+    def parts(self, begun: int) -> int:
+        """An epoch has one."""
+        return 1
+
+    def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[Int32s]:
+        """The batches of an epoch, whenever it begins.
 
         Raises CorpusError where the text fills none.
         """

@@ -39,6 +39,7 @@ from training.run import find_device
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
+from training.trackers import find_tracker
 from training.updates import Ahead, Place, Update, iterate_updates
 
 logger = logging.getLogger(__name__)
@@ -68,6 +69,8 @@ def train(
     with ranks.first_alone():
         if ranks.is_first:
             check_claim(recipe, run)
+            if recipe.loop.tracker is not None:
+                find_tracker(recipe.loop.tracker)
         torch.manual_seed(recipe.loop.seed)
         data = prepare_task(recipe, run)
     ranks.check_same({"text": data.digest, "validation text": data.validation_digest})
@@ -112,8 +115,11 @@ class Trainer:
         EndedError where one of several is asked to end, after the update that it is at.
         """
         last = min(self.recipe.loop.max_steps, stop_after or self.recipe.loop.max_steps)
-        reporter = Reporter(self.folder, self.step, self.recipe.loop.max_steps, self.ranks)
-        with self.ranks.heeding_sigterm() as asked_to_end, self._updates() as updates:
+        with (
+            Reporter(self.recipe, self.folder, self.step, self.ranks) as reporter,
+            self.ranks.heeding_sigterm() as asked_to_end,
+            self._updates() as updates,
+        ):
             while self.step < last and not self._stopped_early():
                 step, generators = self.step, generator_states()
                 try:
@@ -130,7 +136,6 @@ class Trainer:
                         f"SIGTERM ended this run; {folder} holds what was learnt: the same command "
                         "goes on"
                     )
-            reporter.close()
             return self.saved or self._save()
 
     def _lost(self, error: RankLostError) -> RankLostError:
@@ -212,7 +217,7 @@ class Trainer:
     def _updates(self) -> Ahead:
         """The updates that follow, prepared ahead; to be closed after use."""
         size = self.recipe.optim.accumulation * self.ranks.size
-        return Ahead(iterate_updates(self.data, self.place, size, self.gradient.prepare))
+        return Ahead(iterate_updates(self.data, self.place, self.step, size, self.gradient.prepare))
 
     def _validate(self, reporter: Reporter) -> None:
         self._check_weights()
@@ -283,7 +288,9 @@ class Trainer:
             averaged = None if self.average is None else self.average.tensors
             state = load_checkpoint(folder, self.model, self.optimizer, averaged)
             self.step = state["step"]
-            self.place = Place(state["epoch"], state["position"])
+            self.place = Place(
+                state["epoch"], state["position"], state.get("begun", 0), state.get("part", 0)
+            )
             self.best.restore(state)
             self.saved = folder
         except KeyError as error:

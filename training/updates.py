@@ -8,6 +8,7 @@ from collections.abc import Callable, Generator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from types import TracebackType
 from typing import Any
 
@@ -24,7 +25,11 @@ class Place:
 
     epoch: int = 0
     position: int = 0
-    """Batches of the epoch that have been seen, by whichever process."""
+    """Batches that have been seen, by whichever process."""
+    begun: int = 0
+    """The step after which the epoch began."""
+    part: int = 0
+    """Of the epoch's parts the one of whose batches `position` counts."""
 
 
 @dataclass(frozen=True)
@@ -40,24 +45,32 @@ class Update:
 
 
 def iterate_updates(
-    data: Task, place: Place, size: int, prepare: Callable[[list[Any]], Any]
+    data: Task, place: Place, step: int, size: int, prepare: Callable[[list[Any]], Any]
 ) -> Generator[Update]:
-    """Updates of `size` batches from a place on, without end; the last one of an epoch may have
-    fewer.
+    """Updates of `size` batches, from a place on at which so many steps are made, without end.
 
-    The next epoch is laid out, in a thread of its own, while the second half of one is given out.
+    The last one of an epoch's part may have fewer. An epoch ends early where the text changes.
+
+    The next part is laid out, in a thread of its own, while the second half of one is given out.
     """
     with ThreadPoolExecutor(1, "epoch") as pool:
-        following = pool.submit(data.epoch, place.epoch)
+        following = pool.submit(data.epoch, place.epoch, place.begun, place.part)
         while True:
             batches = following.result()
             groups = range(place.position, len(batches), size)
-            after = Place(place.epoch + 1)
+            change = data.change_after(place.begun)
+            if change is not None:
+                groups = groups[: max(0, change - step)]
+            step += len(groups)
+            after = Place(place.epoch + 1, begun=step)
+            if place.part + 1 < data.parts(place.begun) and (change is None or step < change):
+                after = Place(place.epoch, begun=place.begun, part=place.part + 1)
+            lay_out = partial(data.epoch, after.epoch, after.begun, after.part)
             if not groups:
-                following = pool.submit(data.epoch, after.epoch)
+                following = pool.submit(lay_out)
             for number, start in enumerate(groups):
                 if number == len(groups) // 2:
-                    following = pool.submit(data.epoch, after.epoch)
+                    following = pool.submit(lay_out)
                 group = batches[start : start + size]
                 place = replace(place, position=start + len(group))
                 yield Update(group, place, prepare(group))

@@ -410,7 +410,7 @@ def test_accumulation_takes_that_many_batches_an_update(
         groups = [updates.next().batches for _ in range(-(-len(batches) // 3))]
         assert [batch for group in groups for batch in group] == batches
         assert {len(group) for group in groups[:-1]} == {3}
-        assert updates.next().after == Place(epoch=1, position=3)
+        assert updates.next().after == Place(epoch=1, position=3, begun=len(groups))
 
 
 def test_the_gradient_is_clipped_and_its_norm_logged_unclipped(

@@ -153,6 +153,82 @@ def test_a_corpus_that_cannot_be_used_is_one_line_before_the_work(
     assert not (tmp_path / "run").exists()
 
 
+def test_a_corpus_has_no_part_in_epochs_that_begin_after_its_last_step(
+    recipe: Path, corpora: dict[str, str], tmp_path: Path
+) -> None:
+    plain, tsv, table = corpora.values()
+    overrides = ["data.held_out_pairs=1", "data.subword_alpha=0"]
+    weighted = [f"{plain}, weight: 2", f"{tsv}, until_step: 5", f"{table}, until_step: 9"]
+    data = prepared(recipe, tmp_path / "run", train_on(*weighted), *overrides)
+    whole = prepared(recipe, tmp_path / "run", train_on(weighted[0], tsv, table), *overrides)
+    assert data.epoch(1, 4) == whole.epoch(1)
+    assert (data.change_after(0), data.change_after(5), data.change_after(9)) == (5, 9, None)
+    first, second, third = (
+        {source for source, _ in part} for part in (PAIRS[:100], PAIRS[100:250], PAIRS[250:])
+    )
+    for begun, ended in ((0, set[str]()), (5, second), (9, second | third)):
+        batches = data.epoch(1, begun)
+        found = {data.tokenizer.decode(source) for batch in batches for source, _ in batch}
+        assert not found & ended
+        assert len((first | second | third) - ended - found) <= 1  # but for what is held out
+
+
+def test_a_run_with_a_corpus_that_ends_repeats_the_unbroken_one(
+    recipe: Path, corpora: dict[str, str], tmp_path: Path
+) -> None:
+    plain, tsv, table = corpora.values()
+    listing = train_on(f"{plain}, weight: 2", f"{tsv}, until_step: 8", f"{table}, until_step: 20")
+
+    def train(name: str, *arguments: str) -> dict[str, torch.Tensor]:
+        command = ["train", str(recipe), "--run", str(tmp_path / name), "--threads", "1"]
+        assert main([*command, NOISE, listing, "loop.max_steps=30", *arguments]) == 0
+        (last,) = sorted((tmp_path / name / "checkpoints").iterdir())[-1:]
+        return load_file(last / "model.safetensors")
+
+    whole = train("whole")
+    for step in ("6", "8", "13"):  # before the first change, at it, amid the epoch behind it
+        train("broken", "--stop-after", step)
+    broken = train("broken")
+    assert all(torch.equal(broken[name], value) for name, value in whole.items())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (("until_step: 0", ""), "data.train[0].until_step must be >= 1, got 0"),
+        (
+            ("until_step: 7", "until_step: 19"),
+            "until_step ends the last corpus at 19, before loop.max_steps = 20",
+        ),
+        (("until_step: 7", "weight: 0"), "until_step ends the last corpus at 7, before"),
+    ],
+)
+def test_corpora_that_all_end_before_the_run_are_refused_before_the_work(
+    recipe: Path,
+    corpora: dict[str, str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: tuple[str, str],
+    message: str,
+) -> None:
+    plain, tsv, _ = corpora.values()
+    listing = train_on(f"{plain}, {options[0]}", f"{tsv}, {options[1]}")
+    error = refusal(capsys, "train", str(recipe), "--run", str(tmp_path / "run"), listing)
+    assert message in error
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_corpus_of_which_nothing_is_left_cannot_be_the_last(
+    recipe: Path, corpora: dict[str, str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plain, _, _ = corpora.values()
+    (tmp_path / "odd.tsv").write_text("1\t2\n")
+    listing = train_on(f"{plain}, until_step: 5", f"file: {tmp_path}/odd.tsv")
+    numbers = "data.filters=[{name: numbers, min_digits: 1}]"
+    error = refusal(capsys, "train", str(recipe), "--run", str(tmp_path / "run"), listing, numbers)
+    assert "no training pair is left of the corpora that are trained on in the end" in error
+
+
 NOISE = (
     "data.noise={lower: 0.2, title: 0.1, typos: 0.3, punctuation: 0.2, accents: 0.2, join: 0.2, "
     "copy: 0.1}"
@@ -222,7 +298,7 @@ def test_data_reports_corpora_shares_and_what_was_dropped(
     shares = [corpus["epoch_pairs_share"] for corpus in found["corpora"]]
     assert sum(shares) == pytest.approx(1)
     assert shares[0] == pytest.approx(2 * first["trained_on"] / len(epoch), abs=1e-4)
-    texts = [de for de, _ in data.train.texts]
+    texts = [de for chunk in data.train.chunks() for de, _ in chunk.texts]
     pieces = [len(ids) for ids in data.tokenizer.encode_batch(texts)]
     words = sum(len(text.split()) for text in texts)
     assert found["source"]["words"] == words

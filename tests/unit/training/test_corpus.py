@@ -141,7 +141,7 @@ def test_what_the_filters_of_a_recipe_that_names_none_drop(
 ) -> None:
     for candidate in (pair, pair[::-1]):
         some = cleaner()
-        kept = some.clean([candidate], "file")
+        kept = list(some.clean([candidate], "file"))
         assert kept == ([] if reason else [candidate])
         assert dict(some.report.dropped) == ({reason: 1} if reason else {})
 
@@ -149,8 +149,8 @@ def test_what_the_filters_of_a_recipe_that_names_none_drop(
 def test_the_report_counts_by_corpus_and_filter_and_points_at_the_first_line() -> None:
     some = cleaner()
     first = [("a", "b"), ("", "x"), (" a", "b "), ("c", "")]
-    assert some.clean(first, "one.de") == [("a", "b")]
-    assert some.clean([("a", "b"), ("a", "c"), ("d", "e")], "two.tsv", 2) == [
+    assert list(some.clean(first, "one.de")) == [("a", "b")]
+    assert list(some.clean([("a", "b"), ("a", "c"), ("d", "e")], "two.tsv", 2)) == [
         ("a", "c"),
         ("d", "e"),
     ]
@@ -192,7 +192,7 @@ def test_filters_are_steps_in_the_order_given() -> None:
         (Numbers(min_digits=1), Length(max_characters=40)),
     ):
         some = cleaner(*filters)
-        assert some.clean([pair], "file") == []
+        assert list(some.clean([pair], "file")) == []
         assert dict(some.report.dropped) == {filters[0].name: 1}
 
 

@@ -53,7 +53,7 @@ def test_what_is_found_is_what_was_made(recipe_file: Path, tmp_path: Path) -> No
     assert len(files(recipe_file)) == 2
     for data in (made, found):
         assert data.digest == without.digest
-        assert data.train.texts == without.train.texts
+        assert list(data.train.chunks()) == list(without.train.chunks())
         assert data.validation == without.validation
         assert data.report == without.report
         assert data.epoch(1) == without.epoch(1)
@@ -65,7 +65,7 @@ def test_a_hit_reads_no_text(recipe_file: Path, monkeypatch: pytest.MonkeyPatch)
     def refuse(*_: object) -> Corpus:
         raise AssertionError("the text was read")
 
-    monkeypatch.setattr("training.data.read_pairs", refuse)
+    monkeypatch.setattr("training.data.iterate_pairs", refuse)
     assert read_corpus(load(recipe_file)) == first
 
 
@@ -74,8 +74,8 @@ def test_ids_belong_to_one_vocabulary(recipe_file: Path, tmp_path: Path) -> None
     size = Tokenizer(tmp_path / "run" / "tokenizer.model").vocab_size - 20
     other = prepare(load(recipe_file, f"model.vocab_size={size}"), tmp_path / "other")
     assert len(files(recipe_file)) == 3
-    text, _ = other.train.texts[0]
-    assert other.train.ids[0][0] == other.tokenizer.encode(text)
+    chunk = next(other.train.chunks())
+    assert chunk.ids[0][0] == other.tokenizer.encode(chunk.texts[0][0])
 
 
 @pytest.mark.parametrize(
