@@ -34,12 +34,15 @@ from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
-from training.run import find_device
+from training.run import check_compiler, find_device
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
 
 logger = logging.getLogger(__name__)
+
+COMPILER = "inductor"
+"""What `torch.compile` makes kernels with."""
 
 
 def train(
@@ -62,6 +65,8 @@ def train(
     with ranks.first_alone():
         find_device(ranks.device(recipe.loop.device))
         check_model(recipe.model)
+        if recipe.loop.compile:
+            check_compiler(recipe.loop.device)
         if ranks.is_first:
             check_claim(recipe, run)
         torch.manual_seed(recipe.loop.seed)
@@ -87,6 +92,8 @@ class Trainer:
         self.device = find_device(self.ranks.device(recipe.loop.device))
         self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
+        if recipe.loop.compile:
+            self.model.compile(dynamic=True, backend=COMPILER)  # in place: weights keep their names
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.epoch, self.position = 0, 0, 0
         decay = recipe.optim.ema_decay
