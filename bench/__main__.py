@@ -27,6 +27,7 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
 
 _SHORTLIST = "int8 with vocabulary shortlists as well (of --checkpoint's training text)"
 _COMPILED = "PyTorch through torch.compile as well, which needs a C++ compiler"
+_DEVICE = "cuda: all systems on the first GPU, in 16 bits (default cpu)"
 _BUSY = "measure on a busy machine as well; the table says so"
 _Verbs = argparse._SubParsersAction  # argparse has no public name for it
 
@@ -78,6 +79,7 @@ def _add_engine(verbs: _Verbs) -> None:
     parser.add_argument("--busy", action="store_true", help=_BUSY)
     parser.add_argument("--shortlist", action="store_true", help=_SHORTLIST)
     parser.add_argument("--compiled", action="store_true", help=_COMPILED)
+    parser.add_argument("--device", choices=("cpu", "cuda"), help=_DEVICE)
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
 
 
@@ -197,6 +199,7 @@ def _add_training(verbs: _Verbs) -> None:
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--bf16", action="store_true", help="autocast, where the processor has it")
+    parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda: the first GPU")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

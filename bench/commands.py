@@ -15,6 +15,7 @@ from bench.attention_layer import attention_markdown, time_attention
 from bench.compiled import check_compiler
 from bench.engine import EnginePlan, failures, run_engine
 from bench.errors import BenchError
+from bench.gpu import Gpu, look_at_gpu
 from bench.language import (
     GENERATED,
     compare_rivals,
@@ -48,7 +49,12 @@ from bench.server import (
     texts_of,
 )
 from bench.tables import refresh_tables
-from bench.training_speed import TrainingPlan, time_training, training_markdown
+from bench.training_speed import (
+    TrainingPlan,
+    measure_matrix_speed,
+    time_training,
+    training_markdown,
+)
 from bench.translate import BEAM, TranslatePlan, run_translate, translate_markdown
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
@@ -74,9 +80,13 @@ def engine(options: argparse.Namespace) -> int:
     _check_record(options.json)
     if options.compiled:
         check_compiler()
+    on_gpu = options.device == "cuda"
+    if on_gpu and options.shortlist:
+        raise BenchError("shortlists are for int8 on a CPU; leave out --shortlist or --device cuda")
+    gpu = look_at_gpu() if on_gpu else None
     subject = _subject(options, shortlist=options.shortlist)
-    subject = replace(subject, compiled=options.compiled)
-    machine = _idle_machine(cores, busy=options.busy)
+    subject = replace(subject, compiled=options.compiled, device="cuda" if on_gpu else "cpu")
+    machine = _idle_machine(cores, busy=options.busy, gpu=gpu)
     result = run_engine(subject, plan, _progress)
     machine = _look_again(machine)
     bleu = score_translations(subject, result)
@@ -236,13 +246,16 @@ def training(options: argparse.Namespace) -> int:
         repetitions=_at_least_one("--repetitions", options.repetitions),
         threads=cores,
         bf16=options.bf16,
+        device="cuda" if options.device == "cuda" else "cpu",
     )
     if importlib.util.find_spec("transformers") is None:
         raise BenchError("the peer is not installed: pip install transformers")
-    machine = _idle_machine(cores, busy=options.busy)
+    gpu = look_at_gpu() if options.device == "cuda" else None
+    machine = _idle_machine(cores, busy=options.busy, gpu=gpu)
+    speed = measure_matrix_speed(plan)
     found = time_training(plan, _progress)
     machine = _look_again(machine)
-    print(training_markdown(_command(options), machine, plan, found))
+    print(training_markdown(_command(options), machine, plan, speed, found))
     return _status(machine, busy=options.busy)
 
 
@@ -286,9 +299,9 @@ def _check_record(path: Path | None) -> None:
         raise BenchError(f"--json must name a file, {path} is a folder")
 
 
-def _idle_machine(processors: int, *, busy: bool) -> Machine:
+def _idle_machine(processors: int, *, busy: bool, gpu: Gpu | None = None) -> Machine:
     """The machine; raises BenchError where it is busy, unless it may be `busy`."""
-    machine = _machine(processors)
+    machine = replace(_machine(processors), gpu=gpu)
     if machine.busy and not busy:
         raise BenchError("stop what else runs, or give --busy to measure all the same")
     return machine

@@ -32,6 +32,7 @@ class EagerTranslator:
     def __init__(self, model: TranslationModel, *, compile_model: bool = False) -> None:
         """With `compile_model` the encoder and the step, but not the search, are compiled."""
         self._model, self._step = model.eval(), _step
+        self._device = next(model.parameters()).device
         if compile_model:
             compile_source(model)
             self._step = compiled(_step)
@@ -48,9 +49,10 @@ class EagerTranslator:
         finished: list[_Finished] = [[] for _ in sources]
         running = list(range(len(sources)))
         batch = start_batch(self._model, sources, beam_size)
-        scores_BK = torch.full((len(sources), beam_size), -torch.inf)
+        device = self._device
+        scores_BK = torch.full((len(sources), beam_size), -torch.inf, device=device)
         scores_BK[:, 0] = 0.0
-        tokens_BKT = torch.full((len(sources), beam_size, 1), BOS_ID)
+        tokens_BKT = torch.full((len(sources), beam_size, 1), BOS_ID, device=device)
         for step in range(max_length):
             last_step = step == max_length - 1
             logits_RV = self._step(batch, tokens_BKT[:, :, -1].reshape(-1, 1), step)
@@ -70,7 +72,8 @@ class EagerTranslator:
             if not left:
                 break
             running = [running[row] for row in left]
-            rows, kept_BK = torch.tensor(left), torch.tensor([chosen[row] for row in left])
+            rows = torch.tensor(left, device=device)
+            kept_BK = torch.tensor([chosen[row] for row in left], device=device)
             parents_BK = parents_BN[rows].gather(1, kept_BK)
             order_R = (rows[:, None] * beam_size + parents_BK).flatten()
             batch.reorder(order_R)
@@ -97,7 +100,7 @@ class _Candidates(NamedTuple):
 def _continuations(logits_RV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Scores, parents and tokens of the 2K best continuations of each sentence [B,N]."""
     sentences, beam_size = scores_BK.shape
-    total_RV = logits_RV.log_softmax(-1) + scores_BK.reshape(-1, 1)
+    total_RV = logits_RV.float().log_softmax(-1) + scores_BK.reshape(-1, 1)
     best = total_RV.view(sentences, -1).topk(2 * beam_size)
     vocab_size = logits_RV.shape[1]
     return best.values, best.indices // vocab_size, best.indices % vocab_size

@@ -18,6 +18,7 @@ from training.models import JointModel, Transformer, TranslationModel
 from training.models.attention import KeyValue, SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import DecoderLayer
+from training.models.embedding import TokenEmbedding
 from training.models.joint import JointLayer
 
 
@@ -51,6 +52,31 @@ def start_batch(
     )
 
 
+def to_half(model: TranslationModel) -> TranslationModel:
+    """The model with all weights and states in fp16, as one who only decodes has it."""
+
+    def round_states(module: nn.Module, inputs: object, x: Tensor) -> Tensor:
+        return x.half()
+
+    for module in model.modules():
+        if isinstance(module, TokenEmbedding):  # positions are in fp32
+            module.register_forward_hook(round_states)
+    return model.half()
+
+
+def _padded(
+    model: TranslationModel, sources: Sequence[Sequence[int]]
+) -> tuple[Tensor, Tensor | None]:
+    """Ids [B,S] and the mask, where the model is and of its type."""
+    ids_BS = pad([list(source) for source in sources]).to(model.output_weight.device)
+    mask = padding_mask(ids_BS)
+    return ids_BS, None if mask is None else mask.to(_type(model))
+
+
+def _type(model: TranslationModel) -> torch.dtype:
+    return model.output_weight.dtype
+
+
 class _TransformerBatch:
     """Source keys and values are projected once and repeated for each beam."""
 
@@ -58,8 +84,7 @@ class _TransformerBatch:
         self, model: Transformer, sources: Sequence[Sequence[int]], beam_size: int
     ) -> None:
         self._model = model
-        ids_BS = pad([list(source) for source in sources])
-        mask = padding_mask(ids_BS)
+        ids_BS, mask = _padded(model, sources)
         memory_BSD = model.encode(ids_BS, mask)
         self._sources = [
             KeyValue(
@@ -74,7 +99,9 @@ class _TransformerBatch:
 
     def step(self, token_ids_R1: Tensor, position: int) -> Tensor:
         model = self._model
-        x_R1D = model.embedding(token_ids_R1, torch.tensor([[position]]))
+        x_R1D = model.embedding(
+            token_ids_R1, torch.tensor([[position]], device=token_ids_R1.device)
+        )
         for index, layer in enumerate(model.decoder):
             assert isinstance(layer, DecoderLayer)
             x_R1D = self._run_layer(index, layer, x_R1D)
@@ -114,9 +141,8 @@ class _JointBatch:
 
     def __init__(self, model: JointModel, sources: Sequence[Sequence[int]], beam_size: int) -> None:
         self._model = model
-        ids_BS = pad([list(source) for source in sources])
-        mask = padding_mask(ids_BS)
-        mask_BS = torch.zeros(ids_BS.shape) if mask is None else mask[:, 0, 0]
+        ids_BS, mask = _padded(model, sources)
+        mask_BS = torch.zeros_like(ids_BS, dtype=_type(model)) if mask is None else mask[:, 0, 0]
         (source_BSD,) = model.encode_source(ids_BS, mask_BS)
         self._source_RSD = source_BSD.repeat_interleave(beam_size, 0)
         self._mask_RS = None if mask is None else mask_BS.repeat_interleave(beam_size, 0)
@@ -126,13 +152,15 @@ class _JointBatch:
 
     def step(self, token_ids_R1: Tensor, position: int) -> Tensor:
         model = self._model
-        target_R1D = model.embedding(token_ids_R1, torch.tensor([[position]]))
+        target_R1D = model.embedding(
+            token_ids_R1, torch.tensor([[position]], device=token_ids_R1.device)
+        )
         x_RSD = self._source_RSD + target_R1D
         for index, layer in enumerate(model.layers):
             assert isinstance(layer, JointLayer)
             x_RSD = self._run_layer(index, layer, x_RSD)
         x_R1D, _ = model.reduction(x_RSD[:, None], self._mask_RS)
-        return model.output_logits(model.decoder_norm(x_R1D))[:, 0]
+        return model.output_logits(model.decoder_norm(x_R1D.to(_type(model))))[:, 0]
 
     def reorder(self, order_R: Tensor) -> None:
         fewer = len(order_R) < len(self._source_RSD)

@@ -12,13 +12,14 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bench.errors import BenchError
+from bench.gpu import Work, work_of
 from bench.materials import Subject, job_for, write_materials
 from bench.repetitions import Measured, Progress, best, repeat
 from bench.scenarios import (
-    COMPILED,
-    EAGER,
+    COMPILED_PAIRS,
     LEAST_IDENTICAL,
-    OUR_FP32,
+    MAY_BE_MISSING,
     OUR_INT8,
     Scenario,
     Setting,
@@ -62,7 +63,7 @@ class Agreement:
     @property
     def whose(self) -> str:
         """The system in a sentence; ours goes without saying."""
-        return "" if self.system == OUR_FP32 else f" of {self.system.engine}"
+        return "" if self.system.engine == OUR_INT8.engine else f" of {self.system.engine}"
 
     @property
     def other(self) -> int:
@@ -100,6 +101,10 @@ class Result:
     """Texts by system and beam size; empty for a random model."""
     rooflines: list[Roofline] = field(default_factory=list)
     """One a scenario; empty for real sentences, whose batches shrink."""
+    work: dict[Scenario, Work] = field(default_factory=dict)
+    """On a GPU, where all outputs have the same length; of calls of one batch."""
+    left_out: dict[System, str] = field(default_factory=dict)
+    """Systems that could not be loaded on this machine, and why."""
     slots: dict[int, list[SlotCount]] = field(default_factory=dict)
     """What caches have needed, by number of steps."""
 
@@ -125,25 +130,35 @@ def run_engine(subject: Subject, plan: EnginePlan, progress: Progress) -> Result
             label = f"{system.name}, {setting} threads"
             progress(f"loading {label}")
             job = job_for(system, setting, subject, folder)
-            workers[system, setting] = stack.enter_context(Worker(label, job, subject.sources))
+            try:
+                worker = Worker(label, job, subject.sources)
+            except BenchError as error:
+                if system not in MAY_BE_MISSING:
+                    raise
+                result.left_out[system] = str(error)
+                continue
+            workers[system, setting] = stack.enter_context(worker)
         for scenario in plan.scenarios:
+            keys = [key for key in _settings(subject, plan, scenario) if key in workers]
             result.measured += repeat(
                 scenario,
-                {key: workers[key] for key in _settings(subject, plan, scenario)},
+                {key: workers[key] for key in keys},
                 plan.repetitions,
                 _rows(subject, scenario),
                 subject.max_length,
                 progress,
                 forced=subject.forced,
             )
-            if subject.forced:
+            if subject.forced and subject.device == "cuda":
+                result.work[scenario] = _work(subject, scenario)
+            elif subject.forced:
                 whole = result.best(OUR_INT8, scenario)
                 result.rooflines.append(_time_products(subject, plan, whole, folder, progress))
         _compare(subject, plan, workers, result, progress)
         progress("counting cache slots")
-        rows = spread_rows(SLOT_SENTENCES, len(subject.sources))
-        setting = result.best(OUR_FP32, plan.scenarios[-1]).setting
-        result.slots = workers[OUR_FP32, setting].slots(rows)
+        rows, ours = spread_rows(SLOT_SENTENCES, len(subject.sources)), subject.comparison.ours
+        setting = result.best(ours, plan.scenarios[-1]).setting
+        result.slots = workers[ours, setting].slots(rows)
     return result
 
 
@@ -152,7 +167,7 @@ def failures(result: Result, *, forced: bool) -> list[str]:
     found = []
     for agreement in result.agreements:
         share = agreement.identical / agreement.sentences
-        if not forced and share < LEAST_IDENTICAL:
+        if not forced and share < LEAST_IDENTICAL and not agreement.system.on_gpu:
             rival = agreement.rival
             found.append(
                 f"beam {agreement.beam_size}: {share:.2%} of the sentences{agreement.whose} come "
@@ -187,7 +202,9 @@ def _settings(subject: Subject, plan: EnginePlan, scenario: Scenario) -> list[_K
     return [
         (system, setting)
         for system in subject.systems
-        for setting in settings(system.kind, scenario.batch, plan.cores)
+        for setting in (
+            [Setting(1, 1)] if system.on_gpu else settings(system.kind, scenario.batch, plan.cores)
+        )
     ]
 
 
@@ -195,6 +212,12 @@ def _rows(subject: Subject, scenario: Scenario) -> list[int]:
     """The sentences of one repetition."""
     count = sentences_per_repetition(scenario.batch, forced=subject.forced)
     return spread_rows(count, len(subject.sources))
+
+
+def _work(subject: Subject, scenario: Scenario) -> Work:
+    rows = spread_rows(scenario.batch, len(subject.sources))
+    batch = [subject.ids(subject.sources[row]) for row in rows]
+    return work_of(subject.model, batch, scenario.beam_size, subject.max_length)
 
 
 def _time_products(
@@ -217,11 +240,11 @@ def _compare(
     progress: Progress,
 ) -> None:
     """Decode everything once more, with scores, at the largest batch and each beam size."""
-    pairs = [(OUR_FP32, subject.comparison.rival)]
-    if COMPILED in subject.systems:
-        pairs.append((COMPILED, EAGER))
+    pairs = [(subject.comparison.ours, subject.comparison.rival)]
+    pairs += [pair for pair in COMPILED_PAIRS if pair[0] in subject.systems]
     compared = tuple(dict.fromkeys(system for pair in pairs for system in pair))
-    systems = compared if subject.forced else subject.systems
+    measured = [system for system in subject.systems if system not in result.left_out]
+    systems = compared if subject.forced else measured
     batch = max(scenario.batch for scenario in plan.scenarios)
     for beam_size in sorted({scenario.beam_size for scenario in plan.scenarios}):
         scenario = Scenario(batch, beam_size)

@@ -205,7 +205,7 @@ def rivals_markdown(command: str, machine: Machine, subject: str, found: Sequenc
                         str(measured.setting),
                         f"{measured.median:.1f} ({min(times):.1f}-{max(times):.1f})",
                         f"{measured.tokens_per_second:.0f}",
-                        f"{measured.peak_rss / 2**20:.0f}",
+                        f"{measured.peak_memory / 2**20:.0f}",
                         f"{fastest[EAGER].median / measured.median:.2f}",
                         f"{fastest[PEER_INT8].median / measured.median:.2f}",
                     ]

@@ -14,6 +14,8 @@ from bench.scenarios import (
     COMPILED,
     EAGER,
     FORCED_LENGTH,
+    GPU_COMPILED,
+    GPU_EAGER,
     MAX_LENGTH,
     OUR_SHORTLIST,
     PEER_SHORTLIST,
@@ -25,6 +27,7 @@ from bench.scenarios import (
 from bench.systems import ID_MANIFEST, BenchJob, Sources, id_token
 from export.activation_ranges import measure_translation_ranges
 from export.graphs import TOKENIZER_FILE, write_graphs
+from export.half import fit_half_translation
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
 from serving.bundle.manifest import Languages, write_manifest
@@ -55,13 +58,16 @@ class Subject:
     """For the systems that choose from one."""
     compiled: bool = False
     """Whether PyTorch is measured compiled as well."""
+    device: str = "cpu"
+    """`cpu` or `cuda`, on which all systems run."""
 
     @property
     def systems(self) -> tuple[System, ...]:
         """Those that can run the model, compiled and with shortlists where that is wanted."""
         systems = self.comparison.systems
         if self.compiled:
-            systems = (EAGER, COMPILED, *(s for s in systems if s != EAGER))
+            pair = (GPU_EAGER, GPU_COMPILED) if self.device == "cuda" else (EAGER, COMPILED)
+            systems = (*pair, *(s for s in systems if s != pair[0]))
         if self.shortlist is None:
             return systems
         with_lists = (OUR_SHORTLIST, PEER_SHORTLIST)
@@ -70,7 +76,7 @@ class Subject:
     @property
     def comparison(self) -> Comparison:
         """The systems that can run the model, and what it is held to."""
-        return COMPARISONS[self.model.decoder_kind]
+        return COMPARISONS[self.model.decoder_kind, self.device]
 
     def ids(self, source: str | list[int]) -> list[int]:
         """Ids of one of its sources, eos at the end."""
@@ -136,6 +142,8 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
         place = folder / folder_name(system)
+        if place.exists():  # with and without CUDA graphs
+            continue
         if system.kind in ("eager", "compiled"):
             save_model(subject.model, place)
         elif system.kind == "ctranslate2":
@@ -160,17 +168,24 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
         threads=setting.threads,
         tokenizer_file=None if subject.tokenizer is None else str(folder / TOKENIZER_FILE),
         shortlist=system.shortlist,
+        device=system.device,
+        graphs=system.graphs,
     )
 
 
 def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
     """A bundle; without a tokenizer only its graphs and their manifest."""
+    exact: frozenset[bytes] = frozenset()
+    if system.on_gpu:
+        exact = fit_half_translation(subject.model, system.precision, _few(subject)).exact
     manifest = write_graphs(
         subject.model,
         folder,
         name="bench",
         precision=system.precision,
+        target="cuda" if system.on_gpu else "cpu",
         ranges=static_ranges(subject) if system.precision == "int8" else None,
+        exact=exact,
         shortlist=subject.shortlist if system.shortlist else None,
     )
     if subject.tokenizer is None:
@@ -184,13 +199,19 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
 
 def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
     """The activations' scales of a subject's int8 bundle, from some of its sources."""
-    sources = [subject.ids(source) for source in subject.sources[:_RANGE_SENTENCES]]
-    return measure_translation_ranges(quantized_twin(subject.model), sources, subject.max_length)
+    twin = quantized_twin(subject.model)
+    return measure_translation_ranges(twin, _few(subject), subject.max_length)
+
+
+def _few(subject: Subject) -> list[list[int]]:
+    """Some of its sources as ids, to which int8 and fp16 are fitted."""
+    return [subject.ids(source) for source in subject.sources[:_RANGE_SENTENCES]]
 
 
 def folder_name(system: System) -> str:
     """Where a system's files lie."""
-    return f"{system.kind}-{system.precision}{'-shortlist' if system.shortlist else ''}"
+    parts = [system.kind, system.precision, *(["shortlist"] if system.shortlist else [])]
+    return "-".join([*parts, *([system.device] if system.on_gpu else [])])
 
 
 def _vocabulary(subject: Subject) -> list[str]:

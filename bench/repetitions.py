@@ -43,9 +43,9 @@ class Measured:
         return first.tokens / first.sentences / self.median * 1000
 
     @property
-    def peak_rss(self) -> int:
+    def peak_memory(self) -> int:
         """Bytes, this scenario and the smaller ones before it."""
-        return max(t.peak_rss for t in self.timings)
+        return max(t.peak_memory for t in self.timings)
 
 
 def repeat(

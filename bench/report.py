@@ -7,18 +7,19 @@ import platform
 import statistics
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import psutil
 
 from bench.engine import TIE, EnginePlan, Result, Roofline
+from bench.gpu import Gpu
 from bench.materials import Subject
 from bench.models import slot_bytes
 from bench.processor import USE_MKL, child_environment, cpu_name, cpuinfo
 from bench.repetitions import Measured
-from bench.scenarios import EAGER, LIKE, PEER_INT8, SLOT_BEAM, System
+from bench.scenarios import LIKE, SLOT_BEAM, System
 from export.quality import BleuChange, bleu_change
 from training.checkpoint import write_atomically
 from training.quality import measure_quality
@@ -28,7 +29,6 @@ BUSY_SHARE = 0.1
 MOST_UNEQUAL = 0.2
 """BLEU that systems may differ by when their times are compared."""
 _LOOK_S = 2.0
-_RATIO = {EAGER: "speed / PyTorch eager", PEER_INT8: "speed / CTranslate2 int8"}
 _CACHE_NOTE = (
     "Cache: fp32 keys and values of target positions at the peak, without padding, mean over "
     "sentences; reordered by parent, as PyTorch eager does, every beam has a slot for each step."
@@ -48,6 +48,8 @@ class Machine:
     memory_gib: float
     others: float
     """Share of all processors that was in use in the seconds before the run."""
+    gpu: Gpu | None = None
+    """Where the run is on one."""
     others_after: float | None = None
     """The same in the seconds after it; None where nobody has looked yet."""
 
@@ -131,10 +133,18 @@ def unequal(bleu: Bleu) -> list[str]:
 def versions() -> dict[str, str]:
     """The versions of Python and of each engine compared; CTranslate2's tells where it
     multiplies by MKL."""
-    found = {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    found = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
     if child_environment("int8").get(USE_MKL) == "1":
         found["ctranslate2"] += " (int8 with MKL)"
     return found
+
+
+def _version(package: str) -> str:
+    """Of the package, or of its form for GPUs, of which one is installed."""
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return f"{version(f'{package}-gpu')} (GPU)"
 
 
 def to_markdown(
@@ -145,7 +155,7 @@ def to_markdown(
     forced = f", {subject.max_length} tokens forced" if subject.forced else ""
     subject_line = f"{subject.name}{forced}; {plan.repetitions} interleaved repetitions."
     lines = [*head_lines(command, machine, subject_line), ""]
-    lines += [*_table(plan, subject, result, bleu), "", *_notes(bleu)]
+    lines += [*_table(machine, plan, subject, result, bleu), "", *_notes(subject, result, bleu)]
     lines += ["", *_agreement_lines(result), *_roofline_lines(result)]
     lines += [*_slot_lines(subject, result), _CACHE_NOTE]
     return "\n".join(lines)
@@ -159,6 +169,13 @@ def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[st
         f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
         f"{machine.memory_gib} GiB; {machine.others:.0%} in use before the run{after}."
     )
+    if machine.gpu is not None:
+        gpu = machine.gpu
+        yield (
+            f"{gpu.name}, {gpu.memory_mib} MiB, driver {gpu.driver}; measured in this run: "
+            f"{gpu.bandwidth / 1e9:.0f} GB/s in copies, {gpu.operations / 1e12:.0f} TFLOP/s in "
+            "fp16 matrix products."
+        )
     yield ", ".join(f"{name} {number}" for name, number in versions().items()) + "."
     if machine.busy:
         yield from ("", f"**{busy_warning(machine)}**")
@@ -206,6 +223,7 @@ def write_record(
             | {"system": a.system.name, "rival": a.rival.name, "other": a.other, "tie": TIE}
             for a in result.agreements
         ],
+        "left_out": {system.name: reason for system, reason in result.left_out.items()},
         "int8_products": [_record_roofline(roofline) for roofline in result.rooflines],
         "slots": [asdict(usage) for usage in _cache_usage(subject, result)],
     }
@@ -222,12 +240,11 @@ def _record_row(measured: Measured, subject: Subject, result: Result, bleu: Bleu
         "ms_per_sentence": measured.ms_per_sentence,
         "ms_per_sentence_median": measured.median,
         "tokens_per_second": measured.tokens_per_second,
-        "peak_rss_bytes": measured.peak_rss,
+        "peak_memory_bytes": measured.peak_memory,
         "bleu": bleu.scores.get((measured.system, scenario.beam_size)),
-        "speed_over_pytorch_eager": result.speed_over(EAGER, measured),
-        "speed_over_ctranslate2_int8": result.speed_over(PEER_INT8, measured)
-        if PEER_INT8 in subject.systems
-        else None,
+        "speed_over": {
+            rival.name: result.speed_over(rival, measured) for rival in _beside(subject, result)
+        },
     }
 
 
@@ -240,21 +257,38 @@ def _record_roofline(roofline: Roofline) -> dict[str, Any]:
     }
 
 
-def _table(plan: EnginePlan, subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
-    systems = subject.systems
-    rivals = [rival for rival in (EAGER, PEER_INT8) if rival in systems]
+def _table(
+    machine: Machine, plan: EnginePlan, subject: Subject, result: Result, bleu: Bleu
+) -> Iterator[str]:
+    systems = [system for system in subject.systems if system not in result.left_out]
+    rivals = _beside(subject, result)
     columns = ["batch", "beam", "system", "workers x threads", "ms/sentence (min-max)"]
-    columns += ["tokens/s", "peak RSS, MiB", *(_RATIO[rival] for rival in rivals)]
+    on_gpu = subject.device == "cuda"
+    columns += ["tokens/s", "GPU memory, MiB" if on_gpu else "peak RSS, MiB"]
+    columns += [f"speed / {_short(rival)}" for rival in rivals]
+    columns += ["bandwidth", "matrix speed"] if result.work else []
     columns += ["BLEU"] if bleu.scores else []
     yield table_line(columns)
     yield table_line(["---:", "---:", "---", "---", *["---:"] * (len(columns) - 4)])
     for scenario in plan.scenarios:
         for system in systems:
             best = result.best(system, scenario)
-            yield table_line(_cells(best, rivals, result, bleu))
+            yield table_line(_cells(best, rivals, result, bleu, machine.gpu))
 
 
-def _cells(best: Measured, rivals: list[System], result: Result, bleu: Bleu) -> list[str]:
+def _beside(subject: Subject, result: Result) -> list[System]:
+    """The systems over which the table gives the speed of all."""
+    return [rival for rival in subject.comparison.beside if rival not in result.left_out]
+
+
+def _short(rival: System) -> str:
+    """A rival at the head of a column."""
+    return rival.engine if rival.kind == "eager" else f"{rival.engine} {rival.precision}"
+
+
+def _cells(
+    best: Measured, rivals: list[System], result: Result, bleu: Bleu, gpu: Gpu | None
+) -> list[str]:
     scenario, times = best.scenario, best.ms_per_sentence
     cells = [
         str(scenario.batch),
@@ -263,18 +297,30 @@ def _cells(best: Measured, rivals: list[System], result: Result, bleu: Bleu) -> 
         str(best.setting),
         f"{best.median:.1f} ({min(times):.1f}-{max(times):.1f})",
         f"{best.tokens_per_second:.0f}",
-        f"{best.peak_rss / 2**20:.0f}",
+        f"{best.peak_memory / 2**20:.0f}",
         *(f"{result.speed_over(rival, best):.2f}" for rival in rivals),
     ]
+    if scenario in result.work and gpu is not None:
+        seconds = best.median / 1000 * scenario.batch
+        cells += [f"{100 * share:.2g}%" for share in result.work[scenario].share(seconds, gpu)]
     return cells + ([f"{bleu.scores[best.system, scenario.beam_size]:.2f}"] if bleu.scores else [])
 
 
-def _notes(bleu: Bleu) -> Iterator[str]:
+def _notes(subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
+    memory = "GPU memory" if subject.device == "cuda" else "Peak RSS"
     yield (
         "Medians of whole calls; each system has a process of its own and stands with its fastest "
-        "thread setting. Tokens are those of the best outputs, without eos. Peak RSS counts from "
+        f"thread setting. Tokens are those of the best outputs, without eos. {memory} counts from "
         "the start of the process, loading, compiling and smaller rows included."
     )
+    if result.work:
+        yield (
+            "Bandwidth: the weights in 16 bits, read once for the encoder and once a step, over "
+            "the time of a call, as a share of what copies reach. Matrix speed: the operations of "
+            "matrix products without the attention of a step, likewise."
+        )
+    for system, reason in result.left_out.items():
+        yield f"{system.name} is left out: {reason}."
     if bleu.scores:
         yield f"BLEU is of the whole file, decoded at the largest batch: {bleu.signature}."
     if bleu.changes:

@@ -38,11 +38,29 @@ class System:
     """As the engine calls it."""
     shortlist: bool = False
     """Whether it chooses from a vocabulary shortlist."""
+    device: str = "cpu"
+    """`cpu`, `cuda`, or `tensorrt`, which is this engine's other way to run on a GPU."""
+    graphs: bool = False
+    """Whether steps are captured as CUDA graphs."""
 
     @property
     def name(self) -> str:
-        """Engine, precision and shortlist, as the rows of tables name the system."""
-        return f"{self.engine}, {self.precision}{', shortlist' if self.shortlist else ''}"
+        """As the rows of tables name the system."""
+        also = [
+            word
+            for word, true in (
+                ("shortlist", self.shortlist),
+                ("TensorRT", self.device == "tensorrt"),
+                ("CUDA graphs", self.graphs),
+            )
+            if true
+        ]
+        return ", ".join([self.engine, self.precision, *also])
+
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it computes on a GPU."""
+        return self.device != "cpu"
 
 
 EAGER = System("PyTorch eager", "eager", "fp32")
@@ -55,6 +73,17 @@ OUR_SHORTLIST = replace(OUR_INT8, shortlist=True)
 PEER_SHORTLIST = replace(PEER_INT8, shortlist=True)
 LIKE = {OUR_FP32: PEER_FP32, OUR_INT8: PEER_INT8, OUR_SHORTLIST: PEER_SHORTLIST}
 """CTranslate2 with the same weights, precision and choice of pieces."""
+GPU_EAGER = System("PyTorch eager", "eager", "fp16", device="cuda")
+GPU_COMPILED = System("PyTorch compiled", "compiled", "fp16", device="cuda")
+GPU_FP16 = System("this engine", "onnx", "fp16", device="cuda")
+GPU_FP16_GRAPHS = replace(GPU_FP16, graphs=True)
+GPU_BF16_GRAPHS = replace(GPU_FP16_GRAPHS, precision="bf16")
+GPU_TENSORRT = replace(GPU_FP16, device="tensorrt")
+GPU_PEER = System("CTranslate2", "ctranslate2", "float16", device="cuda")
+COMPILED_PAIRS = ((COMPILED, EAGER), (GPU_COMPILED, GPU_EAGER))
+"""Whose outputs should be the same."""
+MAY_BE_MISSING = (GPU_TENSORRT, GPU_PEER)
+"""Their libraries for a GPU are not on the package index, or only for some versions of CUDA."""
 
 
 @dataclass(frozen=True)
@@ -62,26 +91,51 @@ class Comparison:
     """What models of one kind are measured beside and held to."""
 
     systems: tuple[System, ...]
+    ours: System
+    """Whose outputs are compared."""
     rival: System
-    """Its outputs are compared with our fp32's."""
+    """With this one's."""
+    beside: tuple[System, ...]
+    """Those over which a table gives the speed of all."""
     slot_limits: dict[int, float]
     """Cache slots that a sentence may have used after t steps, as a share of beams times t."""
 
 
+_CROSS_SLOTS = {25: 0.7, 50: 0.5, 100: 0.35}
+_JOINT_SLOTS = {25: 0.5, 50: 0.35, 100: 0.3}
+_OURS_ON_GPU = (GPU_FP16, GPU_FP16_GRAPHS, GPU_BF16_GRAPHS, GPU_TENSORRT)
 COMPARISONS = {
-    "cross": Comparison(
+    ("cross", "cpu"): Comparison(
         systems=(EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8),
+        ours=OUR_FP32,
         rival=PEER_FP32,
-        slot_limits={25: 0.7, 50: 0.5, 100: 0.35},
+        beside=(EAGER, PEER_INT8),
+        slot_limits=_CROSS_SLOTS,
     ),
     # CTranslate2 has no such architecture.
-    "joint": Comparison(
+    ("joint", "cpu"): Comparison(
         systems=(EAGER, OUR_FP32, OUR_INT8),
+        ours=OUR_FP32,
         rival=EAGER,
-        slot_limits={25: 0.5, 50: 0.35, 100: 0.3},
+        beside=(EAGER,),
+        slot_limits=_JOINT_SLOTS,
+    ),
+    ("cross", "cuda"): Comparison(
+        systems=(GPU_EAGER, *_OURS_ON_GPU, GPU_PEER),
+        ours=GPU_FP16,
+        rival=GPU_EAGER,
+        beside=(GPU_EAGER, GPU_PEER),
+        slot_limits=_CROSS_SLOTS,
+    ),
+    ("joint", "cuda"): Comparison(
+        systems=(GPU_EAGER, *_OURS_ON_GPU),
+        ours=GPU_FP16,
+        rival=GPU_EAGER,
+        beside=(GPU_EAGER,),
+        slot_limits=_JOINT_SLOTS,
     ),
 }
-"""By the model's kind of decoder."""
+"""By the model's kind of decoder and the device."""
 
 
 @dataclass(frozen=True)
@@ -117,7 +171,7 @@ def order_scenarios(batches: tuple[int, ...], beams: tuple[int, ...]) -> list[Sc
 
 
 def settings(kind: str, batch: int, cores: int) -> list[Setting]:
-    """Thread settings worth trying for calls of that size.
+    """Thread settings worth trying for calls of that size on a CPU.
 
     One thread and all cores for every system. This engine and CTranslate2 can also share a batch
     among workers, and there powers of two are tried in between.

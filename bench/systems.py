@@ -34,6 +34,10 @@ class BenchJob:
     shortlist: bool = False
     shared_calls: bool = True
     """Whether CTranslate2's workers share a call; else each takes calls of its own."""
+    device: str = "cpu"
+    """As `System` has it."""
+    graphs: bool = False
+    """The same."""
 
 
 @dataclass(frozen=True)

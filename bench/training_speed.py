@@ -17,6 +17,8 @@ from typing import Any, Literal
 
 import numpy as np
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
+from torch.utils.flop_counter import FlopCounterMode
 
 from bench.report import Machine, head_lines, table_line
 from serving.search.ids import EOS_ID, PAD_ID
@@ -26,6 +28,7 @@ from training.loss import label_smoothed_loss
 from training.models import build_network
 from training.models.config import PRESETS, TransformerConfig
 from training.optim import build_optimizer
+from training.speed import matrix_speed
 
 OURS, PEER = "Macaron (this project)", "Marian model of transformers"
 Kind = Literal["ours", "peer"]
@@ -47,6 +50,7 @@ class TrainingPlan:
     repetitions: int
     threads: int
     bf16: bool
+    device: str = "cpu"
 
     @property
     def config(self) -> TransformerConfig:
@@ -63,6 +67,8 @@ class TrainingSpeed:
     name: str
     parameters: int
     """That are learnt."""
+    operations: float
+    """Of its matrix products, for a label."""
     labels_per_second: list[float]
     """In each repetition."""
 
@@ -72,7 +78,7 @@ def time_training(plan: TrainingPlan, progress: Callable[[str], None]) -> list[T
     speeds: dict[Kind, list[float]] = {"ours": [], "peer": []}
     with _worker("ours", plan) as ours, _worker("peer", plan) as peer:
         workers: dict[Kind, Connection] = {"ours": ours, "peer": peer}
-        parameters = {kind: int(worker.recv()) for kind, worker in workers.items()}
+        facts: dict[Kind, tuple[int, float]] = {k: w.recv() for k, w in workers.items()}
         for repetition in range(plan.repetitions + 1):
             progress(f"repetition {repetition} of {plan.repetitions}")
             for kind, worker in workers.items():
@@ -81,13 +87,23 @@ def time_training(plan: TrainingPlan, progress: Callable[[str], None]) -> list[T
                 if repetition:
                     speeds[kind].append(found)
     names: dict[Kind, str] = {"ours": OURS, "peer": PEER}
-    return [TrainingSpeed(names[kind], parameters[kind], speeds[kind]) for kind in names]
+    return [TrainingSpeed(names[kind], *facts[kind], speeds[kind]) for kind in names]
+
+
+def measure_matrix_speed(plan: TrainingPlan) -> float:
+    """Operations a second of large matrix products where, and in the type that, a plan trains."""
+    torch.set_num_threads(plan.threads)
+    return matrix_speed(torch.device(plan.device), torch.bfloat16 if plan.bf16 else torch.float32)
 
 
 def training_markdown(
-    command: str, machine: Machine, plan: TrainingPlan, found: Sequence[TrainingSpeed]
+    command: str,
+    machine: Machine,
+    plan: TrainingPlan,
+    speed: float,
+    found: Sequence[TrainingSpeed],
 ) -> str:
-    """The table, with our speed over the peer's."""
+    """The table, with our speed over the peer's and the share of matrix products' `speed`."""
     config = plan.config
     subject = (
         f"Updates of an encoder-decoder of {config.num_encoder_layers}+{config.num_decoder_layers} "
@@ -96,19 +112,25 @@ def training_markdown(
         f"on equal batches of at most {plan.token_budget:,} padded tokens."
     )
     lines = [*head_lines(command, machine, subject), ""]
-    columns = ["system", "parameters learnt", "labels/s (min-max)", "speed / transformers"]
-    lines += [table_line(columns), table_line(["---", *["---:"] * 3])]
+    columns = ["system", "parameters learnt", "labels/s (min-max)", "share of matrix speed"]
+    columns.append("speed / transformers")
+    lines += [table_line(columns), table_line(["---", *["---:"] * 4])]
     peer = statistics.median(found[-1].labels_per_second)
     for each in found:
         speeds, median = each.labels_per_second, statistics.median(each.labels_per_second)
         span = f"{median:,.0f} ({min(speeds):,.0f}-{max(speeds):,.0f})"
-        lines.append(table_line([each.name, f"{each.parameters:,}", span, f"{median / peer:.2f}"]))
+        share = f"{median * each.operations / speed:.0%}"
+        cells = [each.name, f"{each.parameters:,}", span, share, f"{median / peer:.2f}"]
+        lines.append(table_line(cells))
+    kind = "bf16" if plan.bf16 else "fp32"
+    lines += ["", f"Large matrix products in {kind} before the run: {speed / 1e9:,.0f} GFLOP/s."]
     return "\n".join(lines)
 
 
 @contextmanager
 def _worker(kind: Kind, plan: TrainingPlan) -> Iterator[Connection]:
-    """A process that tells its parameters, and then the labels/s of each repetition it is sent."""
+    """A process that tells its parameters and operations a label, and then the labels/s of each
+    repetition it is sent."""
     context = multiprocessing.get_context("spawn")
     here, there = context.Pipe()
     process = context.Process(target=_work, args=(kind, plan, there), daemon=True)
@@ -125,8 +147,9 @@ def _work(kind: Kind, plan: TrainingPlan, connection: Connection) -> None:
     torch.set_num_threads(plan.threads)
     torch.manual_seed(1)
     model = build_network(plan.config) if kind == "ours" else _peer(plan.config)
-    update = _Update(model, _our_loss if kind == "ours" else _peer_loss, bf16=plan.bf16)
-    connection.send(sum(p.numel() for p in model.parameters() if p.requires_grad))
+    update = _Update(model.to(plan.device), _our_loss if kind == "ours" else _peer_loss, plan)
+    learnt = sum(p.numel() for p in model.parameters() if p.requires_grad)
+    connection.send((learnt, update.operations(_batches(plan, seed=0)[0])))
     while True:
         try:
             repetition = connection.recv()
@@ -135,8 +158,8 @@ def _work(kind: Kind, plan: TrainingPlan, connection: Connection) -> None:
         batches = _batches(plan, seed=repetition)
         labels = sum(batch.num_labels for batch in batches)
         start = time.perf_counter()
-        for batch in batches:
-            update(batch)
+        norms = [update(batch) for batch in batches]
+        float(norms[-1])  # waits for a GPU
         connection.send(labels / (time.perf_counter() - start))
 
 
@@ -164,19 +187,38 @@ class _Update:
     """One update of a model, as a run makes them."""
 
     def __init__(
-        self, model: Any, loss: Callable[[Any, PairBatch], torch.Tensor], *, bf16: bool
+        self, model: Any, loss: Callable[[Any, PairBatch], torch.Tensor], plan: TrainingPlan
     ) -> None:
-        self._model, self._loss, self._bf16 = model.train(), loss, bf16
+        self._model, self._loss, self._plan = model.train(), loss, plan
         self._config = OptimConfig()
         self._optimizer = build_optimizer(model, self._config)
 
-    def __call__(self, batch: PairBatch) -> None:
-        with torch.autocast("cpu", torch.bfloat16, enabled=self._bf16):
-            loss = self._loss(self._model, batch)
-        loss.backward()
-        torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.clip_norm)
+    def __call__(self, batch: PairBatch) -> torch.Tensor:
+        """Make the update; returns the gradient's norm, which a GPU may not know yet."""
+        self._forward(batch).backward()
+        norm = torch.nn.utils.clip_grad_norm_(self._model.parameters(), self._config.clip_norm)
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)
+        return norm
+
+    def operations(self, batch: PairBatch) -> float:
+        """Operations of matrix products for a label; the backward pass has twice the forward's."""
+        counter = FlopCounterMode(display=False)
+        # The counter does not know all fused kinds of attention.
+        with torch.no_grad(), counter, sdpa_kernel(SDPBackend.MATH):
+            self._forward(batch)
+        return 3 * counter.get_total_flops() / batch.num_labels
+
+    def _forward(self, batch: PairBatch) -> torch.Tensor:
+        plan = self._plan
+        on_device = replace(
+            batch,
+            source_BS=batch.source_BS.to(plan.device),
+            target_BT=batch.target_BT.to(plan.device),
+            labels_BT=batch.labels_BT.to(plan.device),
+        )
+        with torch.autocast(plan.device, torch.bfloat16, enabled=plan.bf16):
+            return self._loss(self._model, on_device)
 
 
 def _our_loss(model: Any, batch: PairBatch) -> torch.Tensor:

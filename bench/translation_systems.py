@@ -95,6 +95,7 @@ class CTranslate2:
         self._shortlist = job.shortlist
         self._translator = ctranslate2.Translator(
             job.folder,
+            device=job.device,
             compute_type=job.precision,
             inter_threads=job.workers,
             intra_threads=job.threads,
@@ -142,18 +143,19 @@ class CTranslate2:
 
 
 class Eager:
-    """PyTorch's beam search of `bench.eager`, eager or compiled."""
+    """PyTorch's beam search of `bench.eager`, eager or compiled, on a CPU or a GPU."""
 
     def __init__(self, job: BenchJob) -> None:
         import torch
 
         from bench.eager import EagerTranslator
+        from bench.eager_models import to_half
         from bench.models import load_model
 
         torch.set_num_threads(job.threads)
-        self._translator = EagerTranslator(
-            load_model(Path(job.folder)), compile_model=job.kind == "compiled"
-        )
+        model = load_model(Path(job.folder)).to(job.device)
+        model = to_half(model) if job.precision == "fp16" else model
+        self._translator = EagerTranslator(model, compile_model=job.kind == "compiled")
         self._tokenizer = Tokenizer(job.tokenizer_file) if job.tokenizer_file else None
 
     def prepare(self, sources: Sources) -> list[Any]:

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.errors import BenchError
+from bench.gpu import used_memory
 from bench.loading import load
 from bench.memory import peak_rss
 from bench.processor import child_environment
@@ -37,8 +38,9 @@ class RepetitionTime:
     sentences: int
     tokens: int
     """Generated tokens of the best outputs, without eos."""
-    peak_rss: int
-    """Bytes that the process has held at most since it started."""
+    peak_memory: int
+    """Bytes that the process has held at most since it started: of the GPU's memory where it
+    computes there."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ class Worker:
             [sys.executable, "-m", __name__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            env=child_environment(job.precision) | {"PYTHONPATH": path},
+            env={**child_environment(job.precision), **_on_device(job), "PYTHONPATH": path},
             text=True,
         )
         try:
@@ -145,6 +147,35 @@ class Worker:
         return answer
 
 
+def _on_device(job: BenchJob) -> dict[str, str]:
+    """The settings with which this engine runs a job's graphs where it says."""
+    if job.device == "cpu":
+        return {}
+    return {"MACARON_DEVICE": job.device, "MACARON_CUDA_GRAPHS": str(int(job.graphs))}
+
+
+class _Memory:
+    """What a system holds of the memory of its device, while no other system works."""
+
+    def __init__(self, device: str) -> None:
+        self._device, self._held = device, 0
+        self._before = 0 if device == "cpu" else used_memory()
+
+    def begin(self) -> None:
+        """Others may have come to hold more since the last look."""
+        if self._device != "cpu":
+            self._before = used_memory()
+
+    def peak(self) -> int:
+        """Bytes held at most until now; libraries keep what they have once asked a GPU for."""
+        if self._device == "cpu":
+            return peak_rss()
+        now = used_memory()
+        self._held += now - self._before
+        self._before = now
+        return self._held
+
+
 def _calls(sources: list[Any], request: dict[str, Any]) -> list[list[Any]]:
     """The chosen sources in calls of one batch each."""
     rows, batch = request["rows"], request["batch"]
@@ -162,7 +193,7 @@ def _measure(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) 
         seconds += time.perf_counter() - start
         tokens += sum(len(output.tokens) for output in system.outputs(results))
     sentences = sum(map(len, calls))
-    return asdict(RepetitionTime(seconds, sentences, tokens, peak_rss()))
+    return {"seconds": seconds, "sentences": sentences, "tokens": tokens}
 
 
 def _outputs(system: LoadedSystem, sources: list[Any], request: dict[str, Any]) -> dict[str, Any]:
@@ -228,17 +259,24 @@ def main() -> None:
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     first = json.loads(sys.stdin.readline())
+    job = BenchJob(**first["job"])
     try:
-        system = load(BenchJob(**first["job"]))
-    except (ServingError, RuntimeError, ValueError, OSError) as error:
+        memory = _Memory(job.device)
+        system = load(job)
+        sources = system.prepare(first["sources"])
+        if job.device != "cpu":  # where a library is missing, some find out at the first call
+            system.call(sources[:1], Search(beam_size=1, max_length=2))
+        memory.peak()
+    except (BenchError, ServingError, RuntimeError, ValueError, OSError) as error:
         print(json.dumps({"error": str(error)}), file=answers, flush=True)
         return
-    sources = system.prepare(first["sources"])
     print("{}", file=answers, flush=True)
     for line in sys.stdin:
         request = json.loads(line)
+        memory.begin()
         try:
             answer = _VERBS[request["do"]](system, sources, request)
+            answer["peak_memory"] = memory.peak()
         except (ServingError, RuntimeError, ValueError) as error:
             answer = {"error": str(error)}
         print(json.dumps(answer), file=answers, flush=True)

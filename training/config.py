@@ -86,7 +86,7 @@ class TranslationRecipe(Recipe):
                 "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
-        _check_alignment(self.optim, self.model)
+        _check_alignment(self)
         if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
             raise ConfigError(
                 "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
@@ -118,14 +118,21 @@ class LanguageRecipe(Recipe):
                 "loop.best_by of a language model must be 'loss', as nothing is decoded, got "
                 f"{self.loop.best_by!r}"
             )
-        _check_alignment(self.optim, self.model)
+        _check_alignment(self)
 
 
-def _check_alignment(optim: OptimConfig, model: ModelConfig) -> None:
-    if optim.alignment_weight and not isinstance(model, TransformerConfig):
+def _check_alignment(recipe: Recipe) -> None:
+    if not recipe.optim.alignment_weight:
+        return
+    if not isinstance(recipe.model, TransformerConfig):
         raise ConfigError(
             "optim.alignment_weight guides the source attention of a Transformer, and "
-            f"model.architecture is {model.architecture!r}; set it to 0"
+            f"model.architecture is {recipe.model.architecture!r}; set it to 0"
+        )
+    if recipe.loop.compile:
+        raise ConfigError(
+            "loop.compile compiles a model that gives logits alone, and optim.alignment_weight "
+            "needs its attention too; set one of the two"
         )
 
 

@@ -9,7 +9,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
@@ -172,14 +172,6 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
             "no training pair is left of the corpora that are trained on in the end; see "
             "until_step and weight in data.train"
         )
-<<<<<<< HEAD
-        guide = Guide(train.ids) if recipe.optim.alignment_weight else None
-    report = corpus.report
-    for origin, reasons in train.dropped.items():
-        report.corpora[origin].dropped.update(reasons)
-    logger.info("%s", report)
-    return RunData(recipe, tokenizer, train, corpus.validation, report, guide)
-=======
     for origin, reasons in data.train.dropped.items():
         data.report.corpora[origin].dropped.update(reasons)
     logger.info("%s", data.report)

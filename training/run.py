@@ -13,6 +13,9 @@ RUN/best, RUN/averaged       the checkpoint of the best validation, the mean of 
 
 from __future__ import annotations
 
+import importlib.util
+import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -43,6 +46,7 @@ TOKENIZER_FILE = "tokenizer.model"
 VOCABULARY_FILE = "vocab.txt"
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
 VALIDATION_TEXT = "validation.txt"
+_ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 
 
 @dataclass(frozen=True)
@@ -180,6 +184,9 @@ def find_device(name: str) -> torch.device:
 
     Raises ConfigError where this machine or this build of torch lacks it.
     """
+    if name.startswith("cuda"):
+        # Batches are of many sizes: segments of fixed ones would soon fit none. Read at first use.
+        os.environ.setdefault(_ALLOCATOR, "expandable_segments:True")
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)
@@ -187,3 +194,17 @@ def find_device(name: str) -> torch.device:
         reason = str(error).partition("\n")[0]
         raise ConfigError(f"device {name!r} cannot be used: {reason}") from error
     return device
+
+
+def check_compiler(device: str) -> None:
+    """Raise ConfigError where `torch.compile` would find nothing to make kernels with."""
+    if device.startswith("cuda"):
+        needed, found = "Triton", importlib.util.find_spec("triton") is not None
+    else:
+        compiler = os.environ.get("CXX") or "g++"
+        needed, found = f"a C++ compiler ({compiler})", shutil.which(compiler) is not None
+    if not found:
+        raise ConfigError(
+            f"loop.compile needs {needed} on {device}, which is not found; install it, or set "
+            "loop.compile=false"
+        )

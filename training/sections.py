@@ -337,6 +337,9 @@ class LoopConfig:
     """Autocast to bfloat16; the weights and the optimiser stay in fp32."""
     activation_checkpointing: bool = False
     """Keep only the inputs of layers for the gradient: less memory, about a third more time."""
+    compile: bool = False
+    """Have `torch.compile` make kernels of the model, for batches of any size; the first updates
+    then take minutes. It needs Triton for a GPU and a C++ compiler for a CPU."""
     device: str = "cpu"
     seed: int = 1
     tracker: str | None = None

@@ -50,7 +50,10 @@ def operations_per_label(
     counter, labels = FlopCounterMode(display=False), 0
     # The counter does not know the fused attention of CPUs, which a block from elsewhere may use.
     written_out = sdpa_kernel(SDPBackend.MATH) if device.type == "cpu" else nullcontext()
-    with counter, written_out, torch.autocast(device.type, torch.bfloat16, enabled=bf16):
+    # A compiled model cannot be traced while it is counted, and would stay uncompiled from then on.
+    as_written = torch.compiler.set_stance("force_eager")
+    autocast = torch.autocast(device.type, torch.bfloat16, enabled=bf16)
+    with counter, written_out, as_written, autocast:
         for batch in batches:
             collated = data.collate(batch, device)
             labels += collated.num_labels

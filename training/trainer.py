@@ -35,7 +35,7 @@ from training.models import build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
-from training.run import find_device
+from training.run import check_compiler, find_device
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
@@ -43,6 +43,9 @@ from training.trackers import find_tracker
 from training.updates import Ahead, Place, Update, iterate_updates
 
 logger = logging.getLogger(__name__)
+
+COMPILER = "inductor"
+"""What `torch.compile` makes kernels with."""
 
 
 def train(
@@ -65,6 +68,8 @@ def train(
     with ranks.first_alone():
         find_device(ranks.device(recipe.loop.device))
         check_model(recipe.model)
+        if recipe.loop.compile:
+            check_compiler(recipe.loop.device)
     recipe = settle_budget(recipe, run, ranks)
     with ranks.first_alone():
         if ranks.is_first:
@@ -94,6 +99,8 @@ class Trainer:
         self.device = find_device(self.ranks.device(recipe.loop.device))
         self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
+        if recipe.loop.compile:
+            self.model.compile(dynamic=True, backend=COMPILER)  # in place: weights keep their names
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.place = 0, Place()
         decay = recipe.optim.ema_decay

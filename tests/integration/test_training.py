@@ -27,7 +27,7 @@ from training.guide import guided_loss
 from training.metrics import read_metrics
 from training.models import Transformer
 from training.ranks import Ranks
-from training.run import load_trained, read_run_recipe
+from training.run import check_compiler, load_trained, read_run_recipe
 from training.trainer import Trainer, train
 from training.updates import Place, Update
 from training.validation import validation_loss
@@ -446,6 +446,40 @@ def test_bf16_computes_in_bfloat16_and_keeps_float32_weights(
 
 
 @pytest.mark.slow
+@pytest.mark.filterwarnings("ignore")  # of the compiler's own
+def test_a_compiled_model_learns_the_same(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Traced and differentiated as a whole; only the making of kernels is left out for its time."""
+    monkeypatch.setattr(training.trainer, "COMPILER", "aot_eager")
+    words = [tokenizer_file, "loop.bf16=false", "loop.max_steps=6", "loop.bleu_sentences=0"]
+    words += ["loop.log_every=2", "loop.validate_every=6", "model.dropout=0"]
+    plain, compiled = tmp_path / "plain", tmp_path / "compiled"
+    run_training(small_recipe, plain, *words)
+    torch._dynamo.utils.counters.clear()
+    recipe = load_recipe(str(small_recipe), [*words, "loop.compile=true"])
+    train(recipe, compiled, stop_after=4)
+    train(recipe, compiled)
+    assert torch._dynamo.utils.counters["stats"]["unique_graphs"] > 0
+    first, second = ([record["loss"] for record in read_metrics(run)] for run in (plain, compiled))
+    assert len(first) == 4
+    assert second == pytest.approx(first, rel=1e-5)
+    weights = load_trained(compiled).model.state_dict()
+    assert weights.keys() == load_trained(plain).model.state_dict().keys()
+
+
+@pytest.mark.parametrize(
+    ("device", "missing"), [("cpu", r"a C\+\+ compiler \(nowhere-cc\)"), ("cuda", "Triton")]
+)
+def test_what_torch_compile_needs_is_asked_for_before_the_work(
+    device: str, missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CXX", "nowhere-cc")
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ConfigError, match=rf"^loop.compile needs {missing} on {device}, which is"):
+        check_compiler(device)
+
+
 def test_a_tiny_model_learns_the_toy_language(tmp_path: Path) -> None:
     recipe = write_toy_recipe(tmp_path, pairs=3000)
     run_training(

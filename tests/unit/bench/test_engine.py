@@ -27,7 +27,7 @@ def output(text: str, score: float) -> SystemOutput:
 
 def measured(setting: Setting, seconds: list[float], system: System = OUR_INT8) -> Measured:
     timings = [
-        RepetitionTime(s, sentences=4, tokens=100, peak_rss=i) for i, s in enumerate(seconds)
+        RepetitionTime(s, sentences=4, tokens=100, peak_memory=i) for i, s in enumerate(seconds)
     ]
     return Measured(system, setting, SCENARIO, timings)
 
@@ -47,7 +47,7 @@ def test_the_fastest_setting_by_its_median_stands_for_a_system() -> None:
     assert result.best(OUR_INT8, SCENARIO) is steady
     assert steady.median == pytest.approx(125.0)
     assert steady.tokens_per_second == pytest.approx(100 / 0.5)
-    assert steady.peak_rss == 2
+    assert steady.peak_memory == 2
     with pytest.raises(ValueError, match="empty"):
         result.best(PEER_INT8, SCENARIO)
 

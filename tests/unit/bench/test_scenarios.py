@@ -69,7 +69,8 @@ def test_repetitions_hold_whole_batches_twice_at_least(batch: int, forced: bool)
 
 def test_shapes_and_limits_are_complete() -> None:
     assert set(SHAPES.values()) <= set(PRESETS)
-    for comparison in COMPARISONS.values():
-        assert comparison.rival in comparison.systems
+    for (_, device), comparison in COMPARISONS.items():
+        assert {comparison.ours, comparison.rival, *comparison.beside} <= set(comparison.systems)
+        assert {system.on_gpu for system in comparison.systems} == {device == "cuda"}
         assert tuple(comparison.slot_limits) == SLOT_STEPS
         assert len({system.name for system in comparison.systems}) == len(comparison.systems)

@@ -38,10 +38,11 @@ def test_both_systems_learn_as_many_parameters_and_are_timed(
     status = main(["training", *words, "--updates", "1", "--repetitions", "1", "--busy"])
     table = capsys.readouterr().out
     assert status == 0
-    ours, peer = (line.split(" | ") for line in table.splitlines()[-2:])
+    ours, peer = (line.split(" | ") for line in table.splitlines()[-4:-2])
     assert ours[1] == peer[1]
     assert float(ours[2].split()[0].replace(",", "")) > 0
     assert peer[-1] == "1.00 |"
+    assert all(0 < int(row[3].rstrip("%")) < 100 for row in (ours, peer))
 
 
 def test_a_preset_that_marian_has_not_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:

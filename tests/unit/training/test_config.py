@@ -315,7 +315,7 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(LoopConfig) >= {
         "max_steps", "log_every", "validate_every", "checkpoint_every", "keep_checkpoints",
         "patience", "bleu_sentences", "bleu_beam_size", "bf16", "activation_checkpointing",
-        "device", "seed",
+        "compile", "device", "seed",
     }  # fmt: skip
 
 

@@ -161,6 +161,11 @@ def test_other_architectures_are_refused(recipe: str) -> None:
         load_recipe(recipe, ["optim.alignment_weight=0.1"])
 
 
+def test_a_compiled_model_is_not_guided() -> None:
+    with pytest.raises(ConfigError, match="needs its attention too; set one of the two"):
+        load_recipe("macaron-de-en", ["optim.alignment_weight=0.1", "loop.compile=true"])
+
+
 @pytest.mark.data
 @pytest.mark.slow
 @pytest.mark.skipif("MACARON_DATA" not in os.environ, reason="MACARON_DATA is not set")

@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# Everything that needs a GPU, in one call of at most ten minutes: installs what is missing, runs the tests marked gpu and
+# the benches, and leaves what they print in OUT. A part that fails or runs out of time does not stop the others; the
+# exit status is the number of parts that failed.
+# Usage: bench/gpu_check.sh [OUT] [WHEELS]
+#   OUT     a folder for logs and tables (default gpu_check)
+#   WHEELS  a folder of wheels, where there is no package index
+set -uo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+out=$(realpath -m "${1:-gpu_check}")
+wheels=${2:+$(realpath "$2")}
+end=$((SECONDS + ${GPU_CHECK_SECONDS:-580}))
+failed=0
+export BENTOML_DO_NOT_TRACK=True ORT_DISABLE_TELEMETRY=1
+
+# part NAME SHARE COMMAND...: run within that percentage of the time that is left.
+part() {
+  local name=$1 seconds=$(((end - SECONDS) * $2 / 100)) start=$SECONDS
+  shift 2
+  if [ "$seconds" -lt 5 ]; then
+    echo "$name: no time left"
+    failed=$((failed + 1))
+    return
+  fi
+  timeout "$seconds" "$@" > "$out/$name.txt" 2> "$out/$name.log"
+  local status=$?
+  echo "$name: status $status after $((SECONDS - start)) s"
+  if [ "$status" -ne 0 ]; then
+    tail -n 3 "$out/$name.log"
+    failed=$((failed + 1))
+  fi
+}
+
+if ! command -v nvidia-smi > /dev/null; then
+  echo "there is no GPU with its driver here: nvidia-smi is not found"
+  exit 1
+fi
+mkdir -p "$out"
+nvidia-smi > "$out/gpu.txt"
+
+# A PyTorch for CUDA that is there already is kept: it is by far the largest download.
+python=$out/venv/bin/python
+[ -x "$python" ] || python3 -m venv --system-site-packages "$out/venv"
+from=(${wheels:+--no-index --find-links "$wheels"})
+grep -v '^onnxruntime==' requirements/serve.txt > "$out/serve.txt"
+sed 's/^-r serve.txt/-r '"${out//\//\\/}"'\/serve.txt/; s/^-c /-c '"${PWD//\//\\/}"'\/requirements\//; /^torch==/d' \
+  requirements/dev.txt > "$out/dev.txt"
+version=$(sed -n 's/^onnxruntime==//p' requirements/serve.txt)
+torch=$("$python" -c 'import torch; print("" if torch.version.cuda else "torch")' 2> /dev/null || echo torch)
+part install 50 "$python" -m pip install --disable-pip-version-check "${from[@]}" -r "$out/dev.txt" \
+  "onnxruntime-gpu==$version" ${torch:+"$(grep '^torch==' requirements/dev.txt)"}
+
+part tests 35 "$python" -m pytest -m gpu -p no:cacheprovider -rs
+part engine 45 "$python" -m bench engine --device cuda --shape base --batch 1,32,256 --beam 1,5 --repetitions 3 --busy \
+  --json "$out/engine.json"
+part joint 50 "$python" -m bench engine --device cuda --shape iwslt-joint-fast --batch 1,32 --beam 5 --repetitions 3 --busy
+part training 60 "$python" -m bench training --device cuda --bf16 --preset transformer_base --token-budget 16384 --busy
+part compiled 90 "$python" -m bench engine --device cuda --shape base --batch 1,32 --beam 5 --repetitions 3 --busy --compiled
+exit "$failed"
