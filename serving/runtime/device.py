@@ -9,6 +9,8 @@ import onnxruntime
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
+from serving.runtime.ort import CpuDevice
+from serving.runtime.session import Device, DeviceUse
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
@@ -21,6 +23,12 @@ def runs_on_cpu(precision: str) -> bool:
     All do but those in bf16, for which ONNX Runtime's CPU provider has no attention.
     """
     return precision != "bf16"
+
+
+def open_device(folder: Path, manifest: Manifest) -> Device:
+    """The device that a bundle runs on; raises as `check_device` does."""
+    check_device(folder, manifest)
+    return CpuDevice(DeviceUse("cpu", f"the bundle is for {manifest.target}"))
 
 
 def check_device(folder: Path, manifest: Manifest) -> None:
