@@ -9,12 +9,19 @@ import onnxruntime
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
+from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import Device, DeviceUse
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
-were exported; `cpu`: on the CPU, whatever they were exported for."""
+were exported; `cpu`: on the CPU, whatever they were exported for; `cuda`: on a GPU, which refuses
+bundles for the CPU."""
+_SWITCHES = ("auto", "cpu", "cuda")
+_SESSIONS = {"cuda": open_cuda}
+"""How a device is opened, by the target of bundles."""
+_PROVIDERS = {"cuda": PROVIDER}
+"""What ONNX Runtime must have for them."""
 
 
 def runs_on_cpu(precision: str) -> bool:
@@ -25,34 +32,67 @@ def runs_on_cpu(precision: str) -> bool:
     return precision != "bf16"
 
 
-def open_device(folder: Path, manifest: Manifest) -> Device:
-    """The device that a bundle runs on; raises as `check_device` does."""
+def wanted() -> str:
+    """What the switch says; raises SettingsError where that is none of its values."""
+    switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
+    if switch not in _SWITCHES:
+        raise SettingsError(f"{SWITCH} must be {', '.join(_SWITCHES)}, got {switch!r}")
+    return switch
+
+
+def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Device:
+    """The device that a bundle runs on, whose batches may fill `cache_bytes` with caches.
+
+    Raises as `check_device` does, and BundleError where the device cannot be used or has too little
+    memory.
+    """
     check_device(folder, manifest)
-    return CpuDevice(DeviceUse("cpu", f"the bundle is for {manifest.target}"))
+    target = manifest.target
+    if target == "cpu":
+        return CpuDevice(DeviceUse("cpu", "the bundle is for the CPU"))
+    if wanted() == "cpu":
+        return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
+    try:
+        return _SESSIONS[target](folder, manifest, cache_bytes)
+    except NoDeviceError as error:
+        raise BundleError(
+            f"{folder}: the bundle is for {target}, but {error}; {_way_out(manifest)}"
+        ) from error
 
 
 def check_device(folder: Path, manifest: Manifest) -> None:
-    """Raise BundleError for a bundle that this service cannot run, or should not run unasked.
+    """Raise BundleError for a bundle that this service cannot run, or should not run unasked, as
+    far as the installed ONNX Runtime tells.
 
-    There is no session but the CPU's. It computes fp32 and fp16 graphs of any target right, yet
-    more slowly than a bundle of its own; others (`runs_on_cpu`) not at all. Raises SettingsError
-    where the switch has another value than `auto` and `cpu`.
+    The CPU computes fp32 and fp16 graphs of any target right, yet more slowly than a bundle of its
+    own; others (`runs_on_cpu`) not at all. Raises SettingsError where the switch has another value
+    than it may.
     """
-    switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
-    if switch not in ("auto", "cpu"):
-        raise SettingsError(
-            f"{SWITCH} must be auto or cpu, got {switch!r}: this version computes on the CPU alone"
+    target, precision, switch = manifest.target, manifest.precision, wanted()
+    if target == "cpu" and switch not in ("auto", "cpu"):
+        raise BundleError(
+            f"{folder}: {SWITCH}={switch}, and the bundle is for the CPU; export the checkpoint "
+            f"with --target {switch}, or set {SWITCH}=auto"
         )
+    if (target == "cpu" or switch == "cpu") and runs_on_cpu(precision):
+        return
+    providers = onnxruntime.get_available_providers()
+    if switch != "cpu" and _PROVIDERS.get(target) in providers:
+        return
+    if not runs_on_cpu(precision):
+        raise BundleError(
+            f"{folder}: a {precision} bundle needs a session on {target}, and this service "
+            f"computes on the CPU alone, which has no {precision}; {_way_out(manifest)}"
+        )
+    raise BundleError(
+        f"{folder}: the bundle is for {target}, and this service computes on the CPU alone (ONNX "
+        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}); {_way_out(manifest)}"
+    )
+
+
+def _way_out(manifest: Manifest) -> str:
+    """What to do with a bundle whose device is not there."""
+    other = "export the checkpoint with --target cpu"
     if not runs_on_cpu(manifest.precision):
-        raise BundleError(
-            f"{folder}: a {manifest.precision} bundle needs a session on {manifest.target}, and "
-            f"this service computes on the CPU alone, which has no {manifest.precision}; export "
-            "the checkpoint with --target cpu"
-        )
-    if manifest.target != "cpu" and switch != "cpu":
-        raise BundleError(
-            f"{folder}: the bundle is for {manifest.target}, and this service computes on the CPU "
-            f"alone (ONNX Runtime {onnxruntime.__version__} has "
-            f"{', '.join(onnxruntime.get_available_providers())}); export the checkpoint with "
-            f"--target cpu, or set {SWITCH}=cpu to run these graphs on the CPU, which is slower"
-        )
+        return other
+    return f"{other}, or set {SWITCH}=cpu to run these graphs on the CPU, which is slower"

@@ -6,7 +6,7 @@ N candidates, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -231,7 +231,7 @@ class LanguageStepper(CacheSizes):
         used_B = np.full(state.rows, keep)
         state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
 
-    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> dict[str, NDArray[Any]]:
+    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> Mapping[str, Any]:
         queries = inputs.token_ids_BQ.shape[1]
         state.caches.resize(inputs.visible_BQC.shape[2])
         binding = self._binding(state, queries, queries, top)

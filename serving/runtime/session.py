@@ -111,8 +111,12 @@ class Binding(Protocol):
 
     inputs: dict[str, NDArray[Any]]
     """By role; the caller writes them before each run."""
-    outputs: dict[str, NDArray[Any]]
-    """By role; each run writes them anew."""
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Arrays by role; each run writes them anew. On another device than the CPU what nobody
+        looks at does not cross to the host, and logits cross when they are indexed or reshaped."""
+        ...
 
     def run(self) -> None:
         """Run the graph on what `inputs` hold."""

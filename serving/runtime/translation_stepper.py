@@ -6,7 +6,7 @@ C cache slots, D model, V vocabulary, N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -208,7 +208,7 @@ class OnnxStepper(CacheSizes):
         return state.bindings.get((state.caches.layout, state.sources.layout), key, make)
 
     def _attention(
-        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
+        self, outputs: Mapping[str, Any], state: OnnxState, rows: Sequence[int]
     ) -> Floats:
         """Weights of the source positions of some sentences, [R,Q,S].
 

@@ -1,0 +1,326 @@
+"""The tensors of a running batch in the memory of a GPU: they never cross to the host.
+
+All tensors of one shape lie in one array [T, 1 + N, D], whose first row is zeros
+(`serving.runtime.layouts`). Every change of layout is one gather of rows into another block.
+
+Shape letters: T tensors, B sentences, H cache rows of a sentence, C slots, S source positions,
+R some sentences, D model, N rows.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+
+from serving.arrays import Floats, Ints
+from serving.bundle.manifest import FLOAT_BYTES, DType
+from serving.runtime.layouts import (
+    bucket,
+    bucket_capacity,
+    extended,
+    filled,
+    flat,
+    merged,
+    numbered,
+    repacked,
+    resized,
+)
+from serving.search.prefix_tree import Repack, fill_padded, places
+
+CUDA = "cuda"
+LOCK = threading.RLock()
+"""Held by whoever computes, allocates or copies: ONNX Runtime captures a CUDA graph in the mode in
+which a call of any other thread breaks it, and one GPU does one thing at a time anyway."""
+_UNIT = 4096
+"""Blocks have this many bytes, times 1, 2, 3, 4, 6, 8, 12 and so on."""
+_KEPT = 16
+"""Blocks kept while unused; of these the longest unused goes first."""
+_WORD = 4
+"""Bytes of the elements that are moved, whatever numbers they are parts of."""
+_FILES = {False: "rows.onnx", True: "rows_of_two.onnx"}
+
+
+def on_gpu(count: int) -> onnxruntime.OrtValue:
+    """So many bytes of the GPU's memory, with whatever they hold."""
+    return onnxruntime.OrtValue.ortvalue_from_shape_and_type([count], np.uint8, CUDA, 0)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A piece of the GPU's memory."""
+
+    value: onnxruntime.OrtValue
+    size: int
+    address: int
+    serial: int
+    """No other block ever has the same, though its address may come again."""
+
+
+class Blocks:
+    """Memory that goes from one batch to the next; threads share it."""
+
+    def __init__(self) -> None:
+        self._free: list[Block] = []
+        """The longest unused first."""
+        self._serials = itertools.count(1)
+
+    def take(self, size: int) -> Block:
+        """A block of the bucket of that many bytes, the last one given back if there is one."""
+        size = bucket(size, _UNIT)
+        with LOCK:
+            for place in reversed(range(len(self._free))):
+                if self._free[place].size == size:
+                    return self._free.pop(place)
+            value = on_gpu(size)
+            return Block(value, size, value.data_ptr(), next(self._serials))
+
+    def give(self, block: Block) -> None:
+        """Give a block back, which nobody may use any more."""
+        with LOCK:
+            self._free.append(block)
+            del self._free[: max(0, len(self._free) - _KEPT)]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """An array [T, 1 + N, D] in a block."""
+
+    block: Block
+    tensors: int
+    count: int
+    """N"""
+    row_bytes: int
+
+    @property
+    def shape(self) -> list[int]:
+        """Its shape as words."""
+        return [self.tensors, 1 + self.count, self.row_bytes // _WORD]
+
+    def address(self, tensor: int, row: int = 0) -> int:
+        """Where a row of one of the tensors is, the row of zeros not counted."""
+        return self.block.address + (tensor * (1 + self.count) + 1 + row) * self.row_bytes
+
+
+class RowMover:
+    """Gathers rows of arrays on the GPU; the memory that they get comes from its blocks."""
+
+    def __init__(self, sessions: dict[bool, onnxruntime.InferenceSession], *, graphs: bool) -> None:
+        """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows."""
+        self._sessions, self._graphs = sessions, graphs
+        self.blocks = Blocks()
+        self._zeros: dict[tuple[int, int], Rows] = {}
+
+    def round_rows(self, rows: int) -> int:
+        """How many rows a batch of that many sentences has on the GPU."""
+        return bucket(rows) if self._graphs else rows
+
+    def new(self, tensors: int, count: int, row_bytes: int) -> Rows:
+        """An array of which only the rows of zeros are written."""
+        rows = self._take(tensors, count, row_bytes)
+        self._run(rows, self.empty(tensors, row_bytes), np.zeros(1 + count, dtype=np.int64), None)
+        return rows
+
+    def empty(self, tensors: int, row_bytes: int) -> Rows:
+        """An array of no rows but those of zeros, which is shared and never given back."""
+        key = tensors, row_bytes
+        with LOCK:
+            if key not in self._zeros:
+                rows = self._take(tensors, 0, row_bytes)
+                rows.block.value.update_inplace(np.zeros(rows.block.size, np.uint8))
+                self._zeros[key] = rows
+            return self._zeros[key]
+
+    def gather(self, source: Rows, index: Ints, other: Rows | None = None) -> Rows:
+        """The rows of that index, in which those of the other array count on from the source's."""
+        rows = self._take(source.tensors, index.size, source.row_bytes)
+        self._run(rows, source, flat(index), other)
+        return rows
+
+    def give(self, rows: Rows) -> None:
+        """Give an array's memory back."""
+        if rows.count:
+            self.blocks.give(rows.block)
+
+    def read(self, source: Rows, tensor: int, index: Ints) -> bytes:
+        """Rows of one tensor, copied to the host."""
+        one = Rows(source.block, 1, source.count, source.row_bytes)
+        shift = tensor * (1 + source.count) * source.row_bytes
+        with LOCK:
+            value = on_gpu(index.size * source.row_bytes)
+            io = self._sessions[False].io_binding()
+            _bind(io.bind_input, "rows", one.shape, source.block.address + shift)
+            io.bind_cpu_input("index", index.ravel())
+            shape = [1, index.size, one.shape[2]]
+            _bind(io.bind_output, "moved", shape, value.data_ptr())
+            self._sessions[False].run_with_iobinding(io)
+            return bytes(value.numpy())
+
+    def _take(self, tensors: int, count: int, row_bytes: int) -> Rows:
+        return Rows(self.blocks.take(tensors * (1 + count) * row_bytes), tensors, count, row_bytes)
+
+    def _run(self, target: Rows, source: Rows, index: Ints, other: Rows | None) -> None:
+        session = self._sessions[other is not None]
+        with LOCK:
+            io = session.io_binding()
+            _bind(io.bind_input, "rows", source.shape, source.block.address)
+            if other is not None:
+                _bind(io.bind_input, "others", other.shape, other.block.address)
+            io.bind_cpu_input("index", index)
+            _bind(io.bind_output, "moved", target.shape, target.block.address)
+            session.run_with_iobinding(io)
+
+
+def move_files() -> dict[bool, Path]:
+    """The graphs that gather rows, of one array and of two."""
+    return {two: Path(__file__).with_name(name) for two, name in _FILES.items()}
+
+
+def _bind(bind: Any, name: str, shape: Sequence[int], address: int) -> None:
+    bind(name, CUDA, 0, np.int32, shape, address)
+
+
+class GpuTensors:
+    """Memory for caches of one type of numbers."""
+
+    def __init__(self, mover: RowMover, dtype: DType) -> None:
+        self._mover, self._dtype = mover, dtype
+
+    def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> GpuCaches:
+        """Caches of `rows` sentences without slots."""
+        return GpuCaches(self._mover, tensors, rows, FLOAT_BYTES[self._dtype] * dim, height)
+
+
+class GpuCaches:
+    """The caches of a running batch; see `serving.runtime.session.CacheMemory`.
+
+    There are as many slots as the bucket of those asked for, and rows for sentences that are not.
+    """
+
+    def __init__(
+        self, mover: RowMover, tensors: int, sentences: int, row_bytes: int, height: int
+    ) -> None:
+        self._mover, self._sentences = mover, sentences
+        self.height, self.capacity, self.layout = height, 0, 0
+        self.rows = mover.empty(tensors, row_bytes)
+        """Where they are; the graph reads and writes them in place."""
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to the bucket of that many slots."""
+        if bucket_capacity(capacity) != self.capacity:
+            self._adopt(resized(self._own(), bucket_capacity(capacity)))
+
+    def repack(self, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        kept = repacked(self._own(), repack)
+        self._adopt(resized(kept, bucket_capacity(kept.shape[2])))
+
+    def extend(self, other: GpuCaches, sentences: Ints) -> None:
+        """Put the other's sentences in the place of these, the rest behind all."""
+        theirs = other._own() + (1 + self.rows.count)
+        self._adopt(extended(self._own(), theirs, sentences), other.rows if theirs.size else None)
+        other.free()
+
+    def lower(self, height: int) -> None:
+        """Keep only the first `height` cache rows of each sentence."""
+        self._adopt(self._own()[:, :height])
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._mover.give(self.rows)
+        self.rows = self._mover.empty(self.rows.tensors, self.rows.row_bytes)
+        self.capacity = 0
+        self.layout += 1
+
+    def _own(self) -> Ints:
+        return numbered(self._sentences, self.height, self.capacity)
+
+    def _adopt(self, index_BHC: Ints, other: Rows | None = None) -> None:
+        """Lay the caches out anew."""
+        self._sentences, self.height, self.capacity = index_BHC.shape
+        index_BHC = filled(index_BHC, self._mover.round_rows(self._sentences))
+        before = self.rows
+        if index_BHC.size:
+            self.rows = self._mover.gather(before, index_BHC, other)
+        else:
+            self.rows = self._mover.empty(before.tensors, before.row_bytes)
+        self._mover.give(before)
+        self.layout += 1
+
+
+class GpuSources:
+    """What the encoder made of the sources of a batch; see `SourceMemory`."""
+
+    def __init__(self, mover: RowMover, rows: Rows, mask_BS: Floats, dtype: DType) -> None:
+        """`rows` are those of the sentences of the mask, and of as many more as are to be there."""
+        self._mover, self.rows, self.mask_BS, self._dtype = mover, rows, mask_BS, dtype
+        self.layout = 0
+
+    @classmethod
+    def merged(cls, parts: Sequence[GpuSources], groups: Sequence[Sequence[int]]) -> GpuSources:
+        """One batch of several; the parts give their memory back."""
+        indices = merged([part.mask_BS.shape for part in parts], groups)
+        mask_BS = np.full(indices[0].shape, -np.inf, dtype=np.float32)
+        whole = parts[0]
+        for number, (part, index_BS) in enumerate(zip(parts, indices, strict=True)):
+            length = part.mask_BS.shape[1]
+            mask_BS[list(groups[number]), :length] = part.mask_BS
+            if number == 0:
+                whole._adopt(index_BS, mask_BS)
+                continue
+            theirs = index_BS + (1 + whole.rows.count)
+            own = numbered(*mask_BS.shape)
+            whole._adopt(np.where(index_BS > 0, theirs, own), mask_BS, part.rows)
+            part.free()
+        return whole
+
+    def keep(self, rows: Ints) -> None:
+        """Keep these rows, in this order."""
+        self._adopt(self._own()[rows], self.mask_BS[rows])
+
+    def extend(self, other: GpuSources, rows: Ints) -> None:
+        """Put the other's sentences into these rows, the rest behind all, and pad the shorter."""
+        own, theirs = self._own(), other._own() + (1 + self.rows.count)
+        index_BS = extended(own, theirs, rows)
+        taken = places(rows, len(self.mask_BS), len(other.mask_BS))
+        mask_BS = fill_padded(self.mask_BS, other.mask_BS, taken, len(index_BS), -np.inf)
+        self._adopt(index_BS, mask_BS, other.rows)
+        other.free()
+
+    def trim(self, length: int) -> None:
+        """Cut sources to that many positions."""
+        self._adopt(self._own()[:, :length], np.ascontiguousarray(self.mask_BS[:, :length]))
+
+    def read(self, number: int, rows: Sequence[int]) -> Floats:
+        """Some rows of one tensor in fp32, copied to the host."""
+        number %= self.rows.tensors
+        taken = self._mover.read(self.rows, number, self._own()[list(rows)])
+        shape = len(rows), self.mask_BS.shape[1], -1
+        if self._dtype == "bfloat16":  # the upper half of an fp32 number
+            bits = np.frombuffer(taken, np.uint16).astype(np.uint32) << 16
+            return bits.view(np.float32).reshape(shape)
+        values: Floats = np.frombuffer(taken, self._dtype).reshape(shape)
+        return values.astype(np.float32, copy=False)
+
+    def free(self) -> None:
+        """Give the memory back."""
+        self._mover.give(self.rows)
+        self.rows = self._mover.empty(self.rows.tensors, self.rows.row_bytes)
+        self.layout += 1
+
+    def _own(self) -> Ints:
+        return numbered(*self.mask_BS.shape)
+
+    def _adopt(self, index_BS: Ints, mask_BS: Floats, other: Rows | None = None) -> None:
+        """Lay the sources out anew."""
+        before = self.rows
+        index_BS = filled(index_BS, self._mover.round_rows(len(index_BS)))
+        self.rows, self.mask_BS = self._mover.gather(before, index_BS, other), mask_BS
+        self._mover.give(before)
+        self.layout += 1
