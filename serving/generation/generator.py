@@ -11,6 +11,8 @@ from serving.errors import InvalidOptionError
 from serving.generation.choices import ChoiceBuilder, Generation, Prompt, TokenScore, best_choices
 from serving.generation.prompts import load_prompts
 from serving.generation.running import RunningPrompts, start_search
+from serving.queue.limits import BatchLimits
+from serving.runtime.device import open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.prompts import chunks
 from serving.search.sampled_batch import GenerationBatch, SampledOutput
@@ -41,7 +43,8 @@ class Generator:
         folder = Path(bundle)
         self.prompts, self.workers = load_prompts(folder), workers
         each = max(1, (threads or default_threads()) // workers)
-        self.stepper = LanguageStepper(folder, self.manifest, each)
+        device = open_device(folder, self.manifest, BatchLimits().max_cache_bytes)
+        self.stepper, self.device = LanguageStepper(folder, self.manifest, each, device), device.use
 
     @property
     def manifest(self) -> Manifest:

@@ -53,7 +53,7 @@ def on_gpu(count: int) -> onnxruntime.OrtValue:
 
 
 @dataclass(frozen=True)
-class Block:
+class GpuBlock:
     """A piece of the GPU's memory."""
 
     value: onnxruntime.OrtValue
@@ -63,15 +63,15 @@ class Block:
     """No other block ever has the same, though its address may come again."""
 
 
-class Blocks:
+class GpuBlocks:
     """Memory that goes from one batch to the next; threads share it."""
 
     def __init__(self) -> None:
-        self._free: list[Block] = []
+        self._free: list[GpuBlock] = []
         """The longest unused first."""
         self._serials = itertools.count(1)
 
-    def take(self, size: int) -> Block:
+    def take(self, size: int) -> GpuBlock:
         """A block of the bucket of that many bytes, the last one given back if there is one."""
         size = bucket(size, _UNIT)
         with LOCK:
@@ -79,9 +79,9 @@ class Blocks:
                 if self._free[place].size == size:
                     return self._free.pop(place)
             value = on_gpu(size)
-            return Block(value, size, value.data_ptr(), next(self._serials))
+            return GpuBlock(value, size, value.data_ptr(), next(self._serials))
 
-    def give(self, block: Block) -> None:
+    def give(self, block: GpuBlock) -> None:
         """Give a block back, which nobody may use any more."""
         with LOCK:
             self._free.append(block)
@@ -89,10 +89,10 @@ class Blocks:
 
 
 @dataclass(frozen=True)
-class Rows:
+class GpuRows:
     """An array [T, 1 + N, D] in a block."""
 
-    block: Block
+    block: GpuBlock
     tensors: int
     count: int
     """N"""
@@ -114,20 +114,20 @@ class RowMover:
     def __init__(self, sessions: dict[bool, onnxruntime.InferenceSession], *, graphs: bool) -> None:
         """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows."""
         self._sessions, self._graphs = sessions, graphs
-        self.blocks = Blocks()
-        self._zeros: dict[tuple[int, int], Rows] = {}
+        self.blocks = GpuBlocks()
+        self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def round_rows(self, rows: int) -> int:
         """How many rows a batch of that many sentences has on the GPU."""
         return bucket(rows) if self._graphs else rows
 
-    def new(self, tensors: int, count: int, row_bytes: int) -> Rows:
+    def new(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
         """An array of which only the rows of zeros are written."""
         rows = self._take(tensors, count, row_bytes)
         self._run(rows, self.empty(tensors, row_bytes), np.zeros(1 + count, dtype=np.int64), None)
         return rows
 
-    def empty(self, tensors: int, row_bytes: int) -> Rows:
+    def empty(self, tensors: int, row_bytes: int) -> GpuRows:
         """An array of no rows but those of zeros, which is shared and never given back."""
         key = tensors, row_bytes
         with LOCK:
@@ -137,20 +137,20 @@ class RowMover:
                 self._zeros[key] = rows
             return self._zeros[key]
 
-    def gather(self, source: Rows, index: Ints, other: Rows | None = None) -> Rows:
+    def gather(self, source: GpuRows, index: Ints, other: GpuRows | None = None) -> GpuRows:
         """The rows of that index, in which those of the other array count on from the source's."""
         rows = self._take(source.tensors, index.size, source.row_bytes)
         self._run(rows, source, flat(index), other)
         return rows
 
-    def give(self, rows: Rows) -> None:
+    def give(self, rows: GpuRows) -> None:
         """Give an array's memory back."""
         if rows.count:
             self.blocks.give(rows.block)
 
-    def read(self, source: Rows, tensor: int, index: Ints) -> bytes:
+    def read(self, source: GpuRows, tensor: int, index: Ints) -> bytes:
         """Rows of one tensor, copied to the host."""
-        one = Rows(source.block, 1, source.count, source.row_bytes)
+        one = GpuRows(source.block, 1, source.count, source.row_bytes)
         shift = tensor * (1 + source.count) * source.row_bytes
         with LOCK:
             value = on_gpu(index.size * source.row_bytes)
@@ -162,10 +162,12 @@ class RowMover:
             self._sessions[False].run_with_iobinding(io)
             return bytes(value.numpy())
 
-    def _take(self, tensors: int, count: int, row_bytes: int) -> Rows:
-        return Rows(self.blocks.take(tensors * (1 + count) * row_bytes), tensors, count, row_bytes)
+    def _take(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
+        return GpuRows(
+            self.blocks.take(tensors * (1 + count) * row_bytes), tensors, count, row_bytes
+        )
 
-    def _run(self, target: Rows, source: Rows, index: Ints, other: Rows | None) -> None:
+    def _run(self, target: GpuRows, source: GpuRows, index: Ints, other: GpuRows | None) -> None:
         session = self._sessions[other is not None]
         with LOCK:
             io = session.io_binding()
@@ -241,7 +243,7 @@ class GpuCaches:
     def _own(self) -> Ints:
         return numbered(self._sentences, self.height, self.capacity)
 
-    def _adopt(self, index_BHC: Ints, other: Rows | None = None) -> None:
+    def _adopt(self, index_BHC: Ints, other: GpuRows | None = None) -> None:
         """Lay the caches out anew."""
         self._sentences, self.height, self.capacity = index_BHC.shape
         index_BHC = filled(index_BHC, self._mover.round_rows(self._sentences))
@@ -257,7 +259,7 @@ class GpuCaches:
 class GpuSources:
     """What the encoder made of the sources of a batch; see `SourceMemory`."""
 
-    def __init__(self, mover: RowMover, rows: Rows, mask_BS: Floats, dtype: DType) -> None:
+    def __init__(self, mover: RowMover, rows: GpuRows, mask_BS: Floats, dtype: DType) -> None:
         """`rows` are those of the sentences of the mask, and of as many more as are to be there."""
         self._mover, self.rows, self.mask_BS, self._dtype = mover, rows, mask_BS, dtype
         self.layout = 0
@@ -317,7 +319,7 @@ class GpuSources:
     def _own(self) -> Ints:
         return numbered(*self.mask_BS.shape)
 
-    def _adopt(self, index_BS: Ints, mask_BS: Floats, other: Rows | None = None) -> None:
+    def _adopt(self, index_BS: Ints, mask_BS: Floats, other: GpuRows | None = None) -> None:
         """Lay the sources out anew."""
         before = self.rows
         index_BS = filled(index_BS, self._mover.round_rows(len(index_BS)))

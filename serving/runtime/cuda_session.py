@@ -22,7 +22,7 @@ from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import FLOAT_BYTES, Graph, Tensor
-from serving.runtime.cuda_memory import CUDA, LOCK, GpuCaches, GpuSources, RowMover, Rows, on_gpu
+from serving.runtime.cuda_memory import CUDA, LOCK, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
 from serving.runtime.ort import names_by_role
 from serving.search.ids import PAD_ID
 
@@ -128,6 +128,9 @@ class _Outputs(Mapping[str, Any]):
 
     def __getitem__(self, role: str) -> Any:
         return LaterArray(self, role) if role == "logits" else self.copied(role)
+
+    def __contains__(self, role: object) -> bool:
+        return role in self._lengths
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._lengths)
@@ -262,8 +265,8 @@ class CudaSession:
     def _bind(
         self,
         sizes: Mapping[str, int],
-        caches: Rows,
-        sources: Rows | None,
+        caches: GpuRows,
+        sources: GpuRows | None,
         unwanted: Collection[str],
     ) -> _Bound:
         """Bind every input and output to an address."""

@@ -11,7 +11,7 @@ from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda
 from serving.runtime.ort import CpuDevice
-from serving.runtime.session import Device, DeviceUse
+from serving.runtime.session import ON_CPU, Device, DeviceUse
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
@@ -40,6 +40,11 @@ def wanted() -> str:
     return switch
 
 
+def computes_on_cpu(manifest: Manifest) -> bool:
+    """Whether a bundle that this service runs takes processors, not a GPU."""
+    return manifest.target == "cpu" or wanted() == "cpu"
+
+
 def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Device:
     """The device that a bundle runs on, whose batches may fill `cache_bytes` with caches.
 
@@ -49,7 +54,7 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Devic
     check_device(folder, manifest)
     target = manifest.target
     if target == "cpu":
-        return CpuDevice(DeviceUse("cpu", "the bundle is for the CPU"))
+        return CpuDevice(ON_CPU)
     if wanted() == "cpu":
         return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
     try:

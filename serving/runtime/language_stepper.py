@@ -19,7 +19,7 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
 from serving.runtime.device import open_device
 from serving.runtime.ort import Bindings, check_int8
-from serving.runtime.session import Binding, CacheMemory
+from serving.runtime.session import Binding, CacheMemory, Device
 from serving.runtime.translation_stepper import write_visible
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_capacity, round_up
@@ -47,8 +47,11 @@ Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
 class LanguageStepper(CacheSizes):
     """A language model bundle's step graph."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        """Load the graph with `threads` intra-op threads.
+    def __init__(
+        self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
+    ) -> None:
+        """Load the graph with `threads` intra-op threads, on a device that was opened for the
+        bundle or on its own.
 
         Raises BundleError where it is an earlier version's or for another device, where ONNX
         Runtime refuses it, or where this machine's int8 products are not exact.
@@ -61,7 +64,7 @@ class LanguageStepper(CacheSizes):
             )
         super().__init__(manifest)
         self._vocab_size, self._heads = manifest.sizes.vocab_size, manifest.sizes.num_heads
-        device = open_device(folder, manifest)
+        device = device or open_device(folder, manifest)
         self._memory = device.memory(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"

@@ -33,6 +33,9 @@ class DeviceUse:
     """One line for people who run the service."""
 
 
+ON_CPU = DeviceUse("cpu", "the bundle is for the CPU; --target cuda exports one for a GPU")
+
+
 class CacheMemory(Protocol):
     """The caches of a running batch: cache tensors of cache rows of slots of features."""
 

@@ -19,7 +19,7 @@ from serving.bundle.manifest import CacheSizes, Graph, Manifest
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import Bindings, check_int8, has_kernels
-from serving.runtime.session import Binding, CacheMemory, SourceMemory
+from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -55,12 +55,14 @@ class OnnxStepper(CacheSizes):
         *,
         step: Graph | None = None,
         encoder: Encoder | None = None,
+        device: Device | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs with `threads` intra-op threads.
 
-        `step` is the bundle's step graph unless given, `encoder` one that is loaded already;
-        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where the
+        `step` is the bundle's step graph unless given, `encoder` one that is loaded already,
+        `device` one that was opened for the bundle; `profile_prefix` is that of `load_graph`, for
+        the step graph. Raises BundleError where the
         graphs are for another device, ONNX Runtime refuses one, or this machine's int8 products are
         not exact.
         """
@@ -70,7 +72,7 @@ class OnnxStepper(CacheSizes):
         # query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
-        device = open_device(folder, manifest)
+        device = device or open_device(folder, manifest)
         self._memory = device.memory(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
