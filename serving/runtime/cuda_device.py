@@ -124,10 +124,10 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
 
 
 def weight_bytes(folder: Path, manifest: Manifest) -> int:
-    """Bytes of a bundle's graphs with their weights."""
-    graphs = [graph for graph in (manifest.encoder, manifest.step) if graph is not None]
-    files = {path for graph in graphs for path in folder.glob(f"{graph.file}*")}
-    return sum(path.stat().st_size for path in files)
+    """Bytes of a bundle's graphs with their weights; each has its own of those that they share."""
+    graphs = [graph.file for graph in (manifest.encoder, manifest.step) if graph is not None]
+    shared = [path.name for path in folder.glob("*.bin")] * len(graphs)
+    return sum((folder / name).stat().st_size for name in (*graphs, *shared))
 
 
 def graphs_wanted(environment: Mapping[str, str]) -> bool:
