@@ -79,8 +79,8 @@ def _usage(manifest: Manifest) -> list[str]:
     target, precision = manifest.target, manifest.precision
     if not runs_on_cpu(precision):
         return [
-            f"This version computes on the CPU alone, which has no {precision}: the bundle waits "
-            f"for a session on {target}. One to use now comes of the checkpoint by `--target cpu`."
+            f"The CPU has no {precision}: the bundle needs an NVIDIA GPU and the package's extra "
+            f"`serve-{target}`. One for the CPU comes of the checkpoint by `--target cpu`."
         ]
     on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
@@ -104,8 +104,9 @@ def _usage(manifest: Manifest) -> list[str]:
     if on_cpu:
         program = ["import os", "", *program[:2], f'os.environ["{SWITCH}"] = "cpu"', *program[2:]]
         told = [
-            f"There is no session on {target} yet: with `{SWITCH}=cpu` its graphs run on the CPU, "
-            "more slowly than those of a bundle that was exported with `--target cpu`.",
+            f"With `{SWITCH}=cpu` its graphs run on the CPU, more slowly than those of a bundle "
+            "that was exported with `--target cpu`. Leave it out where there is an NVIDIA GPU and "
+            f"the package's extra `serve-{target}`.",
             "",
         ]
     return [*told, "```sh", command, serve, "```", "", "```python", *program, "```"]

@@ -263,6 +263,7 @@ def recorded_gpu(gpu: Gpu = GPU) -> Iterator[Recorded]:
         __version__="1.31.1",
         cuda_version="13.0",
         preload_dlls=lambda: None,
+        set_default_logger_severity=lambda _: None,
         get_available_providers=lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"],
         OrtValue=types.SimpleNamespace(ortvalue_from_shape_and_type=value),
         InferenceSession=lambda *a, **k: InferenceSession(recorded, *a, **k),

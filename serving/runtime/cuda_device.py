@@ -160,6 +160,7 @@ def _open() -> _Opened:
         )
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
         onnxruntime.preload_dlls()
+    onnxruntime.set_default_logger_severity(3)  # it warns at each session of what is no fault
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.enable_mem_pattern = False

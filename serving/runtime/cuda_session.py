@@ -85,8 +85,7 @@ class _Bound:
         self.input_value: onnxruntime.OrtValue
         self.output_values: list[onnxruntime.OrtValue] = []
         self.runs = self.graph_id = 0
-        self.options = onnxruntime.RunOptions()
-        self.options.add_run_config_entry(_GRAPH_ID, str(_NO_GRAPH))
+        self.options = _run_options(_NO_GRAPH)
 
 
 class _Own(threading.local):
@@ -226,7 +225,7 @@ class CudaSession:
             if self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE:
                 bound.graph_id = min(next(self._graph_ids), _MOST_GRAPHS)
                 if bound.graph_id < _MOST_GRAPHS:
-                    bound.options.add_run_config_entry(_GRAPH_ID, str(bound.graph_id))
+                    bound.options = _run_options(bound.graph_id)
             bound.runs += 1
             bound.input_value.update_inplace(bound.staged)
             self._session.run_with_iobinding(bound.io, bound.options)
@@ -307,6 +306,12 @@ class CudaSession:
                     place = _shape(tensor, sizes), address
                     bind(tensor.name, CUDA, 0, _element(tensor.dtype), *place)
         return bound
+
+
+def _run_options(graph_id: int) -> onnxruntime.RunOptions:
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry(_GRAPH_ID, str(graph_id))
+    return options
 
 
 def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:

@@ -12,6 +12,7 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto
+from starlette.testclient import TestClient
 
 from export.__main__ import main
 from export.bundle import export_bundle
@@ -23,8 +24,13 @@ from serving.bundle.manifest import CacheSizes, read_manifest
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
+from serving.server.app import create_app
+from serving.server.loading import load_bundles
+from serving.server.registry import Registry
+from serving.server.settings import Settings
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
+from tests.recorded_device import recorded_gpu
 from training.run import Trained, load_trained
 
 TEXT = "der hund und die katze"
@@ -103,6 +109,45 @@ def test_a_service_without_a_gpu_runs_it_only_where_it_is_told_to(
         for bundle in (tiny_language_model.fp32, language_fp16)
     ]
     assert continuations[0] == continuations[1]
+
+
+def test_a_service_with_a_gpu_runs_it_there_and_says_so(
+    fp16: Path,
+    language_fp16: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for bundle in (fp16, language_fp16):
+        (tmp_path / bundle.name).symlink_to(bundle)
+    settings = Settings(bundles=tmp_path, threads=1, decode_in="threads")
+    answers = []
+    for device in ("auto", "cpu"):
+        monkeypatch.setenv("MACARON_DEVICE", device)
+        registry = Registry(settings)
+        with recorded_gpu() as gpu, caplog.at_level("INFO"):
+            try:
+                registry.start(load_bundles(settings))
+                with TestClient(create_app(registry, settings)) as client:
+                    cards = client.get("/models").json()["models"]
+                    cards += client.get("/v1/models").json()["data"]
+                    body = {"q": TEXT, "source": "de", "target": "en"}
+                    answer = client.post("/translate", json=body).json()["translations"]
+                    prompt = {"prompt": "the", "max_tokens": 8, "temperature": 0}
+                    choices = client.post("/v1/completions", json=prompt).json()["choices"]
+            finally:
+                registry.close()
+            used, reason = {
+                "auto": ("cuda", "Recorded GPU, CUDA graphs"),
+                "cpu": ("cpu", "the bundle is for cuda, but MACARON_DEVICE=cpu"),
+            }[device]
+            assert [(card["device"], card["device_reason"]) for card in cards] == [
+                (used, reason)
+            ] * 2
+            assert f"on {used}: {reason}" in caplog.text
+            assert (gpu.runs > 10) == (used == "cuda")
+        answers.append((answer[0]["hypotheses"], choices))
+    assert answers[0] == answers[1]
 
 
 def test_a_language_models_manifest_tells_its_perplexities(language_fp16: Path) -> None:
