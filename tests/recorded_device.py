@@ -274,6 +274,7 @@ def recorded_gpu(gpu: Gpu = GPU) -> Iterator[Recorded]:
         for module in (cuda_memory, cuda_session, cuda_device, device):
             patch.setattr(module, "onnxruntime", fake)
         patch.setattr(cuda_device, "look", lambda: recorded.gpu)
+        patch.setattr(cuda_device, "has_cudnn", lambda: True)
         cuda_device._open.cache_clear()
         try:
             yield recorded

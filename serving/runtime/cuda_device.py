@@ -25,6 +25,7 @@ GRAPHS_SWITCH = "MACARON_CUDA_GRAPHS"
 """The environment variable that turns CUDA graphs off."""
 PROVIDER = "CUDAExecutionProvider"
 _PACKAGE = "pip install '.[serve-cuda]'"
+_CUDNN = ("libcudnn.so.9", "libcudnn.so")
 _OWN_BYTES = 512 * 2**20
 """What CUDA's libraries and a step's intermediate results take besides weights and caches; a guess
 on the safe side."""
@@ -160,7 +161,8 @@ def _open() -> _Opened:
         )
     with contextlib.redirect_stdout(io.StringIO()):  # it prints what it does not find
         onnxruntime.preload_dlls()
-    onnxruntime.set_default_logger_severity(3)  # it warns at each session of what is no fault
+    # It says in the log what is said here, and warns at each session of what is no fault.
+    onnxruntime.set_default_logger_severity(4)
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4
     options.enable_mem_pattern = False
@@ -168,11 +170,18 @@ def _open() -> _Opened:
         sessions = {
             two: _session(path, options, graphs=False) for two, path in move_files().items()
         }
+    except NoDeviceError:
+        raise
     except Exception as error:
         raise NoDeviceError(
             f"ONNX Runtime {onnxruntime.__version__} cannot use {gpu.name}: "
             f"{str(error).splitlines()[0]}"
         ) from error
+    if not has_cudnn():
+        raise NoDeviceError(
+            f"cuDNN 9 is not found ({_CUDNN[0]}), which kernels of ONNX Runtime need (install what "
+            f"it needs: {_PACKAGE})"
+        )
     return _Opened(gpu, RowMover(sessions, graphs=graphs), graphs)
 
 
@@ -206,6 +215,15 @@ def _capturing(
         except Exception as error:
             logger.warning("%s: runs without CUDA graphs: %s", path, str(error).splitlines()[0])
     return _session(path, options, graphs=False), False
+
+
+def has_cudnn() -> bool:
+    """Whether cuDNN is found as ONNX Runtime looks for it, when the first kernel needs it."""
+    for name in _CUDNN:
+        with contextlib.suppress(OSError):
+            ctypes.CDLL(name)
+            return True
+    return False
 
 
 def _missing_library() -> str:

@@ -133,7 +133,7 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
                     cards += client.get("/v1/models").json()["data"]
                     body = {"q": TEXT, "source": "de", "target": "en"}
                     answer = client.post("/translate", json=body).json()["translations"]
-                    prompt = {"prompt": "the", "max_tokens": 8, "temperature": 0}
+                    prompt = {"model": cards[1]["id"], "prompt": "the", "temperature": 0}
                     choices = client.post("/v1/completions", json=prompt).json()["choices"]
             finally:
                 registry.close()

@@ -97,7 +97,15 @@ def test_a_library_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> 
         monkeypatch.setattr(fake, "InferenceSession", without_cuda)
         monkeypatch.setattr(cuda_device.ctypes, "CDLL", refuse)
         message = refusal()
-    assert "libcublasLt.so.13: cannot open shared object file" in message
+    assert "but libcublasLt.so.13: cannot open shared object file" in message
+    assert "pip install '.[serve-cuda]'" in message
+
+
+def test_cudnn_is_missed_before_a_step_needs_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    with recorded_gpu():
+        monkeypatch.setattr(cuda_device, "has_cudnn", lambda: False)
+        message = refusal()
+    assert "cuDNN 9 is not found (libcudnn.so.9)" in message
     assert "pip install '.[serve-cuda]'" in message
 
 
