@@ -78,8 +78,7 @@ class _Bound:
     """A graph bound to addresses of the GPU's memory, and the host's copy of its inputs."""
 
     def __init__(self, io: onnxruntime.IOBinding, inputs: _Layout, outputs: list[_Layout]) -> None:
-        self.io = io
-        self.inputs, self.outputs = inputs, outputs
+        self.io, self.outputs = io, outputs
         self.staged = np.zeros(inputs.size, np.uint8)
         self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
         self.input_value: onnxruntime.OrtValue
@@ -91,6 +90,9 @@ class _Bound:
 class _Own(threading.local):
     """What each thread has of its own: ONNX Runtime keeps captured graphs by thread, and a thread
     looks at its outputs while others run."""
+
+    ran: _Bound | None = None
+    """What was run last: its outputs are what the buffers hold."""
 
     def __init__(self) -> None:
         self.bound: OrderedDict[object, _Bound] = OrderedDict()
@@ -106,18 +108,25 @@ class _Own(threading.local):
 class _Outputs(Mapping[str, Any]):
     """The outputs of the last run by role, copied to the host when somebody looks at them."""
 
-    def __init__(self, bound: _Bound, lengths: Mapping[str, int]) -> None:
+    def __init__(self, own: _Own, bound: _Bound, lengths: Mapping[str, int]) -> None:
         """`lengths` are those of the first axes without what fills up a bucket."""
-        self._bound, self._lengths = bound, lengths
+        self._own, self._bound, self._lengths = own, bound, lengths
         self._found: dict[str, NDArray[Any]] = {}
 
     def forget(self) -> None:
         """There is another run."""
         self._found.clear()
 
+    def shape(self, role: str) -> tuple[int, ...]:
+        """The shape of an output."""
+        place = next(each.places[role] for each in self._bound.outputs if role in each.places)
+        return self._lengths[role], *place.shape[1:]
+
     def copied(self, role: str) -> NDArray[Any]:
-        """An output on the host."""
+        """An output on the host; another run of the thread must not have been begun since."""
         if role not in self._found:
+            if self._own.ran is not self._bound:
+                raise RuntimeError(f"another run has taken the place of {role}")
             number = next(n for n, each in enumerate(self._bound.outputs) if role in each.places)
             with LOCK:
                 buffer = self._bound.output_values[number].numpy()
@@ -143,8 +152,7 @@ class LaterArray:
 
     def __init__(self, outputs: _Outputs, role: str) -> None:
         self._outputs, self._role = outputs, role
-        place = next(each.places[role] for each in outputs._bound.outputs if role in each.places)
-        self.shape = outputs._lengths[role], *place.shape[1:]
+        self.shape = outputs.shape(role)
 
     def __getitem__(self, key: Any) -> Any:
         return self._outputs.copied(self._role)[key]
@@ -157,12 +165,14 @@ class LaterArray:
 class CudaBinding:
     """What a batch has bound; see `serving.runtime.session.Binding`."""
 
-    def __init__(self, session: CudaSession, bound: _Bound, lengths: Mapping[str, int]) -> None:
+    def __init__(
+        self, session: CudaSession, own: _Own, bound: _Bound, lengths: Mapping[str, int]
+    ) -> None:
         """`lengths` are those of the first axes of all inputs and outputs, by role."""
         self._session, self._bound = session, bound
         self.inputs = {role: array[: lengths[role]] for role, array in bound.arrays.items()}
         found = [role for layout in bound.outputs for role in layout.places]
-        self._outputs = _Outputs(bound, {role: lengths[role] for role in found})
+        self._outputs = _Outputs(own, bound, {role: lengths[role] for role in found})
         self.outputs: Mapping[str, Any] = self._outputs
 
     def run(self) -> None:
@@ -217,7 +227,7 @@ class CudaSession:
             _fill_rows(bound.arrays, rows)
         for role, arrays in (given or {}).items():
             bound.arrays[role][:rows] = arrays[0]
-        return CudaBinding(self, bound, lengths)
+        return CudaBinding(self, self._own, bound, lengths)
 
     def run(self, bound: _Bound) -> None:
         """Run what is bound; the graph of what was run often enough is captured."""
@@ -227,6 +237,7 @@ class CudaSession:
                 if bound.graph_id < _MOST_GRAPHS:
                     bound.options = _run_options(bound.graph_id)
             bound.runs += 1
+            self._own.ran = bound
             bound.input_value.update_inplace(bound.staged)
             self._session.run_with_iobinding(bound.io, bound.options)
 

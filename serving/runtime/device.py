@@ -45,6 +45,12 @@ def computes_on_cpu(manifest: Manifest) -> bool:
     return manifest.target == "cpu" or wanted() == "cpu"
 
 
+def batches_at_once(manifest: Manifest, workers: int) -> int:
+    """How many batches of a bundle are decoded at once where so many are wanted: a GPU computes one
+    at a time, and each thread would capture CUDA graphs of its own there."""
+    return workers if computes_on_cpu(manifest) else 1
+
+
 def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Device:
     """The device that a bundle runs on, whose batches may fill `cache_bytes` with caches.
 

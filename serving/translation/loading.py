@@ -6,7 +6,7 @@ from pathlib import Path
 
 from serving.bundle.manifest import parse_manifest
 from serving.queue.limits import BatchLimits
-from serving.runtime.device import computes_on_cpu
+from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
@@ -41,8 +41,7 @@ def load_isolated_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
 ) -> IsolatedTranslator:
     """`load_translator`, each worker in a process of its own."""
-    on_cpu = computes_on_cpu(parse_manifest(folder))
-    workers = _workers(preset, threads) if on_cpu else 1
+    workers = batches_at_once(parse_manifest(folder), _workers(preset, threads))
     return IsolatedTranslator(
         folder,
         threads=threads // workers,

@@ -8,12 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import Manifest, parse_manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
-from serving.runtime.device import open_device
+from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.shortlist_stepper import ShortlistStepper
@@ -353,11 +353,12 @@ class Translator(ModelTranslator):
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`.
+        together keep to the memory of `limits`. On a GPU there is one.
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
         folder = Path(bundle)
+        workers = batches_at_once(parse_manifest(folder), workers)
         texts = load_texts(folder, workers, limits)
         each = max(1, (threads or default_threads()) // workers)
         cache_bytes = (limits or BatchLimits()).max_cache_bytes
