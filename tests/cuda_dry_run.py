@@ -5,8 +5,9 @@ kernels do nothing.
 
 PYTHON is an interpreter with what `.[serve-cuda]` installs, BUNDLE a folder that was exported with
 `--target cuda`. What is seen so: that ONNX Runtime takes the bindings, addresses and copies; that
-it captures CUDA graphs and replays them; and which kernel attention is given to on a card of
-compute capability 9.0. What is found is without meaning. Needs a C compiler and `nm`.
+it captures CUDA graphs and replays them; what memory it takes of CUDA; and which kernel attention
+is given to on a card of compute capability 9.0. What is found is without meaning. Needs a C
+compiler and `nm`.
 """
 
 from __future__ import annotations
@@ -40,12 +41,16 @@ from serving.bundle.manifest import parse_manifest
 from pathlib import Path
 if parse_manifest(Path(sys.argv[2])).task == "translate":
     loaded = Translator(sys.argv[2], threads=1)
-    for _ in range(4):
-        loaded.translate(["Ein Satz.", "Noch ein etwas anderer Satz, der laenger ist."] * 3)
+    serve = loaded.translate
 else:
     loaded = Generator(sys.argv[2], threads=1)
-    for _ in range(4):
-        loaded.generate(["The film was", "A"] * 3)
+    serve = loaded.generate
+texts = ["Ein Satz.", "Noch ein etwas anderer Satz, der laenger ist.", "A", "The film was"]
+for turn in range(8):
+    for count in (1, 2, 4, 7, 12):
+        serve((texts * 3)[:count])
+    if turn == 3:
+        print("\\nhalf", file=sys.stderr, flush=True)
 print("on", loaded.device.name, loaded.device.reason)
 """
 
@@ -67,19 +72,23 @@ def dry_run(python: str, libraries: Path, bundle: str) -> dict[str, object]:
     if done.returncode:
         raise SystemExit(f"{bundle}: {done.stderr[-3000:]}")
     told = done.stdout + done.stderr
+    halves = done.stderr.split("\nhalf\n")
+    taken = [sum(map(int, re.findall(r"^cudaMalloc (\d+)$", h, re.MULTILINE))) for h in halves]
     return {
         "bundle": bundle,
         "device": done.stdout.rpartition("on ")[2].strip(),
         "attention": dict(Counter(re.findall(r"SdpaKernel=(\w+)", told))),
         "captured": told.count("Capturing the cuda graph"),
         "replayed": told.count("Replaying the captured"),
+        "bytes_taken": taken,
         "refused": re.findall(r"runs without CUDA graphs.*", told),
     }
 
 
 def main() -> int:
-    """Print a line of JSON for each bundle; fails where no CUDA graph is captured, or attention is
-    given to the kernel that keeps all scores in memory."""
+    """Print a line of JSON for each bundle; fails where no CUDA graph is captured, attention is
+    given to the kernel that keeps all scores in memory, or requests like earlier ones take memory
+    of their own."""
     python, *bundles = sys.argv[1:]
     find = "import onnxruntime; print(onnxruntime.__path__[0])"
     found = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True)
@@ -90,7 +99,9 @@ def main() -> int:
         for bundle in bundles:
             told = dry_run(python, Path(folder), bundle)
             print(json.dumps(told))
-            wrong += not told["replayed"] or "MATH" in str(told["attention"])
+            taken = told["bytes_taken"]
+            assert isinstance(taken, list)
+            wrong += not told["replayed"] or "MATH" in str(told["attention"]) or taken[1:] != [0]
     return int(wrong > 0)
 
 

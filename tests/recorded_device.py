@@ -101,8 +101,12 @@ class OrtValue:
             self._recorded.to_host += self._size
             return self._recorded.live[self._address][1].copy()
 
-    def update_inplace(self, data: np.ndarray) -> None:
+    def update_inplace(self, data: np.ndarray | OrtValue) -> None:
         with self._recorded.alone():
+            if isinstance(data, OrtValue):
+                assert data._size == self._size
+                self._recorded.live[self._address][1][:] = data._recorded.live[data._address][1]
+                return
             assert (data.dtype, data.size) == (np.uint8, self._size)
             self._recorded.to_device += self._size
             self._recorded.live[self._address][1][:] = data
@@ -159,17 +163,12 @@ class InferenceSession:
         self._session = load_graph(path.parent, path.name, 1, int8=False)
         self._types = {v.name: v.type for v in self._session.get_inputs()}
         self._types |= {v.name: v.type for v in self._session.get_outputs()}
-        self.released: list[int] = []
 
     def get_providers(self) -> list[str]:
         return ["CUDAExecutionProvider", "CPUExecutionProvider"]
 
     def io_binding(self) -> IOBinding:
         return IOBinding(self._recorded)
-
-    def release_captured_graph(self, number: int) -> None:
-        self.released.append(number)
-        del self._recorded.captures[id(self), threading.get_ident(), number]
 
     def run_with_iobinding(
         self, io: IOBinding, options: onnxruntime.RunOptions | None = None

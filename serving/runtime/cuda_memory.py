@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -52,7 +52,7 @@ def on_gpu(count: int) -> onnxruntime.OrtValue:
     return onnxruntime.OrtValue.ortvalue_from_shape_and_type([count], np.uint8, CUDA, 0)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class GpuBlock:
     """A piece of the GPU's memory."""
 
@@ -66,18 +66,22 @@ class GpuBlock:
 class GpuBlocks:
     """Memory that goes from one batch to the next; threads share it."""
 
+    _serials = itertools.count(1)
+
     def __init__(self) -> None:
         self._free: list[GpuBlock] = []
         """The longest unused first."""
-        self._serials = itertools.count(1)
 
     def take(self, size: int) -> GpuBlock:
-        """A block of the bucket of that many bytes, the last one given back if there is one."""
+        """A block of the bucket of that many bytes: the first one that was made, where several are
+        free, so that the same few are used whatever came before."""
         size = bucket(size, _UNIT)
         with LOCK:
-            for place in reversed(range(len(self._free))):
-                if self._free[place].size == size:
-                    return self._free.pop(place)
+            fitting = [block for block in self._free if block.size == size]
+            if fitting:
+                block = min(fitting, key=lambda block: block.serial)
+                self._free.remove(block)
+                return block
             value = on_gpu(size)
             return GpuBlock(value, size, value.data_ptr(), next(self._serials))
 
@@ -93,6 +97,8 @@ class GpuRows:
     """An array [T, 1 + N, D] in a block."""
 
     block: GpuBlock
+    pool: GpuBlocks
+    """Where the block comes from."""
     tensors: int
     count: int
     """N"""
@@ -109,12 +115,13 @@ class GpuRows:
 
 
 class RowMover:
-    """Gathers rows of arrays on the GPU; the memory that they get comes from its blocks."""
+    """Gathers rows of arrays on the GPU, and gives them memory."""
 
     def __init__(self, sessions: dict[bool, onnxruntime.InferenceSession], *, graphs: bool) -> None:
-        """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows."""
+        """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows, and
+        stay where they are where they can, so that few CUDA graphs do for all."""
         self._sessions, self._graphs = sessions, graphs
-        self.blocks = GpuBlocks()
+        self._caches, self._sources = GpuBlocks(), GpuBlocks()
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def round_rows(self, rows: int) -> int:
@@ -122,35 +129,42 @@ class RowMover:
         return bucket(rows) if self._graphs else rows
 
     def new(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
-        """An array of which only the rows of zeros are written."""
-        rows = self._take(tensors, count, row_bytes)
+        """An array for sources, all zeros."""
+        rows = self._take(self._sources, tensors, count, row_bytes)
         self._run(rows, self.empty(tensors, row_bytes), np.zeros(1 + count, dtype=np.int64), None)
         return rows
 
     def empty(self, tensors: int, row_bytes: int) -> GpuRows:
-        """An array of no rows but those of zeros, which is shared and never given back."""
+        """An array for caches of no rows but those of zeros; it is shared and never given back."""
         key = tensors, row_bytes
         with LOCK:
             if key not in self._zeros:
-                rows = self._take(tensors, 0, row_bytes)
+                rows = self._take(self._caches, tensors, 0, row_bytes)
                 rows.block.value.update_inplace(np.zeros(rows.block.size, np.uint8))
                 self._zeros[key] = rows
             return self._zeros[key]
 
     def gather(self, source: GpuRows, index: Ints, other: GpuRows | None = None) -> GpuRows:
-        """The rows of that index, in which those of the other array count on from the source's."""
-        rows = self._take(source.tensors, index.size, source.row_bytes)
+        """The rows of that index, in which those of the other array count on from the source's. The
+        source is given back, or its memory is that of what is returned."""
+        rows = self._take(source.pool, source.tensors, index.size, source.row_bytes)
         self._run(rows, source, flat(index), other)
+        if self._graphs and source.count and source.block.size == rows.block.size:
+            with LOCK:
+                source.block.value.update_inplace(rows.block.value)
+            self.give(rows)
+            return replace(rows, block=source.block)
+        self.give(source)
         return rows
 
     def give(self, rows: GpuRows) -> None:
         """Give an array's memory back."""
         if rows.count:
-            self.blocks.give(rows.block)
+            rows.pool.give(rows.block)
 
     def read(self, source: GpuRows, tensor: int, index: Ints) -> bytes:
         """Rows of one tensor, copied to the host."""
-        one = GpuRows(source.block, 1, source.count, source.row_bytes)
+        one = replace(source, tensors=1)
         shift = tensor * (1 + source.count) * source.row_bytes
         with LOCK:
             value = on_gpu(index.size * source.row_bytes)
@@ -162,10 +176,9 @@ class RowMover:
             self._sessions[False].run_with_iobinding(io)
             return bytes(value.numpy())
 
-    def _take(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
-        return GpuRows(
-            self.blocks.take(tensors * (1 + count) * row_bytes), tensors, count, row_bytes
-        )
+    def _take(self, pool: GpuBlocks, tensors: int, count: int, row_bytes: int) -> GpuRows:
+        block = pool.take(tensors * (1 + count) * row_bytes)
+        return GpuRows(block, pool, tensors, count, row_bytes)
 
     def _run(self, target: GpuRows, source: GpuRows, index: Ints, other: GpuRows | None) -> None:
         session = self._sessions[other is not None]
@@ -235,9 +248,12 @@ class GpuCaches:
 
     def free(self) -> None:
         """Give the memory back."""
+        self.capacity = 0
+        self._empty()
+
+    def _empty(self) -> None:
         self._mover.give(self.rows)
         self.rows = self._mover.empty(self.rows.tensors, self.rows.row_bytes)
-        self.capacity = 0
         self.layout += 1
 
     def _own(self) -> Ints:
@@ -247,13 +263,11 @@ class GpuCaches:
         """Lay the caches out anew."""
         self._sentences, self.height, self.capacity = index_BHC.shape
         index_BHC = filled(index_BHC, self._mover.round_rows(self._sentences))
-        before = self.rows
         if index_BHC.size:
-            self.rows = self._mover.gather(before, index_BHC, other)
+            self.rows = self._mover.gather(self.rows, index_BHC, other)
+            self.layout += 1
         else:
-            self.rows = self._mover.empty(before.tensors, before.row_bytes)
-        self._mover.give(before)
-        self.layout += 1
+            self._empty()
 
 
 class GpuSources:
@@ -321,8 +335,6 @@ class GpuSources:
 
     def _adopt(self, index_BS: Ints, mask_BS: Floats, other: GpuRows | None = None) -> None:
         """Lay the sources out anew."""
-        before = self.rows
         index_BS = filled(index_BS, self._mover.round_rows(len(index_BS)))
-        self.rows, self.mask_BS = self._mover.gather(before, index_BS, other), mask_BS
-        self._mover.give(before)
+        self.rows, self.mask_BS = self._mover.gather(self.rows, index_BS, other), mask_BS
         self.layout += 1

@@ -29,11 +29,11 @@ from serving.search.ids import PAD_ID
 _ALIGNMENT = 256
 """Bytes: tensors that share a buffer begin at multiples, as an allocation of their own would."""
 _BINDINGS = 128
-"""Bindings of a thread that are kept; the longest unused goes first."""
+"""Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
 _RUNS_BEFORE_CAPTURE = 3
 """A capture takes longer than some runs: what is not met again is not worth one."""
-_MOST_GRAPHS = 256
-"""Captured by a session; ONNX Runtime keeps every one."""
+_MOST_GRAPHS = 512
+"""Captured by a session: ONNX Runtime 1.31 keeps every one, also when told to release it."""
 _NO_GRAPH = -1
 _GRAPH_ID = "gpu_graph_id"
 _BF16 = 16
@@ -83,7 +83,7 @@ class _Bound:
         self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
         self.input_value: onnxruntime.OrtValue
         self.output_values: list[onnxruntime.OrtValue] = []
-        self.runs = self.graph_id = 0
+        self.runs, self.captured = 0, False
         self.options = _run_options(_NO_GRAPH)
 
 
@@ -233,9 +233,9 @@ class CudaSession:
         """Run what is bound; the graph of what was run often enough is captured."""
         with LOCK:
             if self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE:
-                bound.graph_id = min(next(self._graph_ids), _MOST_GRAPHS)
-                if bound.graph_id < _MOST_GRAPHS:
-                    bound.options = _run_options(bound.graph_id)
+                graph_id = next(self._graph_ids)
+                if graph_id <= _MOST_GRAPHS:
+                    bound.options, bound.captured = _run_options(graph_id), True
             bound.runs += 1
             self._own.ran = bound
             bound.input_value.update_inplace(bound.staged)
@@ -264,13 +264,12 @@ class CudaSession:
         return GpuSources(self._mover, made, mask_BS, dtype)
 
     def _keep(self, key: object, bound: _Bound) -> None:
+        """Keep a binding in the place of the longest unused one that has no CUDA graph."""
         kept = self._own.bound
+        plain = [other for other, each in kept.items() if not each.captured]
+        if len(plain) >= _BINDINGS:
+            del kept[plain[0]]
         kept[key] = bound
-        if len(kept) > _BINDINGS:
-            _, gone = kept.popitem(last=False)
-            if 0 < gone.graph_id < _MOST_GRAPHS:
-                with LOCK:
-                    self._session.release_captured_graph(gone.graph_id)
 
     def _bind(
         self,

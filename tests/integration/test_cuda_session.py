@@ -231,18 +231,19 @@ def test_without_cuda_graphs_batches_have_the_rows_that_they_are_given(
     assert found[0] == found[1]
 
 
-def test_bindings_that_are_forgotten_release_what_they_captured(
+def test_bindings_are_forgotten_but_for_those_with_cuda_graphs_of_which_there_are_not_more(
     bundles: Path, gpu: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_session, "_BINDINGS", 4)
+    monkeypatch.setattr(cuda_session, "_MOST_GRAPHS", 3)
     cpu, cuda = both(bundles, "macaron", "fp16")
     options = SearchOptions(beam_size=3, max_length=40, min_length=30, loop_guard=False)
     sentences = [Sentence(s.source, options) for s in random_sentences(5)]
     wanted = [f.hypotheses for f in decode(cpu, sentences)]
     for _ in range(4):
         assert [f.hypotheses for f in decode(cuda, sentences)] == wanted
-    assert cuda._step._session.released
-    assert len(gpu.captures) <= 4
+    assert sorted(number for _, _, number in gpu.captures) == [1, 2, 3]
+    assert len(cuda._step._own.bound) <= 3 + 4
 
 
 def test_several_threads_take_turns(bundles: Path, gpu: Recorded) -> None:

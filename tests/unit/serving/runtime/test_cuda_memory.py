@@ -11,7 +11,7 @@ import pytest
 from export.row_graphs import row_graph
 from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.cuda_device import _open
-from serving.runtime.cuda_memory import GpuCaches, GpuTensors, RowMover, move_files
+from serving.runtime.cuda_memory import GpuBlocks, GpuCaches, GpuTensors, move_files
 from serving.runtime.layouts import bucket_capacity
 from serving.search.prefix_tree import Repack
 from tests.recorded_device import Recorded, recorded_gpu
@@ -127,8 +127,7 @@ def test_memory_is_used_again_and_what_is_kept_is_bounded(gpu: Recorded) -> None
 
 
 def test_freed_memory_is_not_found(gpu: Recorded) -> None:
-    mover: RowMover = _open().mover
-    block = mover.blocks.take(100)
+    block = GpuBlocks().take(100)
     address = block.address
     gpu.find(address, 100)
     with pytest.raises(AssertionError, match="reaches over the end"):
