@@ -29,6 +29,9 @@ _CUDNN = ("libcudnn.so.9", "libcudnn.so")
 _OWN_BYTES = 512 * 2**20
 """What CUDA's libraries and a step's intermediate results take besides weights and caches; a guess
 on the safe side."""
+_ROUNDED = 2
+"""Times what caches may fill that they may take: sizes are rounded up to buckets, and what joins is
+copied."""
 _OPTIONS = {
     "device_id": "0",
     # Otherwise products of fp32 have 10 bits of precision.
@@ -111,11 +114,12 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
     except DriverError as error:
         raise NoDeviceError(str(error)) from error
     weights = weight_bytes(folder, manifest)
-    needed = weights + cache_bytes + _OWN_BYTES
+    batches = _ROUNDED * cache_bytes
+    needed = weights + batches + _OWN_BYTES
     if gpu.free_bytes < needed:
         raise NoDeviceError(
             f"{_mib(gpu.free_bytes)} of {_mib(gpu.total_bytes)} of {gpu.name}'s memory are free, "
-            f"and {_mib(needed)} are needed: {_mib(weights)} for weights, {_mib(cache_bytes)} for "
+            f"and {_mib(needed)} are needed: {_mib(weights)} for weights, {_mib(batches)} for "
             f"what batches may take, {_mib(_OWN_BYTES)} for CUDA; let batches take less, or free "
             "some"
         )

@@ -63,15 +63,18 @@ def test_the_cpu_computes_where_that_is_said(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_bundle_that_does_not_fit_is_refused_before_it_takes_memory() -> None:
-    with recorded_gpu(replace(GPU, free_bytes=900 * 2**20)) as gpu:
+    with recorded_gpu(replace(GPU, free_bytes=1200 * 2**20)) as gpu:
         open_device(BUNDLE, bundle(), 300 * 2**20)
         allocated = gpu.allocated
         message = refusal(600 * 2**20)
         assert gpu.allocated == allocated == 0
     weights = (2896889 + 4990701 + 2 * 2048000) / 2**20
-    for part in ("900 MiB of 16,384 MiB of Recorded GPU", f"{1112 + weights:,.0f} MiB are needed"):
+    for part in (
+        "1,200 MiB of 16,384 MiB of Recorded GPU",
+        f"{1712 + weights:,.0f} MiB are needed",
+    ):
         assert part in message
-    assert f"{weights:,.0f} MiB for weights, 600 MiB for what batches may take" in message
+    assert f"{weights:,.0f} MiB for weights, 1,200 MiB for what batches may take" in message
 
 
 def test_a_driver_that_is_too_old_is_named_with_what_is_needed() -> None:
