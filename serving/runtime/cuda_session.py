@@ -230,7 +230,14 @@ class CudaSession:
         return CudaBinding(self, self._own, bound, lengths)
 
     def run(self, bound: _Bound) -> None:
-        """Run what is bound; the graph of what was run often enough is captured."""
+        """Run what is bound; the graph of what was run often enough is captured.
+
+        Raises IndexError for slots outside of the caches: a GPU would write elsewhere in silence.
+        """
+        queries, slots = bound.arrays["visible"].shape[2:]
+        last = int(bound.arrays["write_index"].max()) + queries
+        if last > slots:
+            raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
         with LOCK:
             if self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE:
                 graph_id = next(self._graph_ids)

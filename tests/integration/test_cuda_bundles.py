@@ -28,6 +28,7 @@ from serving.server.app import create_app
 from serving.server.loading import load_bundles
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
 from tests.recorded_device import recorded_gpu
@@ -148,6 +149,16 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
             assert (gpu.runs > 10) == (used == "cuda")
         answers.append((answer[0]["hypotheses"], choices))
     assert answers[0] == answers[1]
+
+
+def test_a_decoding_process_tells_what_it_runs_on(
+    fp16: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    translator = IsolatedTranslator(fp16)
+    translator.engine().close()
+    assert translator.device.name == "cpu"
+    assert translator.device.reason == "the bundle is for cuda, but MACARON_DEVICE=cpu"
 
 
 def test_a_language_models_manifest_tells_its_perplexities(language_fp16: Path) -> None:

@@ -22,6 +22,7 @@ from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sampled_batch import GenerationBatch
 from serving.search.sentence import Sentence
+from serving.search.stepper import StepInputs
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.integration.test_cuda_graphs import LANGUAGE, Written, write
@@ -244,6 +245,16 @@ def test_bindings_are_forgotten_but_for_those_with_cuda_graphs_of_which_there_ar
         assert [f.hypotheses for f in decode(cuda, sentences)] == wanted
     assert sorted(number for _, _, number in gpu.captures) == [1, 2, 3]
     assert len(cuda._step._own.bound) <= 3 + 4
+
+
+def test_slots_outside_of_the_caches_are_refused(bundles: Path, gpu: Recorded) -> None:
+    stepper = both(bundles, "macaron", "fp16")[1]
+    state = stepper.encode([[5, 6, 7, EOS_ID]])
+    ones = np.ones((1, 2), dtype=np.int64)
+    visible = np.zeros((1, 2, 8), dtype=np.float32)
+    inputs = StepInputs(ones, ones, np.array([7]), visible, np.zeros((1, 2), np.float32), ones)
+    with pytest.raises(IndexError, match="would write slot 8 of caches of 8 slots"):
+        stepper.step(state, inputs, want_logits=False)
 
 
 def test_several_threads_take_turns(bundles: Path, gpu: Recorded) -> None:
