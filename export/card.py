@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
+from serving.bundle.engines import ANY_GPU
 from serving.bundle.manifest import CARD, Manifest, write_manifest
 from serving.runtime.device import SWITCH, runs_on_cpu
 
@@ -67,8 +68,18 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
             ("precision", precision),
             ("runs on", manifest.target),
             ("size", f"{size / 1e6:.1f} MB"),
+            *_engines(manifest),
         ],
     )
+
+
+def _engines(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """By what its engines were built, and for which GPU."""
+    if manifest.engines:
+        first = manifest.engines[0]
+        gpu = "any GPU" if first.gpu == ANY_GPU else first.gpu
+        built = f"{len(manifest.engines)} for {gpu}, by {first.library} {first.version}"
+        yield "engines", f"{built}; where they do not fit, its graphs run"
 
 
 def _pair(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
