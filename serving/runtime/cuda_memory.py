@@ -1,7 +1,8 @@
 """The tensors of a running batch in the memory of a GPU: they never cross to the host.
 
-All tensors of one shape lie in one array [T, 1 + N, D], whose first row is zeros
-(`serving.runtime.layouts`). Every change of layout is one gather of rows into another block.
+All tensors of one shape lie in one array [T, L + N, D], whose first rows are zeros: one
+(`serving.runtime.layouts`), or as many as let each tensor begin where TensorRT wants it. Every
+change of layout is one gather of rows into another block.
 
 Shape letters: T tensors, B sentences, H cache rows of a sentence, C slots, S source positions,
 R some sentences, D model, N rows.
@@ -10,6 +11,7 @@ R some sentences, D model, N rows.
 from __future__ import annotations
 
 import itertools
+import math
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -22,11 +24,11 @@ import onnxruntime
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import FLOAT_BYTES, DType
 from serving.runtime.layouts import (
+    ZERO,
     bucket,
     bucket_capacity,
     extended,
     filled,
-    flat,
     merged,
     numbered,
     repacked,
@@ -40,6 +42,8 @@ LOCK = threading.RLock()
 which a call of any other thread breaks it, and one GPU does one thing at a time anyway."""
 _UNIT = 4096
 """Blocks have this many bytes, times 1, 2, 3, 4, 6, 8, 12 and so on."""
+_ALIGNMENT = 256
+"""Bytes: TensorRT wants tensors to begin at multiples."""
 _KEPT = 16
 """Blocks kept while unused; of these the longest unused goes first."""
 _WORD = 4
@@ -94,7 +98,7 @@ class GpuBlocks:
 
 @dataclass(frozen=True)
 class GpuRows:
-    """An array [T, 1 + N, D] in a block."""
+    """An array [T, L + N, D] in a block, N filled up to a multiple of L."""
 
     block: GpuBlock
     pool: GpuBlocks
@@ -105,22 +109,43 @@ class GpuRows:
     row_bytes: int
 
     @property
+    def lead(self) -> int:
+        """L, rows of zeros before the first row of a tensor."""
+        return _lead(self.row_bytes)
+
+    @property
+    def height(self) -> int:
+        """All rows of a tensor."""
+        return _height(self.count, self.row_bytes)
+
+    @property
     def shape(self) -> list[int]:
         """Its shape as words."""
-        return [self.tensors, 1 + self.count, self.row_bytes // _WORD]
+        return [self.tensors, self.height, self.row_bytes // _WORD]
 
-    def address(self, tensor: int, row: int = 0) -> int:
-        """Where a row of one of the tensors is, the row of zeros not counted."""
-        return self.block.address + (tensor * (1 + self.count) + 1 + row) * self.row_bytes
+    def address(self, tensor: int) -> int:
+        """Where the first row of one of the tensors is, rows of zeros not counted."""
+        return self.block.address + (tensor * self.height + self.lead) * self.row_bytes
+
+    def places(self, index: Ints) -> Ints:
+        """The place of each row of an index (`serving.runtime.layouts`) among all of a tensor."""
+        return np.where(index > ZERO, index + (self.lead - 1), 0)
 
 
 class RowMover:
     """Gathers rows of arrays on the GPU, and gives them memory."""
 
-    def __init__(self, sessions: dict[bool, onnxruntime.InferenceSession], *, graphs: bool) -> None:
+    def __init__(
+        self,
+        sessions: dict[bool, onnxruntime.InferenceSession],
+        *,
+        graphs: bool,
+        capacities: Sequence[int] = (),
+    ) -> None:
         """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows, and
-        stay where they are where they can, so that few CUDA graphs do for all."""
-        self._sessions, self._graphs = sessions, graphs
+        stay where they are where they can, so that few CUDA graphs do for all. Caches have these
+        `capacities`, as far as they go."""
+        self.sessions, self._graphs, self._capacities = sessions, graphs, sorted(capacities)
         self._caches, self._sources = GpuBlocks(), GpuBlocks()
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
@@ -128,10 +153,15 @@ class RowMover:
         """How many rows a batch of that many sentences has on the GPU."""
         return bucket(rows) if self._graphs else rows
 
+    def round_capacity(self, slots: int) -> int:
+        """How many slots caches of that many have on the GPU."""
+        fitting = (capacity for capacity in self._capacities if capacity >= slots > 0)
+        return next(fitting, bucket_capacity(slots))
+
     def new(self, tensors: int, count: int, row_bytes: int) -> GpuRows:
         """An array for sources, all zeros."""
         rows = self._take(self._sources, tensors, count, row_bytes)
-        self._run(rows, self.empty(tensors, row_bytes), np.zeros(1 + count, dtype=np.int64), None)
+        self._run(rows, self.empty(tensors, row_bytes), np.full(count, ZERO), None)
         return rows
 
     def empty(self, tensors: int, row_bytes: int) -> GpuRows:
@@ -148,7 +178,7 @@ class RowMover:
         """The rows of that index, in which those of the other array count on from the source's. The
         source is given back, or its memory is that of what is returned."""
         rows = self._take(source.pool, source.tensors, index.size, source.row_bytes)
-        self._run(rows, source, flat(index), other)
+        self._run(rows, source, index.ravel(), other)
         if self._graphs and source.count and source.block.size == rows.block.size:
             with LOCK:
                 source.block.value.update_inplace(rows.block.value)
@@ -165,31 +195,48 @@ class RowMover:
     def read(self, source: GpuRows, tensor: int, index: Ints) -> bytes:
         """Rows of one tensor, copied to the host."""
         one = replace(source, tensors=1)
-        shift = tensor * (1 + source.count) * source.row_bytes
+        shift = tensor * source.height * source.row_bytes
         with LOCK:
             value = on_gpu(index.size * source.row_bytes)
-            io = self._sessions[False].io_binding()
+            io = self.sessions[False].io_binding()
             _bind(io.bind_input, "rows", one.shape, source.block.address + shift)
-            io.bind_cpu_input("index", index.ravel())
+            io.bind_cpu_input("index", source.places(index.ravel()))
             shape = [1, index.size, one.shape[2]]
             _bind(io.bind_output, "moved", shape, value.data_ptr())
-            self._sessions[False].run_with_iobinding(io)
+            self.sessions[False].run_with_iobinding(io)
             return bytes(value.numpy())
 
     def _take(self, pool: GpuBlocks, tensors: int, count: int, row_bytes: int) -> GpuRows:
-        block = pool.take(tensors * (1 + count) * row_bytes)
+        block = pool.take(tensors * _height(count, row_bytes) * row_bytes)
         return GpuRows(block, pool, tensors, count, row_bytes)
 
     def _run(self, target: GpuRows, source: GpuRows, index: Ints, other: GpuRows | None) -> None:
-        session = self._sessions[other is not None]
+        session = self.sessions[other is not None]
+        moved = np.full(target.height, ZERO)
+        places = source.places(index)
+        if other is not None:
+            theirs = index - (1 + source.count)
+            places = np.where(theirs < 0, places, source.height + other.places(theirs))
+        moved[target.lead : target.lead + target.count] = places
         with LOCK:
             io = session.io_binding()
             _bind(io.bind_input, "rows", source.shape, source.block.address)
             if other is not None:
                 _bind(io.bind_input, "others", other.shape, other.block.address)
-            io.bind_cpu_input("index", index)
+            io.bind_cpu_input("index", moved)
             _bind(io.bind_output, "moved", target.shape, target.block.address)
             session.run_with_iobinding(io)
+
+
+def _lead(row_bytes: int) -> int:
+    """Rows of zeros after which a tensor begins at a multiple of the alignment."""
+    return _ALIGNMENT // math.gcd(_ALIGNMENT, row_bytes)
+
+
+def _height(count: int, row_bytes: int) -> int:
+    """All rows of a tensor of so many, such that the next one is aligned as it is."""
+    lead = _lead(row_bytes)
+    return lead * (1 + -(-count // lead))
 
 
 def move_files() -> dict[bool, Path]:
@@ -228,13 +275,14 @@ class GpuCaches:
 
     def resize(self, capacity: int) -> None:
         """Grow or shrink to the bucket of that many slots."""
-        if bucket_capacity(capacity) != self.capacity:
-            self._adopt(resized(self._own(), bucket_capacity(capacity)))
+        capacity = self._mover.round_capacity(capacity)
+        if capacity != self.capacity:
+            self._adopt(resized(self._own(), capacity))
 
     def repack(self, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
         kept = repacked(self._own(), repack)
-        self._adopt(resized(kept, bucket_capacity(kept.shape[2])))
+        self._adopt(resized(kept, self._mover.round_capacity(kept.shape[2])))
 
     def extend(self, other: GpuCaches, sentences: Ints) -> None:
         """Put the other's sentences in the place of these, the rest behind all."""

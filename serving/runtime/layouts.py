@@ -90,8 +90,3 @@ def filled(index: Ints, rows: int) -> Ints:
     new = np.full((rows, *index.shape[1:]), ZERO, dtype=np.int64)
     new[: len(index)] = index
     return new
-
-
-def flat(index: Ints) -> Ints:
-    """The index of a whole array: its row of zeros, and these."""
-    return np.concatenate([[ZERO], index.ravel()])

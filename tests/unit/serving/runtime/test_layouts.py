@@ -15,7 +15,6 @@ from serving.runtime.layouts import (
     bucket_capacity,
     extended,
     filled,
-    flat,
     merged,
     numbered,
     repacked,
@@ -60,7 +59,7 @@ def test_buckets_are_few_and_at_most_half_as_large_again() -> None:
 def gathered(array_TN: np.ndarray, index: np.ndarray) -> np.ndarray:
     """What a device does: rows of an array behind a row of zeros."""
     zeros = np.zeros((len(array_TN), 1, DIM), array_TN.dtype)
-    return np.concatenate([zeros, array_TN], axis=1)[:, flat(index)][:, 1:]
+    return np.concatenate([zeros, array_TN], axis=1)[:, index.ravel()]
 
 
 def caches(rng: np.random.Generator, rows: int, height: int, capacity: int) -> Caches:
