@@ -62,9 +62,16 @@ class CudaDevice:
         int8: bool,
         profile_prefix: Path | None = None,
     ) -> CudaSession:
-        """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there. Threads are
-        for the few nodes that make sizes out of sizes."""
-        del int8
+        """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there."""
+        del threads, int8
+        session, captures = self._open_graph(folder, graph, profile_prefix)
+        return CudaSession(session, graph, self._mover, graphs=captures)
+
+    def _open_graph(
+        self, folder: Path, graph: Graph, profile_prefix: Path | None
+    ) -> tuple[onnxruntime.InferenceSession, bool]:
+        """A graph's session, and whether it captures CUDA graphs. One thread is for the few nodes
+        that make sizes out of sizes."""
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = options.inter_op_num_threads = 1
         options.log_severity_level = 3
@@ -75,14 +82,13 @@ class CudaDevice:
         steps = any(tensor.role == "self" for tensor in graph.inputs)
         graphs = self._graphs and steps
         try:
-            session, captures = _capturing(folder / graph.file, options, graphs=graphs)
+            return _capturing(folder / graph.file, options, graphs=graphs)
         except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
             raise BundleError(
                 f"{folder / graph.file}: ONNX Runtime {onnxruntime.__version__} cannot load the "
                 f"graph on CUDA: {str(error).splitlines()[0]}; set MACARON_DEVICE=cpu to run it on "
                 "the CPU, which is slower"
             ) from error
-        return CudaSession(session, graph, self._mover, graphs=captures)
 
     def memory(self, dtype: DType) -> GpuTensors:
         """Memory on the GPU."""
@@ -115,7 +121,7 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
         raise NoDeviceError(str(error)) from error
     weights = weight_bytes(folder, manifest)
     batches = _ROUNDED * cache_bytes
-    needed = weights + batches + _OWN_BYTES
+    needed = needed_bytes(folder, manifest, cache_bytes)
     if gpu.free_bytes < needed:
         raise NoDeviceError(
             f"{_mib(gpu.free_bytes)} of {_mib(gpu.total_bytes)} of {gpu.name}'s memory are free, "
@@ -126,6 +132,11 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
     graphs = "CUDA graphs" if opened.graphs else f"no CUDA graphs ({GRAPHS_SWITCH}=off)"
     use = DeviceUse("cuda", f"{gpu.name}, {graphs}")
     return CudaDevice(opened.mover, use, graphs=opened.graphs)
+
+
+def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int) -> int:
+    """Memory of the GPU that must be free for a bundle's graphs and batches."""
+    return weight_bytes(folder, manifest) + _ROUNDED * cache_bytes + _OWN_BYTES
 
 
 def weight_bytes(folder: Path, manifest: Manifest) -> int:
@@ -142,6 +153,11 @@ def graphs_wanted(environment: Mapping[str, str]) -> bool:
     if switch not in ("on", "off"):
         raise SettingsError(f"{GRAPHS_SWITCH} must be on or off, got {switch!r}")
     return switch == "on"
+
+
+def opened_mover() -> RowMover:
+    """What moves rows on the GPU that `open_cuda` has opened."""
+    return _open().mover
 
 
 @functools.cache

@@ -62,6 +62,23 @@ def look(library: str = _LIBRARY) -> Gpu:
     )
 
 
+class Stream:
+    """A stream of the first GPU's, in the context of this process, which `look` makes.
+
+    It waits for what was copied before, as other streams than ONNX Runtime's do by default.
+    """
+
+    def __init__(self, library: str = _LIBRARY) -> None:
+        self._driver = ctypes.CDLL(library)
+        stream = ctypes.c_void_p()
+        _check(self._driver, "cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(0))
+        self.handle = stream.value or 0
+
+    def wait(self) -> None:
+        """Wait until all work in the stream is done; raises DriverError where it failed."""
+        _check(self._driver, "cuStreamSynchronize", ctypes.c_void_p(self.handle))
+
+
 def _check(
     driver: ctypes.CDLL, function: str, *arguments: object, cuda: tuple[int, int] = (0, 0)
 ) -> None:

@@ -21,12 +21,12 @@ import onnxruntime
 from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import FLOAT_BYTES, Graph, Tensor
+from serving.bundle.manifest import FLOAT_BYTES, DType, Graph, Tensor
 from serving.runtime.cuda_memory import CUDA, LOCK, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
 from serving.runtime.ort import names_by_role
 from serving.search.ids import PAD_ID
 
-_ALIGNMENT = 256
+ALIGNMENT_BYTES = 256
 """Bytes: tensors that share a buffer begin at multiples, as an allocation of their own would."""
 _BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
@@ -69,15 +69,26 @@ class _Layout:
 
     def add(self, tensor: Tensor, sizes: Mapping[str, int]) -> None:
         """Put a tensor behind the others."""
-        place = self.places[tensor.role] = _Place(self.size, _shape(tensor, sizes), tensor.dtype)
+        place = self.places[tensor.role] = _Place(self.size, shape_of(tensor, sizes), tensor.dtype)
         size = math.prod(place.shape) * np.dtype(place.dtype).itemsize
-        self.size += -(-size // _ALIGNMENT) * _ALIGNMENT
+        self.size += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
 
 
-class _Bound:
+Places = dict[str, tuple[list[int], int]]
+"""Shapes and addresses on the GPU, by names of tensors."""
+
+
+class Bound:
     """A graph bound to addresses of the GPU's memory, and the host's copy of its inputs."""
 
-    def __init__(self, io: onnxruntime.IOBinding, inputs: _Layout, outputs: list[_Layout]) -> None:
+    def __init__(
+        self,
+        io: onnxruntime.IOBinding,
+        sizes: Mapping[str, int],
+        inputs: _Layout,
+        outputs: list[_Layout],
+    ) -> None:
+        self.sizes, self.places = sizes, Places()
         self.io, self.outputs = io, outputs
         self.staged = np.zeros(inputs.size, np.uint8)
         self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
@@ -91,11 +102,11 @@ class _Own(threading.local):
     """What each thread has of its own: ONNX Runtime keeps captured graphs by thread, and a thread
     looks at its outputs while others run."""
 
-    ran: _Bound | None = None
+    ran: Bound | None = None
     """What was run last: its outputs are what the buffers hold."""
 
     def __init__(self) -> None:
-        self.bound: OrderedDict[object, _Bound] = OrderedDict()
+        self.bound: OrderedDict[object, Bound] = OrderedDict()
         self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
 
     def value(self, use: str, size: int) -> onnxruntime.OrtValue:
@@ -108,7 +119,7 @@ class _Own(threading.local):
 class _Outputs(Mapping[str, Any]):
     """The outputs of the last run by role, copied to the host when somebody looks at them."""
 
-    def __init__(self, own: _Own, bound: _Bound, lengths: Mapping[str, int]) -> None:
+    def __init__(self, own: _Own, bound: Bound, lengths: Mapping[str, int]) -> None:
         """`lengths` are those of the first axes without what fills up a bucket."""
         self._own, self._bound, self._lengths = own, bound, lengths
         self._found: dict[str, NDArray[Any]] = {}
@@ -166,7 +177,7 @@ class CudaBinding:
     """What a batch has bound; see `serving.runtime.session.Binding`."""
 
     def __init__(
-        self, session: CudaSession, own: _Own, bound: _Bound, lengths: Mapping[str, int]
+        self, session: CudaSession, own: _Own, bound: Bound, lengths: Mapping[str, int]
     ) -> None:
         """`lengths` are those of the first axes of all inputs and outputs, by role."""
         self._session, self._bound = session, bound
@@ -219,7 +230,7 @@ class CudaSession:
             self._keep(key, bound)
         self._own.bound.move_to_end(key)
         lengths: dict[str, int] = {
-            tensor.role: _shape(tensor, sizes)[0]
+            tensor.role: shape_of(tensor, sizes)[0]
             for tensor in (*self._graph.inputs, *self._graph.outputs)
             if tensor.role not in ("self", "source")
         }
@@ -229,7 +240,7 @@ class CudaSession:
             bound.arrays[role][:rows] = arrays[0]
         return CudaBinding(self, self._own, bound, lengths)
 
-    def run(self, bound: _Bound) -> None:
+    def run(self, bound: Bound) -> None:
         """Run what is bound; the graph of what was run often enough is captured.
 
         Raises IndexError for slots outside of the caches: a GPU would write elsewhere in silence.
@@ -246,7 +257,10 @@ class CudaSession:
             bound.runs += 1
             self._own.ran = bound
             bound.input_value.update_inplace(bound.staged)
-            self._session.run_with_iobinding(bound.io, bound.options)
+            self._execute(bound)
+
+    def _execute(self, bound: Bound) -> None:
+        self._session.run_with_iobinding(bound.io, bound.options)
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> GpuSources:
         """Run an encoder's graph."""
@@ -260,17 +274,28 @@ class CudaSession:
         dtype, dim = tensors[0].dtype, tensors[0].axes[-1]
         assert isinstance(dim, int)
         made = self._mover.new(len(tensors), full * length, FLOAT_BYTES[dtype] * dim)
-        with LOCK:
-            io = self._session.io_binding()
-            io.bind_cpu_input(names["token"][0], full_ids_BS)
-            io.bind_cpu_input(names["source_mask"][0], full_mask_BS)
-            for number, tensor in enumerate(tensors):
-                place = [full, length, dim], made.address(number)
-                io.bind_output(tensor.name, CUDA, 0, _element(dtype), *place)
-            self._session.run_with_iobinding(io)
+        inputs: dict[str, NDArray[Any]]
+        inputs = {names["token"][0]: full_ids_BS, names["source_mask"][0]: full_mask_BS}
+        outputs = {
+            tensor.name: ([full, length, dim], made.address(number))
+            for number, tensor in enumerate(tensors)
+        }
+        self._run_encoder(inputs, outputs, dtype)
         return GpuSources(self._mover, made, mask_BS, dtype)
 
-    def _keep(self, key: object, bound: _Bound) -> None:
+    def _run_encoder(
+        self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
+    ) -> None:
+        """Run an encoder's graph on arrays of the host; outputs are of that type."""
+        with LOCK:
+            io = self._session.io_binding()
+            for name, array in inputs.items():
+                io.bind_cpu_input(name, array)
+            for name, place in outputs.items():
+                io.bind_output(name, CUDA, 0, _element(dtype), *place)
+            self._session.run_with_iobinding(io)
+
+    def _keep(self, key: object, bound: Bound) -> None:
         """Keep a binding in the place of the longest unused one that has no CUDA graph."""
         kept = self._own.bound
         plain = [other for other, each in kept.items() if not each.captured]
@@ -284,7 +309,7 @@ class CudaSession:
         caches: GpuRows,
         sources: GpuRows | None,
         unwanted: Collection[str],
-    ) -> _Bound:
+    ) -> Bound:
         """Bind every input and output to an address."""
         inputs = _Layout()
         for tensor in self._graph.inputs:
@@ -297,7 +322,7 @@ class CudaSession:
                 outputs.setdefault(use, _Layout()).add(tensor, sizes)
         with LOCK:
             io = self._session.io_binding()
-            bound = _Bound(io, inputs, list(outputs.values()))
+            bound = Bound(io, sizes, inputs, list(outputs.values()))
             bound.input_value = self._own.value("inputs", inputs.size)
             places: dict[str, tuple[onnxruntime.OrtValue, int]]
             places = {r: (bound.input_value, p.offset) for r, p in inputs.places.items()}
@@ -320,7 +345,7 @@ class CudaSession:
                     else:
                         value, offset = places[tensor.role]
                         address = value.data_ptr() + offset
-                    place = _shape(tensor, sizes), address
+                    place = bound.places[tensor.name] = shape_of(tensor, sizes), address
                     bind(tensor.name, CUDA, 0, _element(tensor.dtype), *place)
         return bound
 
@@ -339,7 +364,8 @@ def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
         arrays[role][rows:, ..., 0] = 0.0
 
 
-def _shape(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+    """The shape of a tensor of the manifest, for sizes by letter of the axis."""
     return [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes]
 
 

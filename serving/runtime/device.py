@@ -12,12 +12,13 @@ from serving.errors import BundleError, SettingsError
 from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
+from serving.runtime.tensorrt_device import open_tensorrt
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
-were exported; `cpu`: on the CPU, whatever they were exported for; `cuda`: on a GPU, which refuses
-bundles for the CPU."""
-_SWITCHES = ("auto", "cpu", "cuda")
+were exported, by their engines where they have some; `cpu`: on the CPU, whatever they were exported
+for; `cuda`: on a GPU without engines; `tensorrt`: with them. A GPU refuses bundles for the CPU."""
+_SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
 _SESSIONS = {"cuda": open_cuda}
 """How a device is opened, by the target of bundles."""
 _PROVIDERS = {"cuda": PROVIDER}
@@ -63,8 +64,10 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Devic
         return CpuDevice(ON_CPU)
     if wanted() == "cpu":
         return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
+    by_engines = wanted() == "tensorrt" or (wanted() == "auto" and manifest.engines)
+    opened = open_tensorrt if by_engines else _SESSIONS[target]
     try:
-        return _SESSIONS[target](folder, manifest, cache_bytes)
+        return opened(folder, manifest, cache_bytes)
     except NoDeviceError as error:
         raise BundleError(
             f"{folder}: the bundle is for {target}, but {error}; {_way_out(manifest)}"
@@ -83,7 +86,7 @@ def check_device(folder: Path, manifest: Manifest) -> None:
     if target == "cpu" and switch not in ("auto", "cpu"):
         raise BundleError(
             f"{folder}: {SWITCH}={switch}, and the bundle is for the CPU; export the checkpoint "
-            f"with --target {switch}, or set {SWITCH}=auto"
+            f"with --target cuda, or set {SWITCH}=auto"
         )
     if (target == "cpu" or switch == "cpu") and runs_on_cpu(precision):
         return

@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from export.__main__ import main
 from export.bundle import export_bundle
+from export.engine import export_engines
 from export.errors import ExportError, ParityError
 from export.half import HalfFit
 from export.language_bundle import export_language_bundle
@@ -32,6 +33,7 @@ from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
 from tests.recorded_device import recorded_gpu
+from tests.recorded_tensorrt import recorded_tensorrt
 from training.run import Trained, load_trained
 
 TEXT = "der hund und die katze"
@@ -148,6 +150,44 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
             assert f"on {used}: {reason}" in caplog.text
             assert (gpu.runs > 10) == (used == "cuda")
         answers.append((answer[0]["hypotheses"], choices))
+    assert answers[0] == answers[1]
+
+
+def test_a_service_says_once_whether_it_runs_engines_and_answers_the_same_without(
+    language_fp16: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "bundles" / "lm"
+    settings = Settings(bundles=out.parent, threads=1)
+    answers = []
+    with recorded_gpu() as gpu, recorded_tensorrt(gpu) as engines:
+        export_engines(language_fp16, out, profile="capacity=64", library="tensorrt")
+        for used, reason in (
+            ("tensorrt", "Recorded GPU, engines of tensorrt"),
+            ("cuda", "without TensorRT: step-64.engine is damaged"),
+        ):
+            runs = len(engines.shapes)
+            caplog.clear()
+            registry = Registry(settings)
+            with caplog.at_level("INFO"):
+                try:
+                    registry.start(load_bundles(settings))
+                    with TestClient(create_app(registry, settings)) as client:
+                        (card,) = client.get("/v1/models").json()["data"]
+                        prompt = {"model": "lm", "prompt": "the", "temperature": 0}
+                        answer = client.post("/v1/completions", json=prompt).json()["choices"]
+                finally:
+                    registry.close()
+            assert card["device"] == used
+            assert reason in card["device_reason"]
+            told = [record.getMessage() for record in caplog.records]
+            assert [f"on {used}: " in line for line in told if reason in line] == [True]
+            assert (len(engines.shapes) > runs) == (used == "tensorrt")
+            answers.append(answer)
+            (out / "step-64.engine").write_bytes(b"something else")
     assert answers[0] == answers[1]
 
 

@@ -228,7 +228,7 @@ class ModelCard(Wire):
     block: str
     precision: str
     device: str
-    """What it runs on: cpu or cuda."""
+    """What it runs on: cpu, cuda or tensorrt."""
     device_reason: str
     """Why on this device."""
     num_parameters: int

@@ -151,7 +151,7 @@ class OpenAIModel(Wire):
     attribution: str
     """The data it was made from, and their licence (not in OpenAI's API)."""
     device: str
-    """What it runs on: cpu or cuda (not in OpenAI's API)."""
+    """What it runs on: cpu, cuda or tensorrt (not in OpenAI's API)."""
     device_reason: str
     """Why on this device (not in OpenAI's API)."""
 

@@ -66,7 +66,9 @@ def test_the_cpu_is_given_just_what_is_said_to_run_there(
 
 def test_a_device_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MACARON_DEVICE", "abacus")
-    with pytest.raises(SettingsError, match="MACARON_DEVICE must be auto, cpu, cuda, got 'abacus'"):
+    with pytest.raises(
+        SettingsError, match="MACARON_DEVICE must be auto, cpu, cuda, tensorrt, got 'abacus'"
+    ):
         check_device(BUNDLE, bundle_for("cuda", "fp16"))
 
 
