@@ -183,7 +183,7 @@ class _Recorder(OnnxStepper):
     ) -> StepOutputs:
         """Step as usual; the first step of a batch notes its size."""
         if id(state) not in self._begun:
-            rows, length = state.source_mask_BS.shape
+            rows, length = state.sources.mask_BS.shape
             size = BatchSize(rows, length, inputs.token_ids_BQ.shape[1])
             self._begun[id(state)] = (state, size)
         return super().step(state, inputs, want_logits=want_logits, attention_rows=attention_rows)

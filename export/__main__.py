@@ -1,4 +1,5 @@
-"""Make bundles of checkpoints, calibrate and verify them; `--help` imports no torch."""
+"""Make bundles of checkpoints, engines of bundles, calibrate and verify them; `--help` imports no
+torch."""
 
 from __future__ import annotations
 
@@ -48,6 +49,10 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
 
+    _add_engine(
+        verbs.add_parser("engine", help="build TensorRT engines of a bundle for cuda, beside it")
+    )
+
     calibrate = verbs.add_parser(
         "calibrate", help="fit the probability that a translation is good, by its score"
     )
@@ -59,6 +64,31 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
     verify.add_argument("bundle", type=Path)
     return parser
+
+
+def _add_engine(engine: argparse.ArgumentParser) -> None:
+    """Which engines are built, and with what."""
+    engine.add_argument("bundle", type=Path, help="a bundle that was exported with --target cuda")
+    engine.add_argument("out", type=Path, help="the bundle with engines; its last part is its name")
+    engine.add_argument(
+        "--profile",
+        metavar="KEY=VALUE,...",
+        help="sizes to build for: the largest rows, source and beam, or the usual and the largest "
+        "(rows=8:32), and the capacities of caches (capacity=64,128,256); default: all that the "
+        "bundle and the service allow",
+    )
+    engine.add_argument(
+        "--library",
+        choices=("tensorrt", "tensorrt_rtx"),
+        help="what builds and runs them (default: the first that is installed)",
+    )
+    engine.add_argument(
+        "--timing-cache",
+        type=Path,
+        metavar="FILE",
+        help="what tensorrt has timed, for later builds (default: in the user's cache folder)",
+    )
+    engine.add_argument("--force", action="store_true", help="replace an existing bundle")
 
 
 def _add_form(bundle: argparse.ArgumentParser) -> None:

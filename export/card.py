@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path, PurePath
 from typing import Any
 
+from serving.bundle.engines import ANY_GPU
 from serving.bundle.manifest import CARD, Manifest, write_manifest
 from serving.runtime.device import SWITCH, runs_on_cpu
 
@@ -67,8 +68,18 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
             ("precision", precision),
             ("runs on", manifest.target),
             ("size", f"{size / 1e6:.1f} MB"),
+            *_engines(manifest),
         ],
     )
+
+
+def _engines(manifest: Manifest) -> Iterator[tuple[str, str]]:
+    """By what its engines were built, and for which GPU."""
+    if manifest.engines:
+        first = manifest.engines[0]
+        gpu = "any GPU" if first.gpu == ANY_GPU else first.gpu
+        built = f"{len(manifest.engines)} for {gpu}, by {first.library} {first.version}"
+        yield "engines", f"{built}; where they do not fit, its graphs run"
 
 
 def _pair(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -79,8 +90,8 @@ def _usage(manifest: Manifest) -> list[str]:
     target, precision = manifest.target, manifest.precision
     if not runs_on_cpu(precision):
         return [
-            f"This version computes on the CPU alone, which has no {precision}: the bundle waits "
-            f"for a session on {target}. One to use now comes of the checkpoint by `--target cpu`."
+            f"The CPU has no {precision}: the bundle needs an NVIDIA GPU and the package's extra "
+            f"`serve-{target}`. One for the CPU comes of the checkpoint by `--target cpu`."
         ]
     on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
@@ -104,8 +115,9 @@ def _usage(manifest: Manifest) -> list[str]:
     if on_cpu:
         program = ["import os", "", *program[:2], f'os.environ["{SWITCH}"] = "cpu"', *program[2:]]
         told = [
-            f"There is no session on {target} yet: with `{SWITCH}=cpu` its graphs run on the CPU, "
-            "more slowly than those of a bundle that was exported with `--target cpu`.",
+            f"With `{SWITCH}=cpu` its graphs run on the CPU, more slowly than those of a bundle "
+            "that was exported with `--target cpu`. Leave it out where there is an NVIDIA GPU and "
+            f"the package's extra `serve-{target}`.",
             "",
         ]
     return [*told, "```sh", command, serve, "```", "", "```python", *program, "```"]

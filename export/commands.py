@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
+from export.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
@@ -72,6 +73,23 @@ def _check_names(option: str, names: Sequence[str]) -> None:
             raise ExportError(f"{option} names must differ, got {name!r} twice; rename one")
 
 
+def engine(options: argparse.Namespace) -> int:
+    """Build engines of a bundle for CUDA; prints a report as JSON."""
+    manifest = export_engines(
+        options.bundle,
+        options.out,
+        profile=options.profile,
+        library=options.library,
+        timing_cache=options.timing_cache,
+        force=options.force,
+    )
+    told = ("file", "bytes", "build_seconds")
+    engines = [each.model_dump(include=set(told)) for each in manifest.engines]
+    report = {"bundle": str(options.out), "precision": manifest.precision, "engines": engines}
+    print(json.dumps(report, indent=1))
+    return 0
+
+
 def calibrate(options: argparse.Namespace) -> int:
     """Fit a bundle's probabilities of a good translation; prints the curve as JSON."""
     data = options.data or options.source.name
@@ -84,16 +102,18 @@ def calibrate(options: argparse.Namespace) -> int:
 def verify(options: argparse.Namespace) -> int:
     """Check a bundle's hashes, load it and decode with it; tells what that takes of memory."""
     manifest = read_manifest(options.bundle)
+    check_engines(options.bundle, manifest)
     _print(options.bundle, manifest, {"resident_bytes": try_bundle(options.bundle)})
     return 0
 
 
 def _print(folder: Path, manifest: Manifest, more: Mapping[str, int] | None = None) -> None:
+    files = [*manifest.files, *(engine.file for engine in manifest.engines)]
     report = {
         "bundle": str(folder),
         "family": manifest.family,
         "precision": manifest.precision,
-        "bytes": sum((folder / name).stat().st_size for name in manifest.files),
+        "bytes": sum((folder / name).stat().st_size for name in files),
         **(more or {}),
         "parity": manifest.parity,
         "quality": {f"{q.data} {q.metric}": q.value for q in manifest.quality},

@@ -91,7 +91,9 @@ GROUPS = (
             "backtranslate": "parallel text of text in one language",
         },
     ),
-    Group("export", _export, {"export": "bundle, calibrate or verify: make and check bundles"}),
+    Group(
+        "export", _export, {"export": "bundle, engine, calibrate or verify: make and check bundles"}
+    ),
     Group(
         "bench",
         _bench,

@@ -4,7 +4,7 @@
 
 PYTHON is an interpreter of an environment with onnxruntime-gpu, for Linux. CUDA's libraries are
 stood in for by ones that are compiled here and do nothing: sessions can be opened with them, and
-asked to capture CUDA graphs, but nothing can be run. Needs a C compiler and `nm`.
+run (`tests/cuda_dry_run.py`), but nothing is computed. Needs a C compiler and `nm`.
 """
 
 from __future__ import annotations
@@ -25,15 +25,50 @@ _MADE = {
     "cudaGetDeviceCount": "int {}(int* n) {{ *n = 1; return 0; }}",
     "cudaGetDevice": "int {}(int* n) {{ *n = 0; return 0; }}",
     "cudaMemGetInfo": "int {}(size_t* a, size_t* b) {{ *a = *b = 1ul << 34; return 0; }}",
-    "cudaMalloc": "int {}(void** p, size_t n) {{ *p = malloc(n + 256); return 0; }}",
+    "cudaMalloc": "int {}(void** p, size_t n) {{ *p = told(n); return 0; }}",
     "cudaMallocHost": "int {}(void** p, size_t n) {{ *p = malloc(n + 256); return 0; }}",
     "cudaHostAlloc": "int {}(void** p, size_t n, int f) {{ *p = malloc(n + 256); return 0; }}",
     "cudaMemcpy": "int {}(void* d, void* s, size_t n, int k) {{ memcpy(d, s, n); return 0; }}",
     "cudaMemcpyAsync": "int {}(void* d, void* s, size_t n) {{ memcpy(d, s, n); return 0; }}",
-    "cudaGetDeviceProperties": "int {}(void* p, int d) {{ memset(p, 0, 700); return 0; }}",
+    "cudaGetDeviceProperties": "int {}(int* p, int d) {{ properties(p); return 0; }}",
+    "cudaDeviceGetAttribute": "int {}(int* v, int a) {{ *v = attribute(a); return 0; }}",
+    "cudaGraphInstantiate": "int {}(void** g) {{ *g = malloc(8); return 0; }}",
+    "cudaStreamEndCapture": "int {}(void* s, void** g) {{ *g = malloc(8); return 0; }}",
+    "cuInit": "int {}(unsigned f) {{ return 0; }}",
+    "cuDriverGetVersion": "int {}(int* v) {{ *v = 13000; return 0; }}",
+    "cuDeviceGetCount": "int {}(int* n) {{ *n = 1; return 0; }}",
+    "cuDeviceGet": "int {}(int* d, int n) {{ *d = n; return 0; }}",
+    "cuDeviceGetName": 'int {}(char* s, int n, int d) {{ strcpy(s, "no GPU"); return 0; }}',
+    "cuDeviceGetAttribute": "int {}(int* v, int a) {{ *v = attribute(a); return 0; }}",
+    "cuDevicePrimaryCtxRetain": "int {}(void** c, int d) {{ *c = malloc(8); return 0; }}",
+    "cuCtxSetCurrent": "int {}(void* c) {{ return 0; }}",
+    "cuMemGetInfo_v2": "int {}(size_t* a, size_t* b) {{ *a = *b = 1ul << 34; return 0; }}",
     "cudaStreamCreateWithFlags": "int {}(void** s, int f) {{ *s = malloc(8); return 0; }}",
     "cudaEventCreateWithFlags": "int {}(void** s, int f) {{ *s = malloc(8); return 0; }}",
 }
+_CARD = """
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+static void* told(size_t n) {
+  fprintf(stderr, "\\ncudaMalloc %zu\\n", n);
+  return malloc(n + 256);
+}
+static int attribute(int a) {
+  switch (a) {
+    case 10: return 32; case 16: return 132; case 75: return 9; case 76: return 0;
+    case 81: return 233472; case 97: return 232448; default: return 1024;
+  }
+}
+static void properties(int* p) {
+  memset(p, 0, 700);
+  *(size_t*)(p + 72) = 1ul << 34; *(size_t*)(p + 74) = 49152; p[76] = 65536; p[77] = 32;
+  p[80] = p[81] = p[82] = 1024; p[83] = 64; p[84] = 2147483647; p[85] = p[86] = 65535;
+  p[90] = 9; p[91] = 0; p[96] = 132;
+}
+"""
+"""What the stand-ins say of the card: compute capability 9.0 with 132 multiprocessors. The places
+are those of cudaDeviceProp of CUDA 13."""
 _OPEN = """
 import sys, onnxruntime
 options = onnxruntime.SessionOptions()
@@ -45,7 +80,8 @@ print("opened with onnxruntime-gpu", onnxruntime.__version__)
 
 
 def stand_ins(provider: Path, folder: Path) -> None:
-    """Compile a library for each of CUDA's that the provider needs, with what it needs of it."""
+    """Compile a library for each of CUDA's that the provider needs, with what it needs of it, and
+    cuDNN, whose functions it looks up by name."""
     listed = _run("readelf", "-d", str(provider))
     needed = re.findall(r"\[(lib(?:cu)\w+\.so[.\d]*)\]", listed)
     symbols: dict[str, set[str]] = defaultdict(set)
@@ -53,14 +89,23 @@ def stand_ins(provider: Path, folder: Path) -> None:
         name, _, library = line.split()[-1].partition("@")
         if library in needed or re.match(r"(__cuda|cu[A-Z])", name):
             symbols[library or "libcuda.so.1"].add(name)
-    for library in needed:
+    symbols["libcuda.so.1"].update(name for name in _MADE if re.match("cu[A-Z]", name))
+    names = re.findall(rb"\0(cudnn[A-Z]\w+)(?=\0)", provider.read_bytes())
+    symbols["libcudnn.so"] = {name.decode() for name in names}
+    for library in (*needed, "libcudnn.so"):
         code, versions = folder / "code.c", folder / "versions"
-        bodies = [_MADE.get(s, "long {}() {{ return 0; }}").format(s) for s in symbols[library]]
-        headers = ["#include <stdlib.h>", "#include <string.h>"]
-        code.write_text("\n".join([*headers, *bodies]))
+        bodies = [_body(name) for name in sorted(symbols[library])]
+        code.write_text("\n".join([_CARD, *bodies]))
         versions.write_text(f"{library} {{ global: *; }};")
         flags = ["-w", "-shared", "-fPIC", f"-Wl,-soname,{library},--version-script={versions}"]
         _run("cc", *flags, "-o", str(folder / library), str(code))
+
+
+def _body(name: str) -> str:
+    """A function that does as little as may be."""
+    if name.startswith("cudnnCreate"):
+        return f"int {name}(void** p) {{ *p = malloc(64); return 0; }}"
+    return _MADE.get(name, "long {}() {{ return 0; }}").format(name)
 
 
 def placement(python: str, libraries: Path, graph: str) -> dict[str, object]:

@@ -22,6 +22,7 @@ from pydantic import (
     field_validator,
 )
 
+from serving.bundle.engines import EngineFile
 from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import REPACK_EVERY, round_up
@@ -202,6 +203,8 @@ class Manifest(_Strict):
     tokenizer: TokenizerFiles
     encoder: Graph | None
     step: Graph
+    engines: tuple[EngineFile, ...] = ()
+    """These graphs as TensorRT engines, where such were built."""
     shortlist: ShortlistFiles | None = None
     probe_file: str | None = None
     """A small int8 product with known result, run at load."""
@@ -218,7 +221,8 @@ class Manifest(_Strict):
     versions: dict[str, str] = Field(default_factory=dict)
     commit: str = ""
     files: dict[str, str] = Field(default_factory=dict)
-    """The sha256 of every other file in the folder but the card, in hexadecimal, by name."""
+    """The sha256 of every other file in the folder but the card and engines, in hexadecimal, by
+    name."""
 
     @field_validator("files")
     @classmethod
@@ -324,11 +328,13 @@ def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into the folder, with the hashes of all files there but the card."""
+    """Write the manifest into the folder, with the hashes of all files there but the card and
+    engines, which have theirs."""
+    others = {MANIFEST, CARD, *(engine.file for engine in manifest.engines)}
     files = {
         path.name: file_hash(path)
         for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in (MANIFEST, CARD)
+        if path.is_file() and path.name not in others
     }
     tree = manifest.model_copy(update={"files": files}).model_dump(mode="json")
     text = json.dumps(tree, indent=1, ensure_ascii=False)

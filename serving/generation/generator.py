@@ -11,6 +11,8 @@ from serving.errors import InvalidOptionError
 from serving.generation.choices import ChoiceBuilder, Generation, Prompt, TokenScore, best_choices
 from serving.generation.prompts import load_prompts
 from serving.generation.running import RunningPrompts, start_search
+from serving.queue.limits import BatchLimits
+from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.search.prompts import chunks
 from serving.search.sampled_batch import GenerationBatch, SampledOutput
@@ -33,15 +35,17 @@ class Generator:
 
         `threads` (default: the processors at hand) are shared by `workers` batches that a scheduler
         decodes at once. More than one is for models whose steps take long: much of a short one is
-        Python, which the threads of a process do one at a time.
+        Python, which the threads of a process do one at a time; on a GPU there is one.
         """
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
                 raise InvalidOptionError(f"{name} must be >= 1, got {count}", parameter=name)
         folder = Path(bundle)
-        self.prompts, self.workers = load_prompts(folder), workers
-        each = max(1, (threads or default_threads()) // workers)
-        self.stepper = LanguageStepper(folder, self.manifest, each)
+        self.prompts = load_prompts(folder)
+        self.workers = batches_at_once(self.manifest, workers)
+        each = max(1, (threads or default_threads()) // self.workers)
+        device = open_device(folder, self.manifest, BatchLimits().max_cache_bytes)
+        self.stepper, self.device = LanguageStepper(folder, self.manifest, each, device), device.use
 
     @property
     def manifest(self) -> Manifest:

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.bundle.manifest import parse_manifest
 from serving.generation.generator import Generator
+from serving.runtime.device import computes_on_cpu
 from serving.search.sampling_options import GenerationOptions
 from serving.threads import Preset, fastest
 
@@ -14,7 +16,9 @@ _PROBE_ROWS: dict[Preset, int] = {"latency": 1, "throughput": 16}
 
 def load_generator(folder: Path, preset: Preset, threads: int) -> Generator:
     """A language model's bundle: one batch, with as many threads as are fastest for a short prompt,
-    or for throughput for many; raises BundleError."""
+    or for throughput for many; raises BundleError. On a GPU threads have little to do."""
+    if not computes_on_cpu(parse_manifest(folder)):
+        return Generator(folder, threads=1)
     options = GenerationOptions(max_length=16, temperature=0.0)
     prompts = [_PROBE] * _PROBE_ROWS[preset]
     return fastest(

@@ -1,20 +1,21 @@
-"""The cache tensors of a running batch: the memory that they get, and their layout, which changes
-with rows and slots.
+"""The tensors of a running batch on the CPU: the memory that caches get, and their layout, which
+changes with rows and slots; and its sources.
 
 Shape letters: T cache tensors (keys and values of each decoder layer), R cache rows, C slots,
-D model.
+B sentences, S source positions, D model.
 """
 
 from __future__ import annotations
 
 import math
 import threading
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
-from serving.search.prefix_tree import Repack, places
+from serving.search.prefix_tree import Repack, fill_padded, places
 
 _KEPT = 4
 """Blocks kept while unused: the two buffers of two batches."""
@@ -54,6 +55,10 @@ class BlockPool:
             self._blocks.append(block)
             self._blocks.sort(key=lambda kept: kept.size)
             del self._blocks[: max(0, len(self._blocks) - _KEPT)]
+
+    def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> Caches:
+        """Caches of `rows` sentences without slots, whose memory comes from here."""
+        return Caches(self, tensors, rows, dim, height)
 
 
 class Caches:
@@ -194,3 +199,62 @@ class Caches:
     def _give(self, block: Floats) -> None:
         if block.size:
             self._pool.give(block)
+
+
+class Sources:
+    """What the encoder made of the sources of a batch, as arrays that are replaced, not moved."""
+
+    def __init__(self, tensors: list[Floats], mask_BS: Floats) -> None:
+        self.tensors, self.mask_BS = tensors, mask_BS
+        self.layout = 0
+        """The number of the present arrays."""
+
+    @classmethod
+    def merged(cls, parts: Sequence[Sources], groups: Sequence[Sequence[int]]) -> Sources:
+        """Row n of a part becomes row `groups[part][n]`; shorter ones are padded to the first's
+        length."""
+        first = parts[0]
+        shape = sum(map(len, groups)), first.mask_BS.shape[1]
+        tensors = [np.zeros((*shape, *each.shape[2:]), each.dtype) for each in first.tensors]
+        mask_BS = np.full(shape, -np.inf, dtype=np.float32)
+        for rows, part in zip(groups, parts, strict=True):
+            length = part.mask_BS.shape[1]
+            mask_BS[rows, :length] = part.mask_BS
+            for tensor, own in zip(tensors, part.tensors, strict=True):
+                tensor[rows, :length] = own
+        return cls(tensors, mask_BS)
+
+    def keep(self, rows: Ints) -> None:
+        """Keep these rows, in this order."""
+        self._replace([tensor[rows] for tensor in self.tensors], self.mask_BS[rows])
+
+    def extend(self, other: Sources, rows: Ints) -> None:
+        """Put the other's sentences into these rows, the rest behind all, and pad the shorter.
+
+        Where all find a place and are no longer, the arrays stay what they are.
+        """
+        count, added = len(self.mask_BS), len(other.mask_BS)
+        taken = places(rows, count, added)
+        total = count + added - len(rows)
+        pairs = zip(self.tensors, other.tensors, strict=True)
+        tensors = [fill_padded(first, second, taken, total, 0.0) for first, second in pairs]
+        mask_BS = fill_padded(self.mask_BS, other.mask_BS, taken, total, -np.inf)
+        if mask_BS is not self.mask_BS:
+            self._replace(tensors, mask_BS)
+
+    def trim(self, length: int) -> None:
+        """Cut sources to that many positions."""
+        cut = [np.ascontiguousarray(tensor[:, :length]) for tensor in self.tensors]
+        self._replace(cut, np.ascontiguousarray(self.mask_BS[:, :length]))
+
+    def read(self, number: int, rows: Sequence[int]) -> Floats:
+        """Some rows of one tensor in fp32."""
+        tensor_RSD: Floats = self.tensors[number][list(rows)].astype(np.float32, copy=False)
+        return tensor_RSD
+
+    def free(self) -> None:
+        """Nothing to give back: the arrays go with this."""
+
+    def _replace(self, tensors: list[Floats], mask_BS: Floats) -> None:
+        self.tensors, self.mask_BS = tensors, mask_BS
+        self.layout += 1

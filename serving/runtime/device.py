@@ -9,10 +9,20 @@ import onnxruntime
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
+from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda
+from serving.runtime.ort import CpuDevice
+from serving.runtime.session import ON_CPU, Device, DeviceUse
+from serving.runtime.tensorrt_device import open_tensorrt
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
-were exported; `cpu`: on the CPU, whatever they were exported for."""
+were exported, by their engines where they have some; `cpu`: on the CPU, whatever they were exported
+for; `cuda`: on a GPU without engines; `tensorrt`: with them. A GPU refuses bundles for the CPU."""
+_SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
+_SESSIONS = {"cuda": open_cuda}
+"""How a device is opened, by the target of bundles."""
+_PROVIDERS = {"cuda": PROVIDER}
+"""What ONNX Runtime must have for them."""
 
 
 def runs_on_cpu(precision: str) -> bool:
@@ -23,28 +33,80 @@ def runs_on_cpu(precision: str) -> bool:
     return precision != "bf16"
 
 
-def check_device(folder: Path, manifest: Manifest) -> None:
-    """Raise BundleError for a bundle that this service cannot run, or should not run unasked.
-
-    There is no session but the CPU's. It computes fp32 and fp16 graphs of any target right, yet
-    more slowly than a bundle of its own; others (`runs_on_cpu`) not at all. Raises SettingsError
-    where the switch has another value than `auto` and `cpu`.
-    """
+def wanted() -> str:
+    """What the switch says; raises SettingsError where that is none of its values."""
     switch = os.environ.get(SWITCH, "").strip().lower() or "auto"
-    if switch not in ("auto", "cpu"):
-        raise SettingsError(
-            f"{SWITCH} must be auto or cpu, got {switch!r}: this version computes on the CPU alone"
+    if switch not in _SWITCHES:
+        raise SettingsError(f"{SWITCH} must be {', '.join(_SWITCHES)}, got {switch!r}")
+    return switch
+
+
+def computes_on_cpu(manifest: Manifest) -> bool:
+    """Whether a bundle that this service runs takes processors, not a GPU."""
+    return manifest.target == "cpu" or wanted() == "cpu"
+
+
+def batches_at_once(manifest: Manifest, workers: int) -> int:
+    """How many batches of a bundle are decoded at once where so many are wanted: a GPU computes one
+    at a time, and each thread would capture CUDA graphs of its own there."""
+    return workers if computes_on_cpu(manifest) else 1
+
+
+def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Device:
+    """The device that a bundle runs on, whose batches may fill `cache_bytes` with caches.
+
+    Raises as `check_device` does, and BundleError where the device cannot be used or has too little
+    memory.
+    """
+    check_device(folder, manifest)
+    target = manifest.target
+    if target == "cpu":
+        return CpuDevice(ON_CPU)
+    if wanted() == "cpu":
+        return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
+    by_engines = wanted() == "tensorrt" or (wanted() == "auto" and manifest.engines)
+    opened = open_tensorrt if by_engines else _SESSIONS[target]
+    try:
+        return opened(folder, manifest, cache_bytes)
+    except NoDeviceError as error:
+        raise BundleError(
+            f"{folder}: the bundle is for {target}, but {error}; {_way_out(manifest)}"
+        ) from error
+
+
+def check_device(folder: Path, manifest: Manifest) -> None:
+    """Raise BundleError for a bundle that this service cannot run, or should not run unasked, as
+    far as the installed ONNX Runtime tells.
+
+    The CPU computes fp32 and fp16 graphs of any target right, yet more slowly than a bundle of its
+    own; others (`runs_on_cpu`) not at all. Raises SettingsError where the switch has another value
+    than it may.
+    """
+    target, precision, switch = manifest.target, manifest.precision, wanted()
+    if target == "cpu" and switch not in ("auto", "cpu"):
+        raise BundleError(
+            f"{folder}: {SWITCH}={switch}, and the bundle is for the CPU; export the checkpoint "
+            f"with --target cuda, or set {SWITCH}=auto"
         )
+    if (target == "cpu" or switch == "cpu") and runs_on_cpu(precision):
+        return
+    providers = onnxruntime.get_available_providers()
+    if switch != "cpu" and _PROVIDERS.get(target) in providers:
+        return
+    if not runs_on_cpu(precision):
+        raise BundleError(
+            f"{folder}: a {precision} bundle needs a session on {target}, and this service "
+            f"computes on the CPU alone, which has no {precision}; {_way_out(manifest)}"
+        )
+    raise BundleError(
+        f"{folder}: the bundle is for {target}, and this service computes on the CPU alone (ONNX "
+        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}); {_way_out(manifest)}"
+    )
+
+
+def _way_out(manifest: Manifest) -> str:
+    """What to do with a bundle whose device is not there."""
+    other = "export the checkpoint with --target cpu"
     if not runs_on_cpu(manifest.precision):
-        raise BundleError(
-            f"{folder}: a {manifest.precision} bundle needs a session on {manifest.target}, and "
-            f"this service computes on the CPU alone, which has no {manifest.precision}; export "
-            "the checkpoint with --target cpu"
-        )
-    if manifest.target != "cpu" and switch != "cpu":
-        raise BundleError(
-            f"{folder}: the bundle is for {manifest.target}, and this service computes on the CPU "
-            f"alone (ONNX Runtime {onnxruntime.__version__} has "
-            f"{', '.join(onnxruntime.get_available_providers())}); export the checkpoint with "
-            f"--target cpu, or set {SWITCH}=cpu to run these graphs on the CPU, which is slower"
-        )
+        return other
+    return f"{other}, or set {SWITCH}=cpu to run these graphs on the CPU, which is slower"

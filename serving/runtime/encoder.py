@@ -10,11 +10,10 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.arrays import Floats
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
-from serving.runtime.device import check_device
-from serving.runtime.ort import load_graph, names_by_role
+from serving.runtime.device import open_device
+from serving.runtime.session import Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import round_up
 
@@ -25,44 +24,34 @@ _CALL_TOKENS = 16
 class Encoder:
     """The encoder graph in a session of its own, which several steppers may share."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        """Load the graph with `threads` intra-op threads; raises BundleError where the bundle has
-        none or is for another device, or ONNX Runtime refuses it."""
+    def __init__(
+        self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
+    ) -> None:
+        """Load the graph with `threads` intra-op threads, on the bundle's own device unless one is
+        given; raises BundleError where the bundle has none or is for another device, or ONNX
+        Runtime refuses it."""
         if manifest.encoder is None:
             raise BundleError(f"{folder}: a bundle for {manifest.task!r} has no encoder")
-        check_device(folder, manifest)
+        self._device = device or open_device(folder, manifest)
         int8 = manifest.precision == "int8"
-        self._session = load_graph(folder, manifest.encoder.file, threads, int8=int8)
-        names = names_by_role(manifest.encoder)
-        self._source_names = names["source"]
-        self._token_name, self._mask_name = names["token"][0], names["source_mask"][0]
+        self._session = self._device.load(folder, manifest.encoder, threads, int8=int8)
 
-    def run(self, sources: Sequence[Sequence[int]]) -> tuple[list[Floats], Floats]:
+    def run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
         """The step graph's source tensors [B,S,D] and the mask [B,S], 0 at ids and -inf behind
         them; S is a multiple of 8. A row's numbers do not depend on the others."""
         groups = like_lengths([round_up(len(source)) for source in sources])
         found = [self._run([sources[row] for row in rows]) for rows in groups]
-        if len(found) == 1:
-            return found[0]
-        first, mask = found[0]  # of the longest
-        shape = len(sources), mask.shape[1]
-        tensors = [np.zeros((*shape, *tensor.shape[2:]), tensor.dtype) for tensor in first]
-        mask_BS = np.full(shape, -np.inf, dtype=np.float32)
-        for rows, (parts, part_mask) in zip(groups, found, strict=True):
-            length = part_mask.shape[1]
-            mask_BS[rows, :length] = part_mask
-            for tensor, part in zip(tensors, parts, strict=True):
-                tensor[rows, :length] = part
-        return tensors, mask_BS
+        merged: SourceMemory = found[0] if len(found) == 1 else self._device.merge(found, groups)
+        return merged
 
-    def _run(self, sources: Sequence[Sequence[int]]) -> tuple[list[Floats], Floats]:
+    def _run(self, sources: Sequence[Sequence[int]]) -> SourceMemory:
         ids_BS = np.full((len(sources), round_up(max(map(len, sources)))), PAD_ID, dtype=np.int64)
         mask_BS = np.full(ids_BS.shape, -np.inf, dtype=np.float32)
         for row, source in enumerate(sources):
             ids_BS[row, : len(source)] = source
             mask_BS[row, : len(source)] = 0.0
-        inputs = {self._token_name: ids_BS, self._mask_name: mask_BS}
-        return self._session.run(self._source_names, inputs), mask_BS
+        encoded: SourceMemory = self._session.encode(ids_BS, mask_BS)
+        return encoded
 
 
 def like_lengths(lengths: Sequence[int]) -> list[list[int]]:

@@ -1,4 +1,4 @@
-"""A language model's step graph on the CPU, for prompts, sampling, beam search and scoring alike.
+"""A language model's step graph, for prompts, sampling, beam search and scoring alike.
 
 Shape letters: B rows, P prompt tokens, Q queries, C cache slots, R queries with outputs,
 N candidates, T likeliest tokens, V vocabulary.
@@ -6,7 +6,7 @@ N candidates, T likeliest tokens, V vocabulary.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import BlockPool, Caches
-from serving.runtime.device import check_device
-from serving.runtime.ort import Binding, Bindings, bind, check_int8, load_graph
+from serving.runtime.device import open_device
+from serving.runtime.ort import Bindings, check_int8
+from serving.runtime.session import Binding, CacheMemory, Device
+from serving.runtime.translation_stepper import write_visible
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, round_capacity, round_up
 from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
@@ -31,10 +32,10 @@ T = TypeVar("T")
 
 @dataclass
 class LanguageState:
-    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
+    """Tensors of a running batch; ONNX Runtime reads and writes the caches in place."""
 
     rows: int
-    caches: Caches
+    caches: CacheMemory
     bindings: Bindings = field(default_factory=Bindings)
     """By number of queries, of queries with outputs and of likeliest tokens."""
 
@@ -46,8 +47,11 @@ Reading = Generator[None, None, tuple[Prompted, PromptScores | None]]
 class LanguageStepper(CacheSizes):
     """A language model bundle's step graph."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        """Load the graph with `threads` intra-op threads.
+    def __init__(
+        self, folder: Path, manifest: Manifest, threads: int, device: Device | None = None
+    ) -> None:
+        """Load the graph with `threads` intra-op threads, on a device that was opened for the
+        bundle or on its own.
 
         Raises BundleError where it is an earlier version's or for another device, where ONNX
         Runtime refuses it, or where this machine's int8 products are not exact.
@@ -59,13 +63,12 @@ class LanguageStepper(CacheSizes):
                 "checkpoint again with `python -m macaron export bundle`"
             )
         super().__init__(manifest)
-        self._graph, self._vocab_size = manifest.step, manifest.sizes.vocab_size
-        self._heads = manifest.sizes.num_heads
-        check_device(folder, manifest)
-        self._memory = BlockPool(self._cache_dtype)
+        self._vocab_size, self._heads = manifest.sizes.vocab_size, manifest.sizes.num_heads
+        device = device or open_device(folder, manifest)
+        self._memory = device.memory(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
-        self._session = load_graph(folder, manifest.step.file, threads, int8=int8)
+        self._session = device.load(folder, manifest.step, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
         self.one_query_first = False  # as many candidates as beams ask for come of each query
@@ -158,7 +161,8 @@ class LanguageStepper(CacheSizes):
 
     def _empty(self, rows: int) -> LanguageState:
         dim = self._dim // self._heads
-        return LanguageState(rows, Caches(self._memory, self._num_caches, rows, dim, self._heads))
+        caches = self._memory.caches(self._num_caches, rows, dim, self._heads)
+        return LanguageState(rows, caches)
 
     def _read(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
@@ -206,8 +210,8 @@ class LanguageStepper(CacheSizes):
             arrays["slot_position"][:] = first + np.arange(capacity)
             arrays["write_index"][:] = used
             causal = np.arange(capacity) <= used + queries[:, None]
-            arrays["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
-            self._session.run_with_iobinding(binding.io)
+            write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
+            binding.run()
             if labels is not None:
                 wanted = ("label_score", "top_score", "top_token")
                 parts.append({name: binding.outputs[name].copy() for name in wanted})
@@ -230,17 +234,17 @@ class LanguageStepper(CacheSizes):
         used_B = np.full(state.rows, keep)
         state.caches.repack(Repack(np.arange(state.rows), slots, used_B, in_place=False))
 
-    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> dict[str, NDArray[Any]]:
+    def _run(self, state: LanguageState, inputs: StepInputs, top: int) -> Mapping[str, Any]:
         queries = inputs.token_ids_BQ.shape[1]
         state.caches.resize(inputs.visible_BQC.shape[2])
         binding = self._binding(state, queries, queries, top)
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
         arrays["position"][:] = inputs.positions_BQ
-        arrays["slot_position"][:] = inputs.slot_positions_BC
+        arrays["slot_position"][:, : inputs.slot_positions_BC.shape[1]] = inputs.slot_positions_BC
         arrays["write_index"][:] = inputs.write_index_B
-        arrays["visible"][:, 0] = inputs.visible_BQC
-        self._session.run_with_iobinding(binding.io)
+        write_visible(binding, inputs.visible_BQC)
+        binding.run()
         return binding.outputs
 
     def _binding(self, state: LanguageState, queries: int, outputs: int, top: int) -> Binding:
@@ -249,11 +253,7 @@ class LanguageStepper(CacheSizes):
         def make() -> Binding:
             sizes = {"B": state.rows, "Q": queries, "C": state.caches.capacity}
             sizes |= {"R": outputs, "M": state.rows * outputs, "T": top}
-            caches = [
-                cache.reshape(state.rows, self._heads, *cache.shape[1:])
-                for cache in state.caches.array_TRCD
-            ]
-            binding = bind(self._session, self._graph, sizes, caches, {})
+            binding = self._session.bind(sizes, state.caches)
             binding.inputs["output_index"][:] = np.arange(outputs)
             return binding
 

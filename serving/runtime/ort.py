@@ -1,9 +1,8 @@
-"""ONNX Runtime sessions: loading graphs, and binding arrays to their inputs and outputs."""
+"""ONNX Runtime on the CPU: loading graphs, and binding arrays to their inputs and outputs."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +10,12 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from serving.arrays import Floats
-from serving.bundle.manifest import Graph, Manifest
+from serving.arrays import Floats, Ints
+from serving.bundle.manifest import DType, Graph, Manifest
 from serving.errors import BundleError
+from serving.runtime.cache_tensors import BlockPool, Caches, Sources
 from serving.runtime.kernels import native_library
+from serving.runtime.session import Binding, DeviceUse
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
@@ -23,28 +24,36 @@ _EXACT_PRODUCTS = "session.x64quantprecision"
 VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
 
 
-@dataclass(frozen=True)
-class Binding:
+class CpuBinding:
     """Arrays that are bound to a graph's inputs and outputs: a run reads and writes these."""
 
-    io: onnxruntime.IOBinding
-    inputs: dict[str, NDArray[Any]]
-    """By role; the caller writes them before each run."""
-    outputs: dict[str, NDArray[Any]]
-    """By role; each run writes them anew."""
-    held: tuple[NDArray[Any], ...]
-    """Arrays of which the binding knows only addresses: they must live as long as it does."""
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        inputs: dict[str, NDArray[Any]],
+        outputs: dict[str, NDArray[Any]],
+        held: Sequence[NDArray[Any]],
+    ) -> None:
+        """`held` are arrays of which the binding knows only addresses: they must live as long as
+        it does."""
+        self.io = session.io_binding()
+        self.inputs, self.outputs = inputs, outputs
+        self._session, self._held = session, held
+
+    def run(self) -> None:
+        """Run the graph on what `inputs` hold."""
+        self._session.run_with_iobinding(self.io)
 
 
 class Bindings:
-    """The bindings of a running batch; a new layout of its caches makes all of them void."""
+    """The bindings of a running batch; a new layout of its memory makes all of them void."""
 
     def __init__(self) -> None:
-        self._layout = 0
+        self._layout: Hashable = None
         self._made: dict[Hashable, Binding] = {}
 
-    def get(self, layout: int, key: Hashable, make: Callable[[], Binding]) -> Binding:
-        """The binding of that key to caches of that layout, made where there is none."""
+    def get(self, layout: Hashable, key: Hashable, make: Callable[[], Binding]) -> Binding:
+        """The binding of that key to memory of that layout, made where there is none."""
         if layout != self._layout:
             self._made.clear()
             self._layout = layout
@@ -64,46 +73,88 @@ def check_int8(folder: Path, manifest: Manifest) -> None:
         _probe_int8(load_graph(folder, manifest.probe_file, 1, int8=True), folder)
 
 
-def bind(
-    session: onnxruntime.InferenceSession,
-    graph: Graph,
-    sizes: Mapping[str, int],
-    caches: Sequence[Floats],
-    others: Mapping[str, Sequence[NDArray[Any]]],
-    unwanted: Collection[str] = (),
-) -> Binding:
-    """Bind an array to every input and output of a graph.
+class CpuSession:
+    """A graph on the CPU, whose tensors are NumPy arrays."""
 
-    `caches` are read and written in place; `others`, by role, are read. Arrays for all other
-    tensors are allocated, with `sizes` by letter of the axis. Outputs of the roles `unwanted` are
-    left out.
-    """
-    io = session.io_binding()
-    given: dict[str, Iterator[NDArray[Any]]] = {
-        role: iter(arrays) for role, arrays in others.items()
-    }
-    # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
-    cache_values = [onnxruntime.OrtValue.ortvalue_from_numpy(cache) for cache in caches]
-    read, written = iter(cache_values), iter(cache_values)
-    inputs: dict[str, NDArray[Any]] = {}
-    for tensor in graph.inputs:
-        if tensor.role == "self":
-            io.bind_ortvalue_input(tensor.name, next(read))
-        elif tensor.role in given:
-            io.bind_cpu_input(tensor.name, next(given[tensor.role]))
-        else:
-            array = inputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
-            io.bind_cpu_input(tensor.name, array)
-    outputs: dict[str, NDArray[Any]] = {}
-    for tensor in graph.outputs:
-        if tensor.role == "self":
-            io.bind_ortvalue_output(tensor.name, next(written))
-        elif tensor.role not in unwanted:
-            array = outputs[tensor.role] = _allocate(tensor.axes, tensor.dtype, sizes)
-            value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
-            io.bind_ortvalue_output(tensor.name, value)
-    held = tuple(array for arrays in (caches, *others.values()) for array in arrays)
-    return Binding(io, inputs, outputs, held)
+    def __init__(self, session: onnxruntime.InferenceSession, graph: Graph) -> None:
+        self._session, self._graph = session, graph
+        self._names = names_by_role(graph)
+
+    def bind(
+        self,
+        sizes: Mapping[str, int],
+        caches: Caches,
+        sources: Sources | None = None,
+        given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
+        unwanted: Collection[str] = (),
+    ) -> CpuBinding:
+        """Bind an array to every input and output; see `GraphSession`."""
+        others = dict(given or {})
+        if sources is not None:
+            others["source"] = sources.tensors
+        held = [array for arrays in others.values() for array in arrays]
+        binding = CpuBinding(self._session, {}, {}, [*caches.array_TRCD, *held])
+        io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
+        # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
+        axes = next(tensor.axes for tensor in self._graph.inputs if tensor.role == "self")
+        shape = _shape(axes, sizes)
+        cache_values = [
+            onnxruntime.OrtValue.ortvalue_from_numpy(cache.reshape(shape))
+            for cache in caches.array_TRCD
+        ]
+        read, written = iter(cache_values), iter(cache_values)
+        for tensor in self._graph.inputs:
+            if tensor.role == "self":
+                io.bind_ortvalue_input(tensor.name, next(read))
+            elif tensor.role in waiting:
+                io.bind_cpu_input(tensor.name, next(waiting[tensor.role]))
+            else:
+                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                binding.inputs[tensor.role] = array
+                io.bind_cpu_input(tensor.name, array)
+        for tensor in self._graph.outputs:
+            if tensor.role == "self":
+                io.bind_ortvalue_output(tensor.name, next(written))
+            elif tensor.role not in unwanted:
+                array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
+                binding.outputs[tensor.role] = array
+                value = onnxruntime.OrtValue.ortvalue_from_numpy(array)
+                io.bind_ortvalue_output(tensor.name, value)
+        return binding
+
+    def encode(self, ids_BS: Ints, mask_BS: Floats) -> Sources:
+        """Run an encoder's graph."""
+        names = self._names
+        inputs = {names["token"][0]: ids_BS, names["source_mask"][0]: mask_BS}
+        return Sources(self._session.run(names["source"], inputs), mask_BS)
+
+
+class CpuDevice:
+    """The CPU, which runs bundles of any target but those in bf16."""
+
+    def __init__(self, use: DeviceUse) -> None:
+        self.use = use
+
+    def load(
+        self,
+        folder: Path,
+        graph: Graph,
+        threads: int,
+        *,
+        int8: bool,
+        profile_prefix: Path | None = None,
+    ) -> CpuSession:
+        """A graph with that many intra-op threads; see `load_graph`."""
+        session = load_graph(folder, graph.file, threads, int8=int8, profile_prefix=profile_prefix)
+        return CpuSession(session, graph)
+
+    def memory(self, dtype: DType) -> BlockPool:
+        """A pool of blocks of that type."""
+        return BlockPool(dtype)
+
+    def merge(self, parts: Sequence[Sources], groups: Sequence[Sequence[int]]) -> Sources:
+        """One batch of sources from several."""
+        return Sources.merged(parts, groups)
 
 
 def names_by_role(graph: Graph) -> dict[str, list[str]]:
@@ -114,9 +165,8 @@ def names_by_role(graph: Graph) -> dict[str, list[str]]:
     return names
 
 
-def _allocate(axes: Sequence[str | int], dtype: str, sizes: Mapping[str, int]) -> NDArray[Any]:
-    shape = [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
-    return np.zeros(shape, dtype=dtype)
+def _shape(axes: Sequence[str | int], sizes: Mapping[str, int]) -> list[int]:
+    return [axis if isinstance(axis, int) else sizes[axis] for axis in axes]
 
 
 def has_kernels() -> bool:

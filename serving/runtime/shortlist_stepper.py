@@ -16,6 +16,7 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.bundle.shortlist import load_shortlist
 from serving.errors import BundleError
 from serving.runtime.encoder import Encoder
+from serving.runtime.session import Device
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.prefix_tree import Repack, fill_padded, places
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -46,6 +47,7 @@ class ShortlistStepper(CacheSizes):
         threads: int,
         *,
         encoder: Encoder | None = None,
+        device: Device | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs and the lexicon of a bundle, as `OnnxStepper` does; raises BundleError
@@ -60,6 +62,7 @@ class ShortlistStepper(CacheSizes):
             threads,
             step=files.step,
             encoder=encoder,
+            device=device,
             profile_prefix=profile_prefix,
         )
         self.one_query_first, self.reach = self._stepper.one_query_first, self._stepper.reach

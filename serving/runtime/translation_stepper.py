@@ -6,7 +6,7 @@ C cache slots, D model, V vocabulary, N candidates.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,11 +16,12 @@ from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import CacheSizes, Graph, Manifest
-from serving.runtime.cache_tensors import BlockPool, Caches
+from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
-from serving.runtime.ort import Binding, Bindings, bind, check_int8, has_kernels, load_graph
+from serving.runtime.ort import Bindings, check_int8, has_kernels
+from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, fill_padded, places, round_up
+from serving.search.prefix_tree import Repack, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
@@ -33,11 +34,10 @@ model does nearly all of a step for each source position, others their source at
 
 @dataclass
 class OnnxState:
-    """Arrays of a running batch; ONNX Runtime reads and writes the caches in place."""
+    """Tensors of a running batch; ONNX Runtime reads and writes the caches in place."""
 
-    sources: list[Floats]
-    source_mask_BS: Floats
-    caches: Caches
+    sources: SourceMemory
+    caches: CacheMemory
     further: dict[str, list[Ints]] = field(default_factory=dict)
     """More inputs of the step graph that stay the same from step to step, by role."""
     bindings: Bindings = field(default_factory=Bindings)
@@ -45,7 +45,7 @@ class OnnxState:
 
 
 class OnnxStepper(CacheSizes):
-    """A bundle's encoder and step graph on the CPU."""
+    """A bundle's encoder and step graph."""
 
     def __init__(
         self,
@@ -55,12 +55,14 @@ class OnnxStepper(CacheSizes):
         *,
         step: Graph | None = None,
         encoder: Encoder | None = None,
+        device: Device | None = None,
         profile_prefix: Path | None = None,
     ) -> None:
         """Load the graphs with `threads` intra-op threads.
 
-        `step` is the bundle's step graph unless given, `encoder` one that is loaded already;
-        `profile_prefix` is that of `load_graph`, for the step graph. Raises BundleError where the
+        `step` is the bundle's step graph unless given, `encoder` one that is loaded already,
+        `device` one that was opened for the bundle; `profile_prefix` is that of `load_graph`, for
+        the step graph. Raises BundleError where the
         graphs are for another device, ONNX Runtime refuses one, or this machine's int8 products are
         not exact.
         """
@@ -70,12 +72,13 @@ class OnnxStepper(CacheSizes):
         # query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
-        self._memory = BlockPool(self._cache_dtype)
+        device = device or open_device(folder, manifest)
+        self._memory = device.memory(self._cache_dtype)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
-        self.encoder = encoder or Encoder(folder, manifest, threads)
-        self._step = load_graph(
-            folder, self._step_graph.file, threads, int8=int8, profile_prefix=profile_prefix
+        self.encoder = encoder or Encoder(folder, manifest, threads, device)
+        self._step = device.load(
+            folder, self._step_graph, threads, int8=int8, profile_prefix=profile_prefix
         )
 
     @property
@@ -85,12 +88,11 @@ class OnnxStepper(CacheSizes):
 
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources, padded on the right to a multiple of 8."""
-        tensors, mask_BS = self.encoder.run(sources)
-        length = mask_BS.shape[1]
-        height = length if self._kind == "joint" else 1
+        encoded = self.encoder.run(sources)
+        height = encoded.mask_BS.shape[1] if self._kind == "joint" else 1
         dim = self._sizes.model_dim
-        caches = Caches(self._memory, self._num_caches, len(sources), dim, height)
-        return OnnxState(tensors, mask_BS, caches)
+        caches = self._memory.caches(self._num_caches, len(sources), dim, height)
+        return OnnxState(encoded, caches)
 
     def prefill(
         self,
@@ -121,9 +123,9 @@ class OnnxStepper(CacheSizes):
             binding.inputs["position"][:] = positions
             binding.inputs["write_index"][:] = start
             causal = np.arange(padded) <= positions[:, None]
-            binding.inputs["visible"][:, 0] = np.where(causal, np.float32(0), np.float32(-np.inf))
+            write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
             binding.inputs["score"][:] = 0.0
-            self._step.run_with_iobinding(binding.io)
+            binding.run()
             scores[:, start : start + size] = binding.outputs["label_score"]
             if want_attention:
                 attention.append(self._attention(binding.outputs, state, range(rows)))
@@ -148,9 +150,9 @@ class OnnxStepper(CacheSizes):
         arrays["token"][:] = inputs.token_ids_BQ
         arrays["position"][:] = inputs.positions_BQ
         arrays["write_index"][:] = inputs.write_index_B
-        arrays["visible"][:, 0] = inputs.visible_BQC
+        write_visible(binding, inputs.visible_BQC)
         arrays["score"][:] = inputs.scores_BK
-        self._step.run_with_iobinding(binding.io)
+        binding.run()
         outputs = binding.outputs
         return StepOutputs(
             outputs["candidate_score"],
@@ -163,34 +165,23 @@ class OnnxStepper(CacheSizes):
     def repack(self, state: OnnxState, repack: Repack) -> None:
         """Keep the given rows and slots, in the given order."""
         state.caches.repack(repack)
-        if len(repack.rows) < len(state.source_mask_BS):
-            state.sources = [tensor[repack.rows] for tensor in state.sources]
-            state.source_mask_BS = state.source_mask_BS[repack.rows]
+        if len(repack.rows) < len(state.sources.mask_BS):
+            state.sources.keep(repack.rows)
 
     def extend(self, state: OnnxState, other: OnnxState, rows: Ints) -> None:
         """Put the other's sentences into these idle rows, the rest behind all; the other is left
         empty. Shorter sources are padded."""
-        count, added = len(state.source_mask_BS), len(other.source_mask_BS)
-        taken = places(rows, count, added)
-        total = count + added - len(rows)
-        pairs = zip(state.sources, other.sources, strict=True)
-        sources = [fill_padded(first, second, taken, total, 0.0) for first, second in pairs]
-        mask_BS = fill_padded(state.source_mask_BS, other.source_mask_BS, taken, total, -np.inf)
-        if mask_BS is not state.source_mask_BS:
-            state.sources, state.source_mask_BS = sources, mask_BS
-            state.bindings.clear()
         other.bindings.clear()
+        state.sources.extend(other.sources, rows)
         state.caches.extend(other.caches, rows)
 
     def trim(self, state: OnnxState, source_length: int) -> None:
         """Cut padding, once there is much of it; else a long source would go on to slow down all
         that join after it. Sources of idle rows may lose ids."""
-        width, needed = state.source_mask_BS.shape[1], round_up(source_length)
+        width, needed = state.sources.mask_BS.shape[1], round_up(source_length)
         if width <= _WIDTH_KEPT[self._kind] * needed:
             return
-        state.sources = [np.ascontiguousarray(tensor[:, :needed]) for tensor in state.sources]
-        state.source_mask_BS = np.ascontiguousarray(state.source_mask_BS[:, :needed])
-        state.bindings.clear()
+        state.sources.trim(needed)
         if self._kind == "joint":
             state.caches.lower(needed)
 
@@ -198,29 +189,28 @@ class OnnxStepper(CacheSizes):
         """Forget bindings, which hold pointers into the caches, and give their memory back."""
         state.bindings.clear()
         state.caches.free()
+        state.sources.free()
 
     def _binding(
         self, state: OnnxState, queries: int, beams: int, *, want_logits: bool, want_attention: bool
     ) -> Binding:
         def make() -> Binding:
-            rows, length = state.source_mask_BS.shape
+            rows, length = state.sources.mask_BS.shape
             sizes = {"B": rows, "Q": queries, "C": state.caches.capacity, "K": beams}
             sizes |= {"N": 2 * beams, "S": length, "M": rows * queries, "BS": rows * length}
             unwanted = set() if want_logits else {"logits"}
             unwanted |= set() if want_attention else {"alignment", "alignment_query"}
-            sources: dict[str, Sequence[NDArray[Any]]] = {
-                "source": state.sources,
-                "source_mask": [state.source_mask_BS],
+            given: dict[str, Sequence[NDArray[Any]]] = {
+                "source_mask": [state.sources.mask_BS],
                 **state.further,
             }
-            caches = list(state.caches.array_TRCD)
-            return bind(self._step, self._step_graph, sizes, caches, sources, unwanted)
+            return self._step.bind(sizes, state.caches, state.sources, given, unwanted)
 
         key = (queries, beams, want_logits, want_attention)
-        return state.bindings.get(state.caches.layout, key, make)
+        return state.bindings.get((state.caches.layout, state.sources.layout), key, make)
 
     def _attention(
-        self, outputs: dict[str, NDArray[Any]], state: OnnxState, rows: Sequence[int]
+        self, outputs: Mapping[str, Any], state: OnnxState, rows: Sequence[int]
     ) -> Floats:
         """Weights of the source positions of some sentences, [R,Q,S].
 
@@ -231,19 +221,25 @@ class OnnxStepper(CacheSizes):
             alignment_RQS: Floats = outputs["alignment"][list(rows)]
             return alignment_RQS
         heads, layer = self._sizes.num_heads, self._sizes.alignment_layer
-        keys_BSD = state.sources[-2 if layer is None else 2 * layer]
-        tensors = outputs["alignment_query"], keys_BSD
-        query, key = (
-            x[list(rows)].astype(np.float32, copy=False).reshape(len(rows), x.shape[1], heads, -1)
-            for x in tensors
-        )
+        queries_RQD = outputs["alignment_query"][list(rows)].astype(np.float32, copy=False)
+        keys_RSD = state.sources.read(-2 if layer is None else 2 * layer, rows)
+        query, key = (x.reshape(len(rows), x.shape[1], heads, -1) for x in (queries_RQD, keys_RSD))
         # Neither a BLAS product, whose order of sums depends on both lengths, nor a sum over the
         # padded length: a sentence's bits would depend on its batch mates.
         scores_RHQS = np.einsum("bqhd,bshd->bhqs", query, key)
         scores_RHQS *= np.float32(query.shape[-1] ** -0.5)
-        scores_RHQS += state.source_mask_BS[list(rows), None, None]
+        scores_RHQS += state.sources.mask_BS[list(rows), None, None]
         scores_RHQS -= scores_RHQS.max(axis=-1, keepdims=True)
         weights_RHQS = np.exp(scores_RHQS)
         weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
         result: Floats = weights_RHQS.mean(axis=1)
         return result
+
+
+def write_visible(binding: Binding, visible_BQC: Floats) -> None:
+    """Put what queries may see into the input of that role. A device's caches may have more slots
+    than the search knows of: nobody sees these."""
+    target_BQC = binding.inputs["visible"][:, 0]
+    slots = visible_BQC.shape[-1]
+    target_BQC[..., :slots] = visible_BQC
+    target_BQC[..., slots:] = -np.inf

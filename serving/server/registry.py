@@ -23,6 +23,7 @@ from serving.errors import (
 )
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
+from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
 from serving.server.loading import load_bundles, read_manifests
@@ -48,6 +49,7 @@ class ServedModel:
     manifest: Manifest
     defaults: SearchOptions
     scheduler: TranslationScheduler
+    device: DeviceUse = ON_CPU
 
     @property
     def name(self) -> str:
@@ -177,7 +179,14 @@ class Registry:
 
     def _start(self, bundle: TranslationModel | Generator) -> ServedModel | ServedLanguageModel:
         manifest = bundle.manifest
-        logger.info("serving %s (%s, %s)", manifest.name, manifest.family, manifest.precision)
+        logger.info(
+            "serving %s (%s, %s) on %s: %s",
+            manifest.name,
+            manifest.family,
+            manifest.precision,
+            bundle.device.name,
+            bundle.device.reason,
+        )
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
         return self._start_translator(bundle)
@@ -194,7 +203,7 @@ class Registry:
             answer_cache_bytes=self._settings.answer_cache_bytes,
             observer=self.metrics.observer(translator.manifest.name),
         )
-        return ServedModel(translator.manifest, defaults, scheduler)
+        return ServedModel(translator.manifest, defaults, scheduler, translator.device)
 
     def _start_generator(self, generator: Generator) -> ServedLanguageModel:
         generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))

@@ -2,7 +2,7 @@
 
 `serving.translation.isolated` starts it.
 
-It loads the model of the first message on the socket, answers that it is ready, and from then on
+It loads the model of the first message on the socket, answers on which device, and from then on
 tells what happens to the sentences of the orders that come. It ends when its parent has gone.
 """
 
@@ -17,6 +17,7 @@ import traceback
 from multiprocessing.connection import Connection
 
 from serving.errors import ServingError
+from serving.runtime.session import DeviceUse
 from serving.translation.isolated import LoadOrder, Order
 from serving.translation.loading import load_translator
 from serving.translation.running import RunningBatches
@@ -32,21 +33,21 @@ def main() -> None:
     with contextlib.suppress(EOFError, OSError):  # the parent has gone
         order = connection.recv()
         try:
-            engine = _load(order)
+            engine, device = _load(order)
         except Exception as error:
             connection.send(portable(error))
             return
-        connection.send(None)
+        connection.send(device)
         serve(engine, connection)
 
 
-def _load(order: LoadOrder) -> RunningBatches:
+def _load(order: LoadOrder) -> tuple[RunningBatches, DeviceUse]:
     if order.tune:
-        translator = load_translator(order.folder, "latency", order.threads)
+        translator = load_translator(order.folder, "latency", order.threads, order.limits)
     else:
-        translator = Translator(order.folder, threads=order.threads)
+        translator = Translator(order.folder, threads=order.threads, limits=order.limits)
     translator.warm_up()
-    return RunningBatches(translator.texts, translator.steppers)
+    return RunningBatches(translator.texts, translator.steppers), translator.device
 
 
 def serve(engine: RunningBatches, connection: Connection) -> None:

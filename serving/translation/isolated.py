@@ -22,6 +22,7 @@ from serving.errors import BundleError, DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.resident import resident_bytes
+from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.running import SentenceProgress
@@ -43,6 +44,7 @@ class LoadOrder:
     threads: int
     tune: bool
     """Whether to find out how many of the threads are fastest for a short text."""
+    limits: BatchLimits | None = None
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,8 @@ class IsolatedEngine:
     def __init__(self, order: LoadOrder) -> None:
         """Start the process; `wait` until it is ready."""
         self._load_order = order
+        self.device = ON_CPU
+        """What the model runs on, known once it is loaded."""
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
         self._waking = False
@@ -82,13 +86,14 @@ class IsolatedEngine:
     def wait(self) -> None:
         """Wait until the model is loaded; raises BundleError where it cannot be."""
         try:
-            error: Exception | None = self._connection.recv()
+            answer: DeviceUse | Exception = self._connection.recv()
         except (EOFError, OSError) as lost:
             raise BundleError(
                 f"{self._load_order.folder}: the decoding process ended at once"
             ) from lost
-        if error is not None:
-            raise error
+        if isinstance(answer, Exception):
+            raise answer
+        self.device = answer
 
     def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Have sentences of one group decoded."""
@@ -177,7 +182,7 @@ class IsolatedTranslator:
         text. All together keep to the memory of `limits`.
         """
         self.texts, self.workers = load_texts(folder, workers, limits), workers
-        order = LoadOrder(folder.resolve(), threads, tune)
+        order = LoadOrder(folder.resolve(), threads, tune, limits)
         self._engines: list[IsolatedEngine] = []
         try:
             for _ in range(workers):
@@ -188,6 +193,8 @@ class IsolatedTranslator:
             for engine in self._engines:
                 engine.close()
             raise
+        self.device = self._engines[0].device
+        """What the processes decode on."""
 
     @property
     def manifest(self) -> Manifest:

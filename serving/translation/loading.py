@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from serving.bundle.manifest import parse_manifest
 from serving.queue.limits import BatchLimits
+from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
@@ -21,7 +23,10 @@ def load_translator(
 
     `throughput`: as many batches are decoded at once as there are threads. `latency`: one batch,
     whose products are shared by as many threads as are found to be fastest for one short text.
+    A GPU computes one batch at a time.
     """
+    if not computes_on_cpu(parse_manifest(folder)):
+        return Translator(folder, threads=1, limits=limits)
     if preset == "throughput":
         workers = _workers(preset, threads)
         return Translator(folder, threads=threads, workers=workers, limits=limits)
@@ -36,7 +41,7 @@ def load_isolated_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
 ) -> IsolatedTranslator:
     """`load_translator`, each worker in a process of its own."""
-    workers = _workers(preset, threads)
+    workers = batches_at_once(parse_manifest(folder), _workers(preset, threads))
     return IsolatedTranslator(
         folder,
         threads=threads // workers,

@@ -14,6 +14,7 @@ from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits
 from serving.queue.observer import Observer
 from serving.queue.scheduler import Scheduler
+from serving.runtime.session import DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.answers import AnswerCache
@@ -33,6 +34,9 @@ class TranslationModel(Protocol):
 
     @property
     def workers(self) -> int: ...
+
+    @property
+    def device(self) -> DeviceUse: ...
 
     @property
     def manifest(self) -> Manifest: ...

@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import Manifest, parse_manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
+from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.encoder import Encoder
+from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.options import SearchOptions
@@ -62,22 +64,22 @@ class TextInSentences:
 class BundleSteppers:
     """The step graphs of a translation bundle, each loaded at first use."""
 
-    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
-        self._loaded_from = folder, manifest, threads
+    def __init__(self, folder: Path, manifest: Manifest, threads: int, device: Device) -> None:
+        self._loaded_from, self._device = (folder, manifest, threads), device
 
     @functools.cached_property
     def _encoder(self) -> Encoder:
-        return Encoder(*self._loaded_from)
+        return Encoder(*self._loaded_from, self._device)
 
     @functools.cached_property
     def whole(self) -> Stepper:
         """The graph for the whole vocabulary."""
-        return OnnxStepper(*self._loaded_from, encoder=self._encoder)
+        return OnnxStepper(*self._loaded_from, encoder=self._encoder, device=self._device)
 
     @functools.cached_property
     def shortlist(self) -> Stepper:
         """The graph for sentences with shortlists."""
-        return ShortlistStepper(*self._loaded_from, encoder=self._encoder)
+        return ShortlistStepper(*self._loaded_from, encoder=self._encoder, device=self._device)
 
 
 class ModelTranslator:
@@ -90,10 +92,13 @@ class ModelTranslator:
         *,
         workers: int = 1,
         limits: BatchLimits | None = None,
+        device: DeviceUse = ON_CPU,
     ) -> None:
         """`workers` batches, decoded at once, share the memory of `limits`."""
         self.texts, self.steppers = texts, steppers
         self.workers, self._limits = workers, limits or BatchLimits()
+        self.device = device
+        """What it runs on."""
 
     @property
     def manifest(self) -> Manifest:
@@ -348,13 +353,16 @@ class Translator(ModelTranslator):
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`.
+        together keep to the memory of `limits`. On a GPU there is one.
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
         folder = Path(bundle)
+        workers = batches_at_once(parse_manifest(folder), workers)
         texts = load_texts(folder, workers, limits)
         each = max(1, (threads or default_threads()) // workers)
-        steppers = BundleSteppers(folder, texts.manifest, each)
-        super().__init__(texts, steppers, workers=workers, limits=limits)
+        cache_bytes = (limits or BatchLimits()).max_cache_bytes
+        device = open_device(folder, texts.manifest, cache_bytes)
+        steppers = BundleSteppers(folder, texts.manifest, each, device)
+        super().__init__(texts, steppers, workers=workers, limits=limits, device=device.use)
         _ = steppers.shortlist if self.default_options.shortlist else steppers.whole  # loads it

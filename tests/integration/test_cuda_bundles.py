@@ -12,9 +12,11 @@ import onnx
 import pytest
 import torch
 from onnx import TensorProto
+from starlette.testclient import TestClient
 
 from export.__main__ import main
 from export.bundle import export_bundle
+from export.engine import export_engines
 from export.errors import ExportError, ParityError
 from export.half import HalfFit
 from export.language_bundle import export_language_bundle
@@ -23,8 +25,15 @@ from serving.bundle.manifest import CacheSizes, read_manifest
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
+from serving.server.app import create_app
+from serving.server.loading import load_bundles
+from serving.server.registry import Registry
+from serving.server.settings import Settings
+from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
 from tests.conftest import TinyLanguageModel, TinyModel
+from tests.recorded_device import recorded_gpu
+from tests.recorded_tensorrt import recorded_tensorrt
 from training.run import Trained, load_trained
 
 TEXT = "der hund und die katze"
@@ -103,6 +112,93 @@ def test_a_service_without_a_gpu_runs_it_only_where_it_is_told_to(
         for bundle in (tiny_language_model.fp32, language_fp16)
     ]
     assert continuations[0] == continuations[1]
+
+
+def test_a_service_with_a_gpu_runs_it_there_and_says_so(
+    fp16: Path,
+    language_fp16: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    for bundle in (fp16, language_fp16):
+        (tmp_path / bundle.name).symlink_to(bundle)
+    settings = Settings(bundles=tmp_path, threads=1, decode_in="threads")
+    answers = []
+    for device in ("auto", "cpu"):
+        monkeypatch.setenv("MACARON_DEVICE", device)
+        registry = Registry(settings)
+        with recorded_gpu() as gpu, caplog.at_level("INFO"):
+            try:
+                registry.start(load_bundles(settings))
+                with TestClient(create_app(registry, settings)) as client:
+                    cards = client.get("/models").json()["models"]
+                    cards += client.get("/v1/models").json()["data"]
+                    body = {"q": TEXT, "source": "de", "target": "en"}
+                    answer = client.post("/translate", json=body).json()["translations"]
+                    prompt = {"model": cards[1]["id"], "prompt": "the", "temperature": 0}
+                    choices = client.post("/v1/completions", json=prompt).json()["choices"]
+            finally:
+                registry.close()
+            used, reason = {
+                "auto": ("cuda", "Recorded GPU, CUDA graphs"),
+                "cpu": ("cpu", "the bundle is for cuda, but MACARON_DEVICE=cpu"),
+            }[device]
+            assert [(card["device"], card["device_reason"]) for card in cards] == [
+                (used, reason)
+            ] * 2
+            assert f"on {used}: {reason}" in caplog.text
+            assert (gpu.runs > 10) == (used == "cuda")
+        answers.append((answer[0]["hypotheses"], choices))
+    assert answers[0] == answers[1]
+
+
+def test_a_service_says_once_whether_it_runs_engines_and_answers_the_same_without(
+    language_fp16: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    out = tmp_path / "bundles" / "lm"
+    settings = Settings(bundles=out.parent, threads=1)
+    answers = []
+    with recorded_gpu() as gpu, recorded_tensorrt(gpu) as engines:
+        export_engines(language_fp16, out, profile="capacity=64", library="tensorrt")
+        for used, reason in (
+            ("tensorrt", "Recorded GPU, engines of tensorrt"),
+            ("cuda", "without TensorRT: step-64.engine is damaged"),
+        ):
+            runs = len(engines.shapes)
+            caplog.clear()
+            registry = Registry(settings)
+            with caplog.at_level("INFO"):
+                try:
+                    registry.start(load_bundles(settings))
+                    with TestClient(create_app(registry, settings)) as client:
+                        (card,) = client.get("/v1/models").json()["data"]
+                        prompt = {"model": "lm", "prompt": "the", "temperature": 0}
+                        answer = client.post("/v1/completions", json=prompt).json()["choices"]
+                finally:
+                    registry.close()
+            assert card["device"] == used
+            assert reason in card["device_reason"]
+            told = [record.getMessage() for record in caplog.records]
+            assert [f"on {used}: " in line for line in told if reason in line] == [True]
+            assert (len(engines.shapes) > runs) == (used == "tensorrt")
+            answers.append(answer)
+            (out / "step-64.engine").write_bytes(b"something else")
+    assert answers[0] == answers[1]
+
+
+def test_a_decoding_process_tells_what_it_runs_on(
+    fp16: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    translator = IsolatedTranslator(fp16)
+    translator.engine().close()
+    assert translator.device.name == "cpu"
+    assert translator.device.reason == "the bundle is for cuda, but MACARON_DEVICE=cpu"
 
 
 def test_a_language_models_manifest_tells_its_perplexities(language_fp16: Path) -> None:

@@ -23,8 +23,8 @@ from export.parity import PairedStepper, search_all, total_log_probs
 from export.passes.mixed_precision import MASK_FILL
 from export.reference_run import evaluate
 from serving.bundle.manifest import Graph, Manifest
-from serving.runtime import language_stepper, translation_stepper
 from serving.runtime.language_stepper import LanguageStepper
+from serving.runtime.ort import CpuSession
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
@@ -200,17 +200,13 @@ def test_capacities_and_source_lengths_go_in_steps_of_eight(
     written = write(bundles, name, "cuda", "fp16")
     bound: list[dict[str, int]] = []
 
-    def noting(module: Any) -> None:
-        bind = module.bind
+    bind = CpuSession.bind
 
-        def note(session: Any, graph: Graph, sizes: dict[str, int], *more: Any) -> Any:
-            bound.append(dict(sizes))
-            return bind(session, graph, sizes, *more)
+    def note(session: CpuSession, sizes: dict[str, int], *more: Any) -> Any:
+        bound.append(dict(sizes))
+        return bind(session, sizes, *more)
 
-        monkeypatch.setattr(module, "bind", note)
-
-    noting(translation_stepper)
-    noting(language_stepper)
+    monkeypatch.setattr(CpuSession, "bind", note)
     stepper = stepper_of(written)
     options = SearchOptions(beam_size=3, max_length=30, loop_guard=False)
     sentences = [

@@ -31,6 +31,7 @@ from export.quantize import QuantizedLinear, quantized_twin
 from export.texts import TextPair
 from serving.bundle.manifest import read_manifest, write_manifest
 from serving.errors import BundleError
+from serving.runtime.cache_tensors import Sources
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import has_kernels
 from serving.runtime.translation_stepper import OnnxStepper
@@ -306,7 +307,7 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
     search, found = BeamSearch(stepper, sentences[:3]), {}
     for sentence in sentences[3:]:
         found |= {finished.index: finished.hypotheses for finished in search.step()}
-        width = search._state.source_mask_BS.shape[1]
+        width = search._state.sources.mask_BS.shape[1]
         assert width <= 24 if 2 in found else width == 128
         heights = search._state.caches.array_TRCD.shape[1] // len(search._rows)
         assert heights == (width if name == "joint fast" else 1)
@@ -326,12 +327,15 @@ def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
     lengths = [3, 9, 4, 120, 17, 8, 60, 5, 5, 18, 33]
     generator = np.random.default_rng(2)
     sources = [[*generator.integers(4, 90, length - 1).tolist(), EOS_ID] for length in lengths]
-    tensors, mask_BS = encoder.run(sources)
+    found = encoder.run(sources)
+    assert isinstance(found, Sources)
+    tensors, mask_BS = found.tensors, found.mask_BS
     assert mask_BS.shape == (len(sources), 120)
     for row, source in enumerate(sources):
-        alone, _ = encoder.run([source])
+        alone = encoder.run([source])
+        assert isinstance(alone, Sources)
         assert np.array_equal(np.isfinite(mask_BS[row]), np.arange(120) < len(source))
-        for tensor, own in zip(tensors, alone, strict=True):
+        for tensor, own in zip(tensors, alone.tensors, strict=True):
             assert np.array_equal(tensor[row, : len(source)], own[0, : len(source)])
             assert np.isfinite(tensor[row]).all()
 

@@ -129,9 +129,10 @@ def test_what_it_says_of_use_passes_where_there_is_only_a_cpu(
 
 
 @pytest.mark.parametrize("name", ["macaron-de-en", "lm-cascade"])
-def test_in_place_of_the_use_of_a_bf16_bundle_it_says_that_there_is_none_yet(name: str) -> None:
+def test_in_place_of_the_use_of_a_bf16_bundle_it_says_what_that_needs(name: str) -> None:
     text = usage(read(name, target="cuda", precision="bf16"))
-    assert "which has no bf16: the bundle waits for a session on cuda" in text
+    assert "The CPU has no bf16: the bundle needs an NVIDIA GPU" in text
+    assert "`serve-cuda`" in text
     assert "`--target cpu`" in text
     assert "```" not in text
 

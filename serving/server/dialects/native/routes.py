@@ -246,6 +246,8 @@ def _card(model: ServedModel) -> ModelCard:
         family=manifest.family,
         block=manifest.block,
         precision=manifest.precision,
+        device=model.device.name,
+        device_reason=model.device.reason,
         num_parameters=manifest.sizes.num_parameters,
         max_source=manifest.sizes.max_source,
         priority=manifest.priority,

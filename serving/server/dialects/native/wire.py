@@ -227,6 +227,10 @@ class ModelCard(Wire):
     family: str
     block: str
     precision: str
+    device: str
+    """What it runs on: cpu, cuda or tensorrt."""
+    device_reason: str
+    """Why on this device."""
     num_parameters: int
     max_source: int | None
     """Longest text, in tokens with the end of sentence."""

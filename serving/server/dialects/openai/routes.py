@@ -141,6 +141,8 @@ class _OpenAIEndpoints:
             created=model.loaded_at,
             max_model_len=self._settings.max_context_tokens,
             attribution=model.manifest.attribution,
+            device=model.generator.device.name,
+            device_reason=model.generator.device.reason,
         )
 
     def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:

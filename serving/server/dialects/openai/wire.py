@@ -150,6 +150,10 @@ class OpenAIModel(Wire):
     """Tokens of prompt and output together (as vLLM tells it)."""
     attribution: str
     """The data it was made from, and their licence (not in OpenAI's API)."""
+    device: str
+    """What it runs on: cpu, cuda or tensorrt (not in OpenAI's API)."""
+    device_reason: str
+    """Why on this device (not in OpenAI's API)."""
 
 
 class OpenAIModels(Wire):

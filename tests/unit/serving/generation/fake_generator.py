@@ -10,6 +10,7 @@ import numpy as np
 
 from serving.generation.prompts import PromptProcessor
 from serving.generation.running import RunningPrompts
+from serving.runtime.session import ON_CPU
 from serving.search.prompts import LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling import TOP
 from serving.search.stepper import StepInputs
@@ -80,6 +81,8 @@ class FakeLanguageStepper(FakeStepper):
 
 class FakeGenerator:
     """A bundle of the fake model; texts are bytes."""
+
+    device = ON_CPU
 
     def __init__(self) -> None:
         self.stepper: Any = FakeLanguageStepper()

@@ -64,7 +64,19 @@ def test_the_cpu_is_given_just_what_is_said_to_run_there(
     assert found == ("runs" if runs_on_cpu(precision) else "refused")
 
 
-def test_a_device_that_there_is_no_session_for_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MACARON_DEVICE", "cuda")
-    with pytest.raises(SettingsError, match="MACARON_DEVICE must be auto or cpu, got 'cuda'"):
+def test_a_device_that_is_not_known_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "abacus")
+    with pytest.raises(
+        SettingsError, match="MACARON_DEVICE must be auto, cpu, cuda, tensorrt, got 'abacus'"
+    ):
         check_device(BUNDLE, bundle_for("cuda", "fp16"))
+
+
+def test_a_bundle_for_the_cpu_is_refused_where_a_gpu_is_demanded(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("MACARON_DEVICE", "cuda")
+    with pytest.raises(
+        BundleError, match=r"MACARON_DEVICE=cuda.*--target cuda.*MACARON_DEVICE=auto"
+    ):
+        check_device(BUNDLE, bundle_for("cpu", "fp32"))

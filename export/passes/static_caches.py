@@ -1,5 +1,5 @@
-"""Caches as TensorRT takes them: of four axes, with a fixed number of slots. No export does this to
-a graph: there is no session that would run it."""
+"""Graphs as TensorRT takes them: caches of four axes, with a fixed number of slots, and attention
+without a request that its parser refuses."""
 
 from __future__ import annotations
 
@@ -22,8 +22,7 @@ def static_caches(model: onnx.ModelProto, names: Collection[str], capacity: int)
                   cache [B,1,64,D] -> TensorScatter -> [B,1,64,D] -> Squeeze -> Attention
 
     Both are the same bytes. Caches by head, [B,H,C,E], have four axes already. The model is
-    changed; a request that attention take its softmax in fp32, which TensorRT's kernels do anyway
-    and its parser refuses, is dropped.
+    changed.
     """
     graph = model.graph
     users = users_by_value(graph)
@@ -33,10 +32,6 @@ def static_caches(model: onnx.ModelProto, names: Collection[str], capacity: int)
     for node in list(graph.node):
         for place, name in enumerate(node.input):
             node.input[place] = renamed.get(name, name)
-        if node.op_type == "Attention":
-            kept = [a for a in node.attribute if a.name != "softmax_precision"]
-            del node.attribute[:]
-            node.attribute.extend(kept)
         if node.op_type != "TensorScatter" or node.input[0] not in names:
             nodes.append(node)
             continue
@@ -61,6 +56,16 @@ def static_caches(model: onnx.ModelProto, names: Collection[str], capacity: int)
     del graph.node[:]
     graph.node.extend(nodes)
     del graph.value_info[:]
+
+
+def drop_softmax_precision(model: onnx.ModelProto) -> None:
+    """Drop what asks attention to take its softmax in fp32: TensorRT's kernels that compute all of
+    it do so anyway, and its parser refuses to be asked. The model is changed."""
+    for node in model.graph.node:
+        if node.op_type == "Attention":
+            kept = [a for a in node.attribute if a.name != "softmax_precision"]
+            del node.attribute[:]
+            node.attribute.extend(kept)
 
 
 def _fix(value: onnx.ValueInfoProto, capacity: int) -> None:

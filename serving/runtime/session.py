@@ -1,0 +1,178 @@
+"""What the steppers ask of a device: sessions of graphs, and memory for the tensors of a batch.
+
+`serving.runtime.ort` and `serving.runtime.cache_tensors` are this on the CPU, with NumPy arrays
+that graphs read and write in place; on another device only what a step is given and what it chooses
+crosses to the host.
+
+Shape letters: B sentences, R some of them, S source positions, D model.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from numpy.typing import NDArray
+
+from serving.arrays import Floats, Ints
+from serving.bundle.manifest import DType, Graph
+from serving.search.prefix_tree import Repack
+
+Self = TypeVar("Self")
+
+
+@dataclass(frozen=True)
+class DeviceUse:
+    """The device that a bundle runs on, and why it is no other."""
+
+    name: str
+    """`cpu`, `cuda` or `tensorrt`."""
+    reason: str
+    """One line for people who run the service."""
+
+
+ON_CPU = DeviceUse("cpu", "the bundle is for the CPU; --target cuda exports one for a GPU")
+
+
+class CacheMemory(Protocol):
+    """The caches of a running batch: cache tensors of cache rows of slots of features."""
+
+    layout: int
+    """The number of the present layout: what was bound to an earlier one is void."""
+    height: int
+    """Cache rows of a sentence."""
+
+    @property
+    def capacity(self) -> int:
+        """How many slots each row has; a device may give more than were asked for."""
+        ...
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to `capacity` slots or a few more; new slots are finite."""
+        ...
+
+    def repack(self, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        ...
+
+    def extend(self: Self, other: Self, sentences: Ints) -> None:
+        """Put the other's sentences, which keep their slots, in the place of these, the rest behind
+        all; the other is left empty. Nothing stays of what stood there."""
+        ...
+
+    def lower(self, height: int) -> None:
+        """Keep only the first `height` cache rows of each sentence."""
+        ...
+
+    def free(self) -> None:
+        """Give the memory back; nothing may be bound to it any more."""
+        ...
+
+
+class SourceMemory(Protocol):
+    """What an encoder made of the sources of a batch: tensors [B,S,D], and a mask."""
+
+    mask_BS: Floats
+    """0 at ids and -inf behind them, on the host."""
+    layout: int
+    """As that of caches."""
+
+    def keep(self, rows: Ints) -> None:
+        """Keep these rows, in this order."""
+        ...
+
+    def extend(self: Self, other: Self, rows: Ints) -> None:
+        """Put the other's sentences into these rows, the rest behind all, and pad the shorter; the
+        other is left empty."""
+        ...
+
+    def trim(self, length: int) -> None:
+        """Cut sources to that many positions."""
+        ...
+
+    def read(self, number: int, rows: Sequence[int]) -> Floats:
+        """Some rows of one tensor, in fp32 and on the host."""
+        ...
+
+    def free(self) -> None:
+        """Give the memory back; nothing may be bound to it any more."""
+        ...
+
+
+class TensorMemory(Protocol):
+    """Memory for the caches of one stepper, kept and used again from batch to batch."""
+
+    def caches(self, tensors: int, rows: int, dim: int, height: int = 1) -> CacheMemory:
+        """Caches of `rows` sentences of `height` cache rows each, without slots."""
+        ...
+
+
+class Binding(Protocol):
+    """What is bound to a graph's inputs and outputs: a run reads and writes it."""
+
+    inputs: dict[str, NDArray[Any]]
+    """By role; the caller writes them before each run."""
+
+    @property
+    def outputs(self) -> Mapping[str, Any]:
+        """Arrays by role; each run writes them anew. On another device than the CPU what nobody
+        looks at does not cross to the host, and logits cross when they are indexed or reshaped."""
+        ...
+
+    def run(self) -> None:
+        """Run the graph on what `inputs` hold."""
+        ...
+
+
+class GraphSession(Protocol):
+    """One graph of a bundle, loaded on a device."""
+
+    def bind(
+        self,
+        sizes: Mapping[str, int],
+        caches: Any,
+        sources: Any = None,
+        given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
+        unwanted: Collection[str] = (),
+    ) -> Binding:
+        """Bind something to every input and output of the graph.
+
+        `caches` and `sources` are memory of the session's own device; caches are read and written
+        in place. Arrays `given` by role are read at each run. All other tensors are allocated, with
+        `sizes` by letter of the axis. Outputs of the roles `unwanted` are left out.
+        """
+        ...
+
+    def encode(self, ids_BS: Ints, mask_BS: Floats) -> Any:
+        """Run an encoder's graph: the sources of a batch in the device's memory."""
+        ...
+
+
+class Device(Protocol):
+    """A device: loads graphs and gives memory."""
+
+    use: DeviceUse
+
+    def load(
+        self,
+        folder: Path,
+        graph: Graph,
+        threads: int,
+        *,
+        int8: bool,
+        profile_prefix: Path | None = None,
+    ) -> GraphSession:
+        """One graph of a bundle, as `serving.runtime.ort.load_graph` does; raises BundleError where
+        it is refused."""
+        ...
+
+    def memory(self, dtype: DType) -> TensorMemory:
+        """Memory for caches of numbers of that type."""
+        ...
+
+    def merge(self, parts: Sequence[Any], groups: Sequence[Sequence[int]]) -> Any:
+        """One batch of sources from several: row n of a part is row `groups[part][n]` of the whole.
+        The first part has the longest sources; the parts are not to be used afterwards."""
+        ...

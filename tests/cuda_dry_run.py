@@ -1,0 +1,109 @@
+"""Whole searches in onnxruntime-gpu itself, without a GPU: what it does on the host is done, its
+kernels do nothing.
+
+    python tests/cuda_dry_run.py PYTHON BUNDLE ...
+
+PYTHON is an interpreter with what `.[serve-cuda]` installs, BUNDLE a folder that was exported with
+`--target cuda`. What is seen so: that ONNX Runtime takes the bindings, addresses and copies; that
+it captures CUDA graphs and replays them; what memory it takes of CUDA; and which kernel attention
+is given to on a card of compute capability 9.0. What is found is without meaning. Needs a C
+compiler and `nm`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+
+from tests.cuda_placement import stand_ins  # noqa: E402
+
+_RUN = """
+import sys
+sys.path.insert(0, sys.argv[1])
+import onnxruntime
+from serving.runtime import cuda_device
+opened = cuda_device._session
+def telling(path, options, *, graphs):
+    options.log_severity_level = 1
+    return opened(path, options, graphs=graphs)
+cuda_device._session = telling
+from serving import Generator, Translator
+from serving.bundle.manifest import parse_manifest
+from pathlib import Path
+if parse_manifest(Path(sys.argv[2])).task == "translate":
+    loaded = Translator(sys.argv[2], threads=1)
+    serve = loaded.translate
+else:
+    loaded = Generator(sys.argv[2], threads=1)
+    serve = loaded.generate
+texts = ["Ein Satz.", "Noch ein etwas anderer Satz, der laenger ist.", "A", "The film was"]
+for turn in range(8):
+    for count in (1, 2, 4, 7, 12):
+        serve((texts * 3)[:count])
+    if turn == 3:
+        print("\\nhalf", file=sys.stderr, flush=True)
+print("on", loaded.device.name, loaded.device.reason)
+"""
+
+
+def dry_run(python: str, libraries: Path, bundle: str) -> dict[str, object]:
+    """What ONNX Runtime told of a bundle's searches; ends the program where they failed."""
+    environment = {
+        **os.environ,
+        "LD_LIBRARY_PATH": str(libraries),
+        "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO": "1",
+    }
+    done = subprocess.run(
+        [python, "-c", _RUN, str(ROOT), bundle],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        raise SystemExit(f"{bundle}: {done.stderr[-3000:]}")
+    told = done.stdout + done.stderr
+    halves = done.stderr.split("\nhalf\n")
+    taken = [sum(map(int, re.findall(r"^cudaMalloc (\d+)$", h, re.MULTILINE))) for h in halves]
+    return {
+        "bundle": bundle,
+        "device": done.stdout.rpartition("on ")[2].strip(),
+        "attention": dict(Counter(re.findall(r"SdpaKernel=(\w+)", told))),
+        "captured": told.count("Capturing the cuda graph"),
+        "replayed": told.count("Replaying the captured"),
+        "bytes_taken": taken,
+        "refused": re.findall(r"runs without CUDA graphs.*", told),
+    }
+
+
+def main() -> int:
+    """Print a line of JSON for each bundle; fails where no CUDA graph is captured, attention is
+    given to the kernel that keeps all scores in memory, or requests like earlier ones take memory
+    of their own."""
+    python, *bundles = sys.argv[1:]
+    find = "import onnxruntime; print(onnxruntime.__path__[0])"
+    found = subprocess.run([python, "-c", find], capture_output=True, text=True, check=True)
+    package = Path(found.stdout.split()[-1])
+    wrong = 0
+    with tempfile.TemporaryDirectory() as folder:
+        stand_ins(package / "capi" / "libonnxruntime_providers_cuda.so", Path(folder))
+        for bundle in bundles:
+            told = dry_run(python, Path(folder), bundle)
+            print(json.dumps(told))
+            taken = told["bytes_taken"]
+            assert isinstance(taken, list)
+            wrong += not told["replayed"] or "MATH" in str(told["attention"]) or taken[1:] != [0]
+    return int(wrong > 0)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,281 @@
+"""A GPU that is none: ONNX Runtime's calls for CUDA, carried out on the CPU and written down.
+
+What a GPU would not allow fails here: memory that was never written or was given back, shapes that
+do not fit, a look at the GPU's memory other than by a copy, two calls at once, and a captured CUDA
+graph that is run on other addresses than it was captured on.
+"""
+
+from __future__ import annotations
+
+import threading
+import types
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnxruntime
+import pytest
+
+from serving.runtime import cuda_device, cuda_memory, cuda_session, device
+from serving.runtime.cuda_driver import Gpu
+from serving.runtime.ort import load_graph
+
+POISON = 0xFF
+"""Memory that nobody wrote holds numbers that are none: fp16 and fp32 NaN of these bytes."""
+GPU = Gpu("Recorded GPU", (13, 0), (9, 0), 8 * 2**30, 16 * 2**30)
+
+
+@dataclass
+class Capture:
+    """A captured CUDA graph: the addresses of its inputs and outputs."""
+
+    places: dict[str, tuple[int, tuple[int, ...]]]
+    serials: set[int]
+    runs: int = 0
+
+
+@dataclass
+class Recorded:
+    """What has happened on the GPU."""
+
+    to_host: int = 0
+    """Bytes copied by now."""
+    to_device: int = 0
+    live: dict[int, tuple[int, np.ndarray]] = field(default_factory=dict)
+    """Allocations by address: their serial number and bytes."""
+    allocated: int = 0
+    """Allocations ever made."""
+    runs: int = 0
+    captures: dict[tuple[int, int, int], Capture] = field(default_factory=dict)
+    """By session, thread and graph id."""
+    shapes: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
+    """Those of the tensors of every run but those that move rows, by name."""
+    gpu: Gpu = GPU
+    busy: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def live_bytes(self) -> int:
+        """Bytes that are allocated now."""
+        return sum(len(memory) for _, memory in self.live.values())
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """One thread at a time: a capture would break otherwise."""
+        if not self.busy.acquire(blocking=False):
+            raise AssertionError("two threads use the GPU at once")
+        try:
+            yield
+        finally:
+            self.busy.release()
+
+    def find(self, address: int, size: int) -> tuple[int, np.ndarray]:
+        """The serial number of the allocation that holds all these bytes, and the bytes."""
+        for start, (serial, memory) in self.live.items():
+            if start <= address < start + len(memory):
+                if address + size > start + len(memory):
+                    raise AssertionError("a tensor reaches over the end of its memory")
+                return serial, memory[address - start : address - start + size]
+        raise AssertionError("a tensor lies in memory that was given back or never taken")
+
+
+class OrtValue:
+    """Bytes on the GPU."""
+
+    def __init__(self, recorded: Recorded, size: int) -> None:
+        self._recorded, self._size = recorded, size
+        recorded.allocated += 1
+        # Addresses come again on a GPU; here none does, so that nobody counts on it.
+        self._address = recorded.allocated << 40
+        recorded.live[self._address] = recorded.allocated, np.full(size, POISON, np.uint8)
+        weakref.finalize(self, recorded.live.pop, self._address)
+
+    def data_ptr(self) -> int:
+        return self._address
+
+    def numpy(self) -> np.ndarray:
+        with self._recorded.alone():
+            self._recorded.to_host += self._size
+            return self._recorded.live[self._address][1].copy()
+
+    def update_inplace(self, data: np.ndarray | OrtValue) -> None:
+        with self._recorded.alone():
+            if isinstance(data, OrtValue):
+                assert data._size == self._size
+                self._recorded.live[self._address][1][:] = data._recorded.live[data._address][1]
+                return
+            assert (data.dtype, data.size) == (np.uint8, self._size)
+            self._recorded.to_device += self._size
+            self._recorded.live[self._address][1][:] = data
+
+    def __array__(self, *_: Any, **__: Any) -> np.ndarray:
+        raise AssertionError("the GPU's memory is no array; copy it")
+
+
+class IOBinding:
+    """Addresses by name; it keeps no memory alive."""
+
+    def __init__(self, recorded: Recorded) -> None:
+        self._recorded = recorded
+        self.inputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
+        self.outputs: dict[str, tuple[int, Any, tuple[int, ...]]] = {}
+        self.on_host: dict[str, np.ndarray] = {}
+
+    def bind_input(
+        self, name: str, kind: str, number: int, element: Any, shape: Any, address: int
+    ) -> None:
+        assert (kind, number) == ("cuda", 0)
+        self.inputs[name] = address, element, tuple(shape)
+
+    def bind_output(
+        self, name: str, kind: str, number: int, element: Any, shape: Any, address: int
+    ) -> None:
+        assert (kind, number) == ("cuda", 0)
+        self.outputs[name] = address, element, tuple(shape)
+
+    def bind_cpu_input(self, name: str, array: np.ndarray) -> None:
+        assert array.flags.c_contiguous
+        self.on_host[name] = array
+
+
+class InferenceSession:
+    """A session whose nodes run on the CPU, on memory that is said to be the GPU's."""
+
+    def __init__(
+        self,
+        recorded: Recorded,
+        path: Path,
+        options: onnxruntime.SessionOptions,
+        *,
+        providers: list[Any],
+        enable_fallback: int,
+    ) -> None:
+        assert enable_fallback == 0, "ONNX Runtime would go on without the GPU"
+        assert [p if isinstance(p, str) else p[0] for p in providers] == [
+            "CUDAExecutionProvider",
+            "CPUExecutionProvider",
+        ]
+        self._graphs = providers[0][1].get("enable_cuda_graph") == "1"
+        self._recorded, self._moves = recorded, path.name in ("rows.onnx", "rows_of_two.onnx")
+        self._session = load_graph(path.parent, path.name, 1, int8=False)
+        self._types = {v.name: v.type for v in self._session.get_inputs()}
+        self._types |= {v.name: v.type for v in self._session.get_outputs()}
+
+    def get_providers(self) -> list[str]:
+        return ["CUDAExecutionProvider", "CPUExecutionProvider"]
+
+    def io_binding(self) -> IOBinding:
+        return IOBinding(self._recorded)
+
+    def run_with_iobinding(
+        self, io: IOBinding, options: onnxruntime.RunOptions | None = None
+    ) -> None:
+        with self._recorded.alone():
+            if self._graphs and (number := _graph_id(options)) != -1:
+                self._replay(io, number)
+            self._run(io)
+
+    def _replay(self, io: IOBinding, number: int) -> None:
+        """Note what a graph is captured on, or see that it still is the same."""
+        assert not io.on_host, "a captured graph does not see what lies on the host"
+        places = {n: (a, s) for n, (a, _, s) in (*io.inputs.items(), *io.outputs.items())}
+        serials = {self._recorded.find(address, 1)[0] for address, _ in places.values()}
+        key = id(self), threading.get_ident(), number
+        if key not in self._recorded.captures:
+            self._recorded.captures[key] = Capture(places, serials)
+            self._run(io)  # once more, as before a capture
+        capture = self._recorded.captures[key]
+        assert capture.places == places, "a captured graph is run on other addresses or shapes"
+        assert capture.serials == serials, "a captured graph is run on other memory"
+        capture.runs += 1
+
+    def _run(self, io: IOBinding) -> None:
+        assert io.inputs.keys() | io.on_host.keys() == {
+            value.name for value in self._session.get_inputs()
+        }
+        real = self._session.io_binding()
+        taken: dict[str, tuple[int, int]] = {}
+        for name, array in io.on_host.items():
+            self._recorded.to_device += array.nbytes
+            real.bind_cpu_input(name, array)
+        views = []
+        for bind, places in (
+            (real.bind_ortvalue_input, io.inputs),
+            (real.bind_ortvalue_output, io.outputs),
+        ):
+            for name, (address, element, shape) in places.items():
+                dtype = np.dtype(element)
+                assert self._types[name] == TYPES[dtype], name
+                size = int(np.prod(shape)) * dtype.itemsize
+                _, memory = self._recorded.find(address, max(size, 1))
+                view = memory[:size].view(dtype).reshape(shape)
+                if places is io.outputs:
+                    self._check_apart(name, (address, address + size), taken)
+                taken.setdefault(name, (address, address + size))
+                views.append(onnxruntime.OrtValue.ortvalue_from_numpy(view))
+                bind(name, views[-1])
+        self._session.run_with_iobinding(real)
+        self._recorded.runs += 1
+        if not self._moves:
+            self._recorded.shapes.append({n: s for n, (_, _, s) in io.inputs.items()})
+
+    def _check_apart(
+        self, name: str, place: tuple[int, int], taken: dict[str, tuple[int, int]]
+    ) -> None:
+        """An output lies over nothing but the cache that it is."""
+        for other, (start, end) in taken.items():
+            if place[0] < end and start < place[1]:
+                assert name == f"{other}_out", f"{name} lies over {other}"
+                assert place == (start, end)
+
+
+def _graph_id(options: onnxruntime.RunOptions | None) -> int:
+    """0 where none is given, as in ONNX Runtime."""
+    try:
+        return int(options.get_run_config_entry("gpu_graph_id")) if options else 0
+    except RuntimeError:
+        return 0
+
+
+TYPES = {
+    np.dtype(np.float32): "tensor(float)",
+    np.dtype(np.float16): "tensor(float16)",
+    np.dtype(np.int64): "tensor(int64)",
+    np.dtype(np.int32): "tensor(int32)",
+}
+
+
+@contextmanager
+def recorded_gpu(gpu: Gpu = GPU) -> Iterator[Recorded]:
+    """A machine with this GPU and onnxruntime-gpu."""
+    recorded = Recorded(gpu=gpu)
+
+    def value(shape: list[int], element: Any, kind: str, number: int) -> OrtValue:
+        assert (element, kind, number, len(shape)) == (np.uint8, "cuda", 0, 1)
+        return OrtValue(recorded, shape[0])
+
+    fake = types.SimpleNamespace(
+        __file__=onnxruntime.__file__,
+        __version__="1.31.1",
+        cuda_version="13.0",
+        preload_dlls=lambda: None,
+        set_default_logger_severity=lambda _: None,
+        get_available_providers=lambda: ["CUDAExecutionProvider", "CPUExecutionProvider"],
+        OrtValue=types.SimpleNamespace(ortvalue_from_shape_and_type=value),
+        InferenceSession=lambda *a, **k: InferenceSession(recorded, *a, **k),
+        RunOptions=onnxruntime.RunOptions,
+        SessionOptions=onnxruntime.SessionOptions,
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (cuda_memory, cuda_session, cuda_device, device):
+            patch.setattr(module, "onnxruntime", fake)
+        patch.setattr(cuda_device, "look", lambda: recorded.gpu)
+        patch.setattr(cuda_device, "has_cudnn", lambda: True)
+        cuda_device._open.cache_clear()
+        try:
+            yield recorded
+        finally:
+            cuda_device._open.cache_clear()
