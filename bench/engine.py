@@ -123,10 +123,12 @@ def run_engine(subject: Subject, plan: EnginePlan, progress: Progress) -> Result
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
         folder = Path(name)
         progress("exporting and converting the model")
-        write_materials(subject, subject.systems, folder)
+        result.left_out |= write_materials(subject, subject.systems, folder)
         workers: dict[_Key, Worker] = {}
         keys = [key for scenario in plan.scenarios for key in _settings(subject, plan, scenario)]
         for system, setting in dict.fromkeys(keys):
+            if system in result.left_out:
+                continue
             label = f"{system.name}, {setting} threads"
             progress(f"loading {label}")
             job = job_for(system, setting, subject, folder)

@@ -17,6 +17,7 @@ from bench.scenarios import (
     GPU_COMPILED,
     GPU_EAGER,
     MAX_LENGTH,
+    MAY_BE_MISSING,
     OUR_SHORTLIST,
     PEER_SHORTLIST,
     SHAPES,
@@ -26,6 +27,8 @@ from bench.scenarios import (
 )
 from bench.systems import ID_MANIFEST, BenchJob, Sources, id_token
 from export.activation_ranges import measure_translation_ranges
+from export.engine import build_engines
+from export.errors import ExportError
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.half import fit_half_translation
 from export.quantize import StaticRange, quantized_twin
@@ -33,6 +36,7 @@ from export.shortlist import read_shortlist
 from serving.bundle.manifest import Languages, write_manifest
 from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
+from serving.errors import BundleError
 from serving.search.ids import EOS_ID
 from training.corpus import read_pairs
 from training.models import Transformer, TranslationModel
@@ -40,6 +44,8 @@ from training.run import load_trained
 
 RANDOM_SENTENCES = 64
 _RANGE_SENTENCES = 16
+_ENGINES = "capacity=64,128,256"
+"""The slots for which TensorRT's engines are built; what needs more is run by the graphs."""
 
 
 @dataclass(frozen=True)
@@ -136,8 +142,10 @@ def trained_subject(
     )
 
 
-def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -> None:
-    """Write what the jobs of `job_for` load."""
+def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -> dict[System, str]:
+    """Write what the jobs of `job_for` load; returns the systems that this machine has no library
+    for, and what is missing."""
+    missing: dict[System, str] = {}
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
@@ -155,7 +163,13 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
             )
         else:
             place.mkdir()
-            _write_bundle(subject, place, system)
+            try:
+                _write_bundle(subject, place, system)
+            except (BundleError, ExportError) as error:
+                if system not in MAY_BE_MISSING:
+                    raise
+                missing[system] = str(error)
+    return missing
 
 
 def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> BenchJob:
@@ -188,6 +202,9 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
         exact=exact,
         shortlist=subject.shortlist if system.shortlist else None,
     )
+    if system.device == "tensorrt":
+        engines = build_engines(folder, manifest, folder, _ENGINES)
+        manifest = manifest.model_copy(update={"engines": engines})
     if subject.tokenizer is None:
         (folder / ID_MANIFEST).write_text(manifest.model_dump_json())
         return

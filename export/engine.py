@@ -74,24 +74,38 @@ def export_engines(
     manifest = read_manifest(bundle)
     _check_form(bundle, manifest)
     check_free(out, force=force)
-    plans = list(_plans(manifest, profile))
-    machine = _machine(find_tensorrt(library))
-    builder = EngineBuilder(machine.tensorrt, _timing_cache(machine, timing_cache))
     work = out.parent / f".{out.name}.engines"
-    engines = []
-    for number, plan in enumerate(plans, 1):
-        engine, was_there = _engine(bundle, manifest, plan, machine, builder, work)
-        engines.append(engine)
-        _tell(engine, f"{number} of {len(plans)}", was_there=was_there)
+    engines = build_engines(bundle, manifest, work, profile, library, timing_cache)
     with new_folder(out) as folder:
         for name in manifest.files:
             shutil.copy2(bundle / name, folder / name)
         for engine in engines:
             shutil.copy2(work / engine.file, folder / engine.file)
-        named = {"name": out.name, "engines": tuple(engines)}
+        named = {"name": out.name, "engines": engines}
         finish(folder, manifest.model_copy(update=named))
     shutil.rmtree(work, ignore_errors=True)
     return read_manifest(out)
+
+
+def build_engines(
+    bundle: Path,
+    manifest: Manifest,
+    work: Path,
+    profile: str | None = None,
+    library: Library | None = None,
+    timing_cache: Path | None = None,
+) -> tuple[EngineFile, ...]:
+    """Build the engines of a bundle's graphs into the folder `work`, where those that were built
+    before are found again; arguments and errors are those of `export_engines`."""
+    plans = list(_plans(manifest, profile))
+    machine = _machine(find_tensorrt(library))
+    builder = EngineBuilder(machine.tensorrt, _timing_cache(machine, timing_cache))
+    engines = []
+    for number, plan in enumerate(plans, 1):
+        engine, was_there = _engine(bundle, manifest, plan, machine, builder, work)
+        engines.append(engine)
+        _tell(engine, f"{number} of {len(plans)}", was_there=was_there)
+    return tuple(engines)
 
 
 def check_engines(bundle: Path, manifest: Manifest) -> None:

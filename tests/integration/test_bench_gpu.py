@@ -17,13 +17,19 @@ from bench.scenarios import (
     GPU_FP16,
     GPU_FP16_GRAPHS,
     GPU_PEER,
+    GPU_TENSORRT,
     Comparison,
     Scenario,
     System,
 )
+from serving.errors import BundleError
 
 pytestmark = pytest.mark.slow
 GPU = Gpu("A GPU", "580.65.06", 80_000, bandwidth=3e12, operations=8e14)
+
+
+def no_library(name: str | None = None) -> None:
+    raise BundleError("no TensorRT here")
 
 
 @pytest.fixture
@@ -31,8 +37,12 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
     """The systems of a GPU, which run on the CPU; they are still written as for a GPU."""
     systems = {s.name: replace(s, device="cpu") for s in (GPU_EAGER, GPU_FP16, GPU_PEER)}
     systems[GPU_FP16_GRAPHS.name] = replace(GPU_FP16_GRAPHS, device="cpu")
+    systems[GPU_TENSORRT.name] = GPU_TENSORRT
+    monkeypatch.setattr("export.engine.find_tensorrt", no_library)
     monkeypatch.setattr(System, "on_gpu", property(lambda system: True))
-    monkeypatch.setattr("bench.engine.MAY_BE_MISSING", (systems[GPU_PEER.name],))
+    may_be_missing = GPU_TENSORRT, systems[GPU_PEER.name]
+    for module in ("engine", "materials"):
+        monkeypatch.setattr(f"bench.{module}.MAY_BE_MISSING", may_be_missing)
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
     given = COMPARISONS["cross", "cuda"]
     comparison = Comparison(
@@ -60,8 +70,12 @@ def test_the_table_has_each_system_and_its_shares(on_cpu: dict[str, System]) -> 
     assert len(rows) == 2 * 3
     assert all(float(row[-2][:-1]) > 0 for row in rows)
     # CTranslate2 has no fp16 on a CPU, as it may lack its libraries on a GPU.
-    (left_out,) = [line for line in text.splitlines() if "is left out" in line]
-    assert "float16" in left_out
+    left_out = [line for line in text.splitlines() if "is left out" in line]
+    assert [line.split(" is left out: ")[0] for line in left_out] == [
+        GPU_TENSORRT.name,
+        GPU_PEER.name,
+    ]
+    assert "float16" in left_out[1]
     (agreement,) = result.agreements
     assert agreement.system == on_cpu[GPU_FP16.name]
     assert agreement.identical + agreement.ties >= 0.75 * agreement.sentences
