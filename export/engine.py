@@ -18,7 +18,7 @@ from export.engine_builder import EngineBuilder, input_shapes
 from export.engine_profiles import choose_sizes
 from export.errors import ExportError
 from export.folder import check_free, new_folder
-from export.passes.static_caches import drop_softmax_precision, static_caches
+from export.static_caches import drop_softmax_precision, static_caches
 from serving.bundle.engines import ANY_GPU, EngineFile, Library, Span
 from serving.bundle.manifest import Graph, Manifest, file_hash, read_manifest
 from serving.runtime.cuda_driver import DriverError, look

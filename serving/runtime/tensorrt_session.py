@@ -98,7 +98,7 @@ def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
 
 def _engine_shape(tensor: Tensor, shape: Sequence[int]) -> Sequence[int]:
     """The shape that the engine's input has: of caches without heads the same bytes as [B,1,C,D]
-    (`export.passes.static_caches`)."""
+    (`export.static_caches`)."""
     if tensor.role == "self" and len(shape) == 3:
         return [shape[0], 1, *shape[1:]]
     return shape

@@ -168,7 +168,7 @@ def _errors(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["--shape", "big"], "--shape must be one of demo, base, iwslt, joint-small, "),
+        (["--shape", "big"], "--shape must be one of demo, demo-6-2, demo-12-1, base, "),
         (["--batch", "1,x"], "--batch must be numbers in [1, 1024] with commas between"),
         (["--batch", "0"], "--batch must be numbers in [1, 1024]"),
         (["--beam", "65"], "--beam must be numbers in [1, 64] with commas between, got '65'"),

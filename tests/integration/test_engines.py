@@ -18,7 +18,7 @@ from export.__main__ import main
 from export.engine_builder import EngineBuilder, input_shapes
 from export.engine_profiles import choose_sizes
 from export.errors import ExportError
-from export.passes.static_caches import drop_softmax_precision, static_caches
+from export.static_caches import drop_softmax_precision, static_caches
 from serving.bundle.manifest import (
     CARD,
     Graph,

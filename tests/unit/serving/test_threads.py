@@ -10,6 +10,9 @@ from serving import threads
 from serving.generation.loading import load_generator
 from serving.threads import fastest
 from serving.translation.loading import MOST_WORKERS, load_translator
+from tests.unit.serving.echo import echo_manifest
+
+FOR_CPU = echo_manifest()
 
 
 @pytest.mark.parametrize(
@@ -49,6 +52,7 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
         loaded.update(threads=threads, workers=workers)
 
     monkeypatch.setattr("serving.translation.loading.Translator", load)
+    monkeypatch.setattr("serving.translation.loading.parse_manifest", lambda folder: FOR_CPU)
     load_translator(Path("bundle"), "throughput", count)
     assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
 
@@ -70,6 +74,7 @@ def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
 
     monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
     monkeypatch.setattr("serving.generation.loading.Generator", Slow)
+    monkeypatch.setattr("serving.generation.loading.parse_manifest", lambda folder: FOR_CPU)
     assert load_generator(Path("bundle"), preset, 2).threads == chosen  # type: ignore[attr-defined]
 
 
