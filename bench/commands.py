@@ -78,14 +78,14 @@ def engine(options: argparse.Namespace) -> int:
         cores=cores,
     )
     _check_record(options.json)
+    device = options.device or "cpu"
     if options.compiled:
-        check_compiler()
-    on_gpu = options.device == "cuda"
-    if on_gpu and options.shortlist:
+        check_compiler(device)
+    if device == "cuda" and options.shortlist:
         raise BenchError("shortlists are for int8 on a CPU; leave out --shortlist or --device cuda")
-    gpu = look_at_gpu() if on_gpu else None
+    gpu = look_at_gpu() if device == "cuda" else None
     subject = _subject(options, shortlist=options.shortlist)
-    subject = replace(subject, compiled=options.compiled, device="cuda" if on_gpu else "cpu")
+    subject = replace(subject, compiled=options.compiled, device=device)
     machine = _idle_machine(cores, busy=options.busy, gpu=gpu)
     result = run_engine(subject, plan, _progress)
     machine = _look_again(machine)
@@ -246,11 +246,11 @@ def training(options: argparse.Namespace) -> int:
         repetitions=_at_least_one("--repetitions", options.repetitions),
         threads=cores,
         bf16=options.bf16,
-        device="cuda" if options.device == "cuda" else "cpu",
+        device=options.device or "cpu",
     )
     if importlib.util.find_spec("transformers") is None:
         raise BenchError("the peer is not installed: pip install transformers")
-    gpu = look_at_gpu() if options.device == "cuda" else None
+    gpu = look_at_gpu() if plan.device == "cuda" else None
     machine = _idle_machine(cores, busy=options.busy, gpu=gpu)
     speed = measure_matrix_speed(plan)
     found = time_training(plan, _progress)

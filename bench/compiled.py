@@ -5,11 +5,10 @@ The compiler is imported where it is used: PyTorch eager is to be measured witho
 
 from __future__ import annotations
 
-import os
-import shutil
 from typing import Any
 
 from bench.errors import BenchError
+from training.run import missing_compiler
 
 _RECOMPILES = 64
 """A form is compiled for each pattern of sizes 0, 1 and more, with and without padding; by default
@@ -17,13 +16,13 @@ PyTorch goes back to eager after eight."""
 _SOURCE = ("encode", "encode_source", "project_source")
 
 
-def check_compiler() -> None:
-    """Raise BenchError where there is no C++ compiler for `torch.compile`."""
-    compiler = os.environ.get("CXX") or "g++"
-    if shutil.which(compiler) is None:
+def check_compiler(device: str) -> None:
+    """Raise BenchError where `torch.compile` would find nothing to make kernels with."""
+    missing = missing_compiler(device)
+    if missing is not None:
         raise BenchError(
-            f"--compiled needs a C++ compiler for torch.compile, and {compiler!r} is not found; "
-            "install g++, or name another one in CXX"
+            f"--compiled needs {missing} for torch.compile, which is not found; install it, or "
+            "leave --compiled out"
         )
 
 

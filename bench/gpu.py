@@ -82,9 +82,10 @@ def used_memory() -> int:
 def work_of(
     model: TranslationModel, batch: Sequence[Sequence[int]], beams: int, steps: int
 ) -> Work:
-    """The work of decoding sources of ids together, with as many steps for all.
+    """The work of decoding sources of ids together, padded to the longest, with as many steps for
+    all.
 
-    Counted in one run of the encoder and one step of PyTorch eager.
+    Counted in one run of the encoder and one step of PyTorch eager for the longest.
     """
     import torch
     from torch.utils.flop_counter import FlopCounterMode
@@ -92,14 +93,14 @@ def work_of(
     from bench.eager_models import start_batch
 
     with torch.inference_mode(), FlopCounterMode(display=False) as encoder:
-        begun = start_batch(model, batch, beams)
+        begun = start_batch(model, [max(batch, key=len)], 1)
     with torch.inference_mode(), FlopCounterMode(display=False) as step:
-        begun.step(torch.zeros(len(batch) * beams, 1, dtype=torch.int64), 0)
+        begun.step(torch.zeros(1, 1, dtype=torch.int64), 0)
     sizes = {name: p.numel() for name, p in model.named_parameters() if p.dim() > 1}
     encoding = sum(size for name, size in sizes.items() if _is_for_source(name))
     weights = encoding + steps * (sum(sizes.values()) - encoding)
-    operations = encoder.get_total_flops() + steps * step.get_total_flops()
-    return Work(float(operations), 2.0 * weights)
+    operations = encoder.get_total_flops() + steps * beams * step.get_total_flops()
+    return Work(float(len(batch) * operations), 2.0 * weights)
 
 
 def _is_for_source(weight: str) -> bool:

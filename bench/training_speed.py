@@ -210,15 +210,9 @@ class _Update:
         return 3 * counter.get_total_flops() / batch.num_labels
 
     def _forward(self, batch: PairBatch) -> torch.Tensor:
-        plan = self._plan
-        on_device = replace(
-            batch,
-            source_BS=batch.source_BS.to(plan.device),
-            target_BT=batch.target_BT.to(plan.device),
-            labels_BT=batch.labels_BT.to(plan.device),
-        )
-        with torch.autocast(plan.device, torch.bfloat16, enabled=plan.bf16):
-            return self._loss(self._model, on_device)
+        device = torch.device(self._plan.device)
+        with torch.autocast(device.type, torch.bfloat16, enabled=self._plan.bf16):
+            return self._loss(self._model, batch.to(device))
 
 
 def _our_loss(model: Any, batch: PairBatch) -> torch.Tensor:

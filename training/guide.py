@@ -16,19 +16,22 @@ from torch import Tensor, nn
 
 from serving.arrays import Doubles, Ints
 from training.errors import ConfigError
-from training.lexicon import IdPair, Lexicon, diagonal_prior, learn_lexicon, turned
+from training.lexicon import IdPair, Lexicon, diagonal_prior, learn_lexicon, links_of, turned
 from training.models.attention import AttentionContext
 
 TENSION = 4.0
 """How much a link is held to the diagonal; Dyer et al. learn about this for most languages."""
 _UNSEEN = 1e-9
+"""The probability of pairs that the corpus never shows."""
+_LEAST_ATTENTION = 1e-9
+"""Its logarithm is finite where softmax has come to 0."""
 
 
 class Guide:
     """Probable links of sentence pairs, by two lexicons of a corpus."""
 
     def __init__(self, pairs: Sequence[IdPair]) -> None:
-        """Learn from pairs of piece ids; takes about a minute and 2 GB for a large corpus."""
+        """Learn from pairs of piece ids; takes half a minute and 2 GB for a large corpus."""
         self._forward = _Table(learn_lexicon(pairs, TENSION))
         self._backward = _Table(learn_lexicon(turned(pairs), TENSION))
 
@@ -63,17 +66,15 @@ class _Table:
     """A lexicon in the form in which pairs of pieces are looked up."""
 
     def __init__(self, lexicon: Lexicon) -> None:
-        key_P = (lexicon.source_P << 32) + lexicon.target_P
-        order = np.argsort(key_P)
-        self._key_P: Ints = key_P[order]
+        order = np.argsort(lexicon.links)
+        self._key_P: Ints = lexicon.links[order]
         self._probability_P: Doubles = lexicon.probability_P[order]
 
     def posterior(self, source: Sequence[int], target: Sequence[int]) -> Doubles:
         """The probability that each target piece comes of each source piece, [T,S]; what is missing
         from a row's 1 is that it comes of none."""
         prior_TX = diagonal_prior(len(source), len(target), TENSION)
-        source_1X = np.array([[0, *source]], dtype=np.int64)
-        key_TX = (source_1X << 32) + np.array(target, dtype=np.int64)[:, None]
+        key_TX = links_of(source, target)
         place_TX = np.searchsorted(self._key_P, key_TX).clip(max=len(self._key_P) - 1)
         found_TX = self._key_P[place_TX] == key_TX
         weight_TX = np.where(found_TX, self._probability_P[place_TX], _UNSEEN) * prior_TX
@@ -101,4 +102,4 @@ def guided_loss(context: AttentionContext, links_BTS: Tensor, num_heads: int) ->
     if context.source_mask is not None:
         scores_BHTS = scores_BHTS + context.source_mask
     attention_BTS = nn.functional.softmax(scores_BHTS, dim=-1).mean(1)
-    return -(links_BTS * attention_BTS.clamp_min(_UNSEEN).log()).sum()
+    return -(links_BTS * attention_BTS.clamp_min(_LEAST_ATTENTION).log()).sum()

@@ -32,6 +32,11 @@ class Lexicon:
     probability_P: Doubles
     """Of the target piece, given the source piece; those of one source piece sum to 1."""
 
+    @property
+    def links(self) -> Ints:
+        """Each pair as `links_of` numbers it, [P]."""
+        return (self.source_P << 32) + self.target_P
+
 
 def learn_lexicon(pairs: Sequence[IdPair], tension: float | None = None) -> Lexicon:
     """IBM model 1 (Brown et al. 1993, section 4.2), five rounds of expectation maximisation.
@@ -52,6 +57,14 @@ def learn_lexicon(pairs: Sequence[IdPair], tension: float | None = None) -> Lexi
         probability_P = count_P / np.bincount(source_P, count_P)[source_P]
     order = np.lexsort((target_P, -probability_P, source_P))
     return Lexicon(source_P[order], target_P[order], probability_P[order])
+
+
+def links_of(source: Sequence[int], target: Sequence[int]) -> Ints:
+    """Both pieces of each possible link in one number, the source's in the upper half, [T, 1 + S];
+    the empty word comes first."""
+    source_1X = np.array([[PAD_ID, *source]], dtype=np.int64)
+    links_TX: Ints = (source_1X << 32) + np.array(target, dtype=np.int64)[:, None]
+    return links_TX
 
 
 def turned(pairs: Sequence[IdPair]) -> list[IdPair]:
@@ -86,13 +99,12 @@ def _thin_out(pairs: Sequence[IdPair]) -> Sequence[IdPair]:
 
 
 def _links(pairs: Sequence[IdPair]) -> tuple[Ints, Ints]:
-    """Both pieces of each link in one number, and the place of its target piece in the corpus."""
+    """The numbers of all links (`links_of`), and the place of each one's target piece in the
+    corpus."""
     keys, words, start = [], [], 0
     for source, target in pairs:
-        source_1S = np.array([[PAD_ID, *source]], dtype=np.int64)
-        target_T1 = np.array(target, dtype=np.int64)[:, None]
-        keys.append(((source_1S << 32) + target_T1).ravel())
-        words.append(np.repeat(np.arange(start, start + len(target)), source_1S.size))
+        keys.append(links_of(source, target).ravel())
+        words.append(np.repeat(np.arange(start, start + len(target)), 1 + len(source)))
         start += len(target)
     nothing = [np.zeros(0, dtype=np.int64)]
     return np.concatenate(keys or nothing), np.concatenate(words or nothing)

@@ -198,13 +198,19 @@ def find_device(name: str) -> torch.device:
 
 def check_compiler(device: str) -> None:
     """Raise ConfigError where `torch.compile` would find nothing to make kernels with."""
-    if device.startswith("cuda"):
-        needed, found = "Triton", importlib.util.find_spec("triton") is not None
-    else:
-        compiler = os.environ.get("CXX") or "g++"
-        needed, found = f"a C++ compiler ({compiler})", shutil.which(compiler) is not None
-    if not found:
+    missing = missing_compiler(device)
+    if missing is not None:
         raise ConfigError(
-            f"loop.compile needs {needed} on {device}, which is not found; install it, or set "
+            f"loop.compile needs {missing} on {device}, which is not found; install it, or set "
             "loop.compile=false"
         )
+
+
+def missing_compiler(device: str) -> str | None:
+    """What `torch.compile` needs on a device and would not find here; None where it finds it."""
+    if device.startswith("cuda"):
+        return None if importlib.util.find_spec("triton") is not None else "Triton"
+    compiler = os.environ.get("CXX") or "g++"
+    if shutil.which(compiler) is not None:
+        return None
+    return f"a C++ compiler ({compiler}; CXX names another one)"

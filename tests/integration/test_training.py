@@ -469,7 +469,8 @@ def test_a_compiled_model_learns_the_same(
 
 
 @pytest.mark.parametrize(
-    ("device", "missing"), [("cpu", r"a C\+\+ compiler \(nowhere-cc\)"), ("cuda", "Triton")]
+    ("device", "missing"),
+    [("cpu", r"a C\+\+ compiler \(nowhere-cc; CXX names another one\)"), ("cuda", "Triton")],
 )
 def test_what_torch_compile_needs_is_asked_for_before_the_work(
     device: str, missing: str, monkeypatch: pytest.MonkeyPatch

@@ -23,7 +23,7 @@ from training.models import PRESETS
 
 def has_compiler() -> bool:
     try:
-        check_compiler()
+        check_compiler("cpu")
     except BenchError:
         return False
     return True
@@ -84,8 +84,8 @@ def test_a_machine_without_a_compiler_is_refused(
     output = capsys.readouterr()
     assert output.out == ""
     assert output.err == (
-        "error: --compiled needs a C++ compiler for torch.compile, and 'no-such-compiler' is not "
-        "found; install g++, or name another one in CXX\n"
+        "error: --compiled needs a C++ compiler (no-such-compiler; CXX names another one) for "
+        "torch.compile, which is not found; install it, or leave --compiled out\n"
     )
 
 
