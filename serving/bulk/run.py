@@ -47,14 +47,21 @@ def run(
     check_columns(task.file, task.columns, task.into)
     blocks = cut(task.file, BLOCK_ROWS)
     parts = Parts(out, _plan(task))
-    missing = [blocks[number] for number in parts.missing(range(len(blocks)))]
-    rows, left = (sum(block.rows for block in some) for some in (blocks, missing))
+    numbers = range(len(blocks))
+    rows = sum(block.rows for block in blocks)
+    left = sum(blocks[number].rows for number in parts.missing(numbers))
     progress = ProgressLine(rows, "rows", done=rows - left)
-    for number, content, failures in _decode(task, missing, workers, address):
-        parts.add(number, content, failures)
-        progress.add(blocks[number].rows)
+    while lost := parts.missing(numbers):
+        missing = [blocks[number] for number in lost]
+        for number, content, failures in _decode(task, missing, workers, address):
+            parts.add(number, content, failures)
+            progress.add(blocks[number].rows)
+        # A worker that one block ends may have taken others with it: those are tried again, unless
+        # nothing comes of it. One that is left alone has ended its workers itself.
+        if len(parts.missing(numbers)) in (1, len(lost)):
+            break
     progress.finish()
-    lost = parts.missing(range(len(blocks)))
+    lost = parts.missing(numbers)
     if lost:
         block = blocks[lost[0]]
         raise BulkError(
@@ -63,7 +70,7 @@ def run(
             f"{block.first + block.rows}. All others are done, and the same command tries these "
             "again; fewer --workers leave more memory to each"
         )
-    return parts.finish(kind_of(task.file), range(len(blocks)), failed_rows(out))
+    return parts.finish(kind_of(task.file), numbers, failed_rows(out))
 
 
 def _check(task: Task, out: Path, workers: int | None, *, force: bool) -> None:
@@ -125,7 +132,8 @@ def _decode(
             rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
                 Worker,
                 fn_constructor_args=(task,),
-                compute=ray.data.ActorPoolStrategy(size=count),
+                # Of a block that waits behind one that ends its worker, that would count as a try.
+                compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),
                 num_cpus=task.threads,
                 max_task_retries=_TRIES - 1,
             )
