@@ -216,8 +216,8 @@ class _Update:
 
 
 def _our_loss(model: Any, batch: PairBatch) -> torch.Tensor:
-    logits = model(batch.source_BS, batch.target_BT)
-    return label_smoothed_loss(logits, batch.labels_BT, 0.1) / batch.num_labels
+    states = model.states(batch.source_BS, batch.target_BT)
+    return label_smoothed_loss(model, states, batch.labels_BT, 0.1) / batch.num_labels
 
 
 def _peer(config: TransformerConfig) -> Any:

@@ -146,8 +146,8 @@ class _Probe:
     def _update(self, batch: PairBatch) -> None:
         bf16, smoothing = self._recipe.loop.bf16, self._recipe.optim.label_smoothing
         with torch.autocast(self._device.type, torch.bfloat16, enabled=bf16):
-            logits = self._model(batch.source_BS, batch.target_BT)
-            loss = label_smoothed_loss(logits, batch.labels_BT, smoothing)
+            states = self._model.states(batch.source_BS, batch.target_BT)
+            loss = label_smoothed_loss(self._model, states, batch.labels_BT, smoothing)
         (loss / batch.num_labels).backward()
         self._optimizer.step()
         self._optimizer.zero_grad(set_to_none=True)

@@ -112,11 +112,11 @@ class RunData:
     def loss(self, model: TranslationModel, batch: PairBatch, smoothing: float) -> Tensor:
         """Label-smoothed loss, summed over the labels of a batch, with that of guided alignment."""
         if batch.links_BTS is None:
-            logits = model(batch.source_BS, batch.target_BT)
-            return label_smoothed_loss(logits, batch.labels_BT, smoothing)
+            states = model.states(batch.source_BS, batch.target_BT)
+            return label_smoothed_loss(model, states, batch.labels_BT, smoothing)
         assert isinstance(model, Transformer)  # the recipe is checked
-        logits, context = model.forward_aligned(batch.source_BS, batch.target_BT)
-        loss = label_smoothed_loss(logits, batch.labels_BT, smoothing)
+        states, context = model.aligned_states(batch.source_BS, batch.target_BT)
+        loss = label_smoothed_loss(model, states, batch.labels_BT, smoothing)
         heads = model.config.num_heads
         return loss + self.recipe.optim.alignment_weight * guided_loss(
             context, batch.links_BTS, heads

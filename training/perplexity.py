@@ -135,9 +135,9 @@ def score_windows(model: CausalLanguageModel, windows: list[Window]) -> float:
             last = len(tokens) - 1
             inputs_BT[row, :last] = tokens[:-1]
             labels_BT[row, last - scored : last] = tokens[len(tokens) - scored :]
-        logits_BTV = model(torch.from_numpy(inputs_BT).to(device))
+        states_BTD = model.states(torch.from_numpy(inputs_BT).to(device))
         labels = torch.from_numpy(labels_BT).to(device)
-        total += float(label_smoothed_loss(logits_BTV, labels, 0.0, ignored_id=_IGNORED))
+        total += float(label_smoothed_loss(model, states_BTD, labels, 0.0, ignored_id=_IGNORED))
     return total
 
 

@@ -47,6 +47,7 @@ VOCABULARY_FILE = "vocab.txt"
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
 VALIDATION_TEXT = "validation.txt"
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
+_HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
 
 @dataclass(frozen=True)
@@ -184,8 +185,10 @@ def find_device(name: str) -> torch.device:
 
     Raises ConfigError where this machine or this build of torch lacks it.
     """
+    # Both are read at the first use of memory.
+    os.environ.setdefault(_HUGE_PAGES, "1")  # each step takes fresh pages: few large ones
     if name.startswith("cuda"):
-        # Batches are of many sizes: segments of fixed ones would soon fit none. Read at first use.
+        # Batches are of many sizes: segments of fixed ones would soon fit none.
         os.environ.setdefault(_ALLOCATOR, "expandable_segments:True")
     try:
         device = torch.device(name)

@@ -114,9 +114,8 @@ class TextData:
 
     def loss(self, model: Network, batch: TextBatch, smoothing: float) -> Tensor:
         """Label-smoothed loss, summed over all tokens of a batch."""
-        return label_smoothed_loss(
-            model(batch.inputs_BT), batch.labels_BT, smoothing, ignored_id=None
-        )
+        states = model.states(batch.inputs_BT)
+        return label_smoothed_loss(model, states, batch.labels_BT, smoothing, ignored_id=None)
 
     @torch.no_grad()
     def validate(self, model: Network) -> dict[str, float | str]:

@@ -100,7 +100,7 @@ class Trainer:
         self.model = build_network(recipe.model).to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         if recipe.loop.compile:
-            self.model.compile(dynamic=True, backend=COMPILER)  # in place: weights keep their names
+            self.model.compile_states(COMPILER)
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.place = 0, Place()
         decay = recipe.optim.ema_decay

@@ -54,8 +54,8 @@ def validation_loss(
     for rows in cut_by_budget(order, sizes, recipe.data.budget, recipe.model.batch_cost):
         batch = collate([id_pairs[i] for i in rows]).to(device)
         with torch.autocast(device.type, torch.bfloat16, enabled=recipe.loop.bf16):
-            logits = model(batch.source_BS, batch.target_BT)
-        total += float(label_smoothed_loss(logits, batch.labels_BT, 0.0))
+            states = model.states(batch.source_BS, batch.target_BT)
+            total += float(label_smoothed_loss(model, states, batch.labels_BT, 0.0))
         count += batch.num_labels
     return total / count
 

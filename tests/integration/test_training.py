@@ -242,7 +242,7 @@ def test_attention_is_guided_to_the_links_of_the_corpus(
         batch = guided.data.collate(guided.data.epoch(0)[0], torch.device("cpu"))
         assert isinstance(some.model, Transformer)
         with torch.no_grad():
-            _, context = some.model.eval().forward_aligned(batch.source_BS, batch.target_BT)
+            _, context = some.model.eval().aligned_states(batch.source_BS, batch.target_BT)
         loss = guided_loss(context, batch.links_BTS, some.model.config.num_heads)
         found[weight] = float(loss / batch.links_BTS.sum())
     assert found[1] < found[0] - 0.05

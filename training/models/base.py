@@ -38,6 +38,8 @@ class Network(nn.Module, ABC):
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
+    states: Callable[..., Tensor]
+    """Decoder states [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
@@ -61,6 +63,10 @@ class Network(nn.Module, ABC):
     def output_weight(self) -> Tensor:
         """The matrix [V,D] whose product with decoder states are the logits."""
 
+    def forward(self, *inputs: Tensor) -> Tensor:
+        """Training logits [B,T,V] of the tokens that follow each position."""
+        return self.output_logits(self.states(*inputs))
+
     def replace_output(self, layer: nn.Module) -> None:
         """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from
         here on in the place of `output_weight` and `output_bias`."""
@@ -73,6 +79,10 @@ class Network(nn.Module, ABC):
             return self._output_layer(x_BQD)
         return nn.functional.linear(x_BQD, self.output_weight, self.output_bias)
 
+    def compile_states(self, backend: str) -> None:
+        """Have `torch.compile` make kernels of `states`, for batches of any size."""
+        self.states = torch.compile(self.states, dynamic=True, backend=backend)
+
     def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
         """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
         if self.checkpointing and self.training:
@@ -83,7 +93,7 @@ class Network(nn.Module, ABC):
 
 
 class TranslationModel(Network):
-    """A translation model: `forward` trains; `encode_source`, `decode_step` and `output_logits` are
+    """A translation model: `states` trains; `encode_source`, `decode_step` and `output_logits` are
     what decoding calls eagerly and export writes out.
 
     Masks are additive, 0 or -inf.
@@ -123,8 +133,9 @@ class TranslationModel(Network):
         """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows."""
 
     @abstractmethod
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V]: ids padded on the right, `target` starts with bos."""
+    def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Decoder states [B,T,D] of a training batch: ids padded on the right, `target` starts with
+        bos."""
 
 
 def padding_mask(ids_BS: Tensor) -> Tensor | None:

@@ -36,8 +36,8 @@ class Residual(nn.Module):
     def forward(self, x: Tensor, function: Callable[[Tensor], Tensor]) -> Tensor:
         """Apply `function` inside the residual connection; shapes are kept."""
         if self.pre_norm:
-            return x + self.scale * self.dropout(function(self.norm(x)))
-        return self.norm(x + self.scale * self.dropout(function(x)))
+            return x + self.dropout(function(self.norm(x)), self.scale)
+        return self.norm(x + self.dropout(function(x), self.scale))
 
 
 class EncoderLayer(nn.Module):

@@ -22,14 +22,14 @@ class Dropout(nn.Module):
         self.shared_axes = shared_axes
         self.threshold = min(255, max(1, round(probability * 256))) if probability else 0
 
-    def forward(self, x: Tensor) -> Tensor:
-        """The input with elements zeroed and the rest scaled up; the input itself in evaluation."""
+    def forward(self, x: Tensor, scale: float = 1.0) -> Tensor:
+        """`scale` times the input, in training with elements zeroed and the rest scaled up."""
         if not self.training or self.threshold == 0:
-            return x
+            return x if scale == 1.0 else scale * x
         shape = [1 if axis in self.shared_axes else size for axis, size in enumerate(x.shape)]
         count = math.prod(shape)
         words = torch.empty((count + 7) // 8, dtype=torch.int64, device=x.device)
         words.random_(-(2**63), None)
         bytes_ = words.view(torch.uint8)[:count].view(shape)
-        factor = 256 / (256 - self.threshold)
-        return x * ((bytes_ >= self.threshold).to(x.dtype) * factor)
+        factor = scale * 256 / (256 - self.threshold)
+        return x * (bytes_ >= self.threshold).to(x.dtype).mul_(factor)

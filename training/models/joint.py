@@ -173,8 +173,8 @@ class JointModel(TranslationModel):
         """Of its own, or the embedding."""
         return self.embedding.weight if self.output is None else self.output
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V]; a state is kept for every cell of S x T."""
+    def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Decoder states [B,T,D] of a training batch; one is kept for every cell of S x T."""
         mask_B11S = padding_mask(source_BS)
         mask_BS = source_mask = None
         if mask_B11S is not None:
@@ -185,7 +185,7 @@ class JointModel(TranslationModel):
         target_BTD = self.embedding(target_BT, positions_1T)
         contexts = [CacheContext() for _ in self.layers]
         x_BTSD = self._joint(source_BSD, target_BTD, contexts, source_mask)
-        return self.output_logits(self.decoder_norm(self.reduction(x_BTSD, mask_BS)[0]))
+        return self.decoder_norm(self.reduction(x_BTSD, mask_BS)[0])
 
     def _prenet(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]

@@ -63,7 +63,7 @@ class MacaronLanguageLayer(LanguageLayer):
 
 
 class CausalLanguageModel(Network):
-    """One embedding for input and output; `forward` trains, `decode_step` is what decoding calls.
+    """One embedding for input and output; `states` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in
     the authors' code.
@@ -140,12 +140,12 @@ class CausalLanguageModel(Network):
         x_BQD = self._decode(token_ids_BQ, positions_BQ, contexts)
         return LanguageStep(x_BQD, cache_tensors(contexts))
 
-    def forward(self, token_ids_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V] of the tokens that follow; rows are full, none is padded."""
+    def states(self, token_ids_BT: Tensor) -> Tensor:
+        """Decoder states [B,T,D] of training rows, which are full: none is padded."""
         positions_1T = torch.arange(token_ids_BT.shape[1], device=token_ids_BT.device)[None]
         contexts = [CacheContext() for _ in self.layers]
         x_BTD = self._decode(token_ids_BT, positions_1T, contexts)
-        return self.output_logits(self.output_dropout(x_BTD))
+        return self.output_dropout(x_BTD)
 
     def _decode(
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[CacheContext]

@@ -117,15 +117,15 @@ class Transformer(TranslationModel):
         """The embedding [V,D], which source, target and output share."""
         return self.embedding.weight
 
-    def forward(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
-        """Training logits [B,T,V] of the tokens that follow each target position."""
-        return self.forward_aligned(source_BS, target_BT)[0]
+    def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
+        """Decoder states [B,T,D] of a training batch."""
+        return self.aligned_states(source_BS, target_BT)[0]
 
-    def forward_aligned(
+    def aligned_states(
         self, source_BS: Tensor, target_BT: Tensor
     ) -> tuple[Tensor, AttentionContext]:
-        """Training logits, and what the source attention of `alignment_layer` has seen; its
-        `source_query` is set."""
+        """Decoder states [B,T,D] of a training batch, and what the source attention of
+        `alignment_layer` has seen; its `source_query` is set."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
         contexts = [
@@ -133,5 +133,5 @@ class Transformer(TranslationModel):
             for key_value in self.project_source(memory_BSD)
         ]
         positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
-        logits_BTV = self.output_logits(self.decode(target_BT, positions_1T, contexts))
-        return logits_BTV, contexts[self.alignment_layer]
+        x_BTD = self.decode(target_BT, positions_1T, contexts)
+        return x_BTD, contexts[self.alignment_layer]

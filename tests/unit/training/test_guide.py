@@ -126,7 +126,7 @@ def test_attention_learns_the_links() -> None:
     optimizer = torch.optim.Adam(model.parameters(), lr=3e-3)
     losses = []
     for _ in range(40):
-        _, context = model.forward_aligned(source, target)
+        _, context = model.aligned_states(source, target)
         loss = guided_loss(context, links, 4) / links.sum()
         optimizer.zero_grad()
         loss.backward()
@@ -140,8 +140,8 @@ def test_the_gradient_is_the_same_with_activation_checkpointing() -> None:
     for checkpointing in (False, True):
         model, source, target, links = model_and_batch()
         model.checkpointing = checkpointing
-        logits, context = model.train().forward_aligned(source, target)
-        (logits.logsumexp(-1).sum() + guided_loss(context, links, 4)).backward()
+        states, context = model.train().aligned_states(source, target)
+        (states.logsumexp(-1).sum() + guided_loss(context, links, 4)).backward()
         gradients.append({name: p.grad for name, p in model.named_parameters()})
     for name, gradient in gradients[0].items():
         assert gradient is not None

@@ -154,9 +154,10 @@ def test_padding_changes_neither_logits_nor_gradients(options: dict[str, Any]) -
         model, kept = tiny_joint_model(**options), []
         for pairs in batches:
             batch = collate(pairs)
-            logits = model(batch.source_BS, batch.target_BT)
+            states = model.states(batch.source_BS, batch.target_BT)
+            logits = model.output_logits(states)
             kept += [row[: len(target) + 1] for row, (_, target) in zip(logits, pairs, strict=True)]
-            torch.autograd.backward(label_smoothed_loss(logits, batch.labels_BT, 0.1))
+            torch.autograd.backward(label_smoothed_loss(model, states, batch.labels_BT, 0.1))
         gradients = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
         assert len(gradients) == len(list(model.parameters()))
         return kept, gradients
@@ -360,8 +361,8 @@ def test_checkpointing_computes_layers_again_and_gives_the_same_gradients(
             if name.split(".")[0] in ("encoder", "decoder", "layers") and name.count(".") == 1:
                 module.register_forward_pre_hook(lambda *_, name=name: calls.update([name]))
         torch.manual_seed(7)
-        logits = model(batch.source_BS, batch.target_BT)
-        torch.autograd.backward(label_smoothed_loss(logits, batch.labels_BT, 0.1))
+        states = model.states(batch.source_BS, batch.target_BT)
+        torch.autograd.backward(label_smoothed_loss(model, states, batch.labels_BT, 0.1))
         assert len(calls) == 4
         found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
         return found, set(calls.values())

@@ -107,8 +107,8 @@ def test_padding_changes_neither_logits_nor_gradients(block: str, norm: str) -> 
         model = tiny_model(block, norm)
         for pairs in batches:
             batch = collate(pairs)
-            logits = model(batch.source_BS, batch.target_BT)
-            label_smoothed_loss(logits, batch.labels_BT, 0.1).backward()
+            states = model.states(batch.source_BS, batch.target_BT)
+            label_smoothed_loss(model, states, batch.labels_BT, 0.1).backward()
         return {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
 
     together, alone = gradients([PAIRS]), gradients([[pair] for pair in PAIRS])
