@@ -94,7 +94,9 @@ def _add_engine(engine: argparse.ArgumentParser) -> None:
 def _add_form(bundle: argparse.ArgumentParser) -> None:
     """In what arithmetic a bundle computes, for which machine, and with which graphs."""
     bundle.add_argument(
-        "--precision", default="int8", help="cpu: fp32 or int8 (default); cuda: fp32, fp16 or bf16"
+        "--precision",
+        default="int8",
+        help="cpu: fp32 or int8 (default); cuda: fp32, fp16, bf16 or w8a16",
     )
     bundle.add_argument(
         "--activations",

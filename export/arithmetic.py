@@ -38,7 +38,7 @@ def choose_translation_arithmetic(
     """Make a twin, quantised or rounded, and fit it to sources of ids that end with eos."""
     if precision in HALF_TYPES:
         fit = fit_half_translation(model, precision, sources)
-        rounded = half_twin(model, HALF_TYPES[precision].torch, fit.exact)
+        rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
         return Arithmetic(rounded, exact=fit.exact, report=fit.report)
     if precision != "int8":
         return Arithmetic(model)
@@ -53,7 +53,7 @@ def choose_language_arithmetic(
     """Make a twin, quantised or rounded, and fit it to windows of a text."""
     if precision in HALF_TYPES:
         fit = fit_half_language(model, precision, windows)
-        rounded = half_twin(model, HALF_TYPES[precision].torch, fit.exact)
+        rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
         return Arithmetic(rounded, exact=fit.exact, report=fit.report)
     if precision != "int8":
         return Arithmetic(model)

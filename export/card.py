@@ -58,6 +58,8 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     precision: str = manifest.precision
     if precision == "int8":
         precision += f" weights and activations ({manifest.activations} scales)"
+    if precision == "w8a16":
+        precision += " (weights in blocks of int8, activations in fp16)"
     yield ""
     yield from _table(
         ("", ""),

@@ -24,7 +24,8 @@ _NO_KERNEL = frozenset({"Constant"})
 
 @functools.cache
 def cuda_table() -> Mapping[str, Any]:
-    """`operators`: by name, kernels as lists of types by type parameter; and of which version."""
+    """`operators`: by name, kernels as lists of types by type parameter; `others`: those of other
+    domains than ONNX's, as lists of the types of their first input; and of which version."""
     table: dict[str, Any] = json.loads(_TABLE.read_text(encoding="utf-8"))
     return table
 
@@ -49,7 +50,9 @@ def _missing(model: onnx.ModelProto) -> Iterator[str]:
     opset = next(entry.version for entry in model.opset_import if not entry.domain)
     for node in graph.node:
         if node.domain:
-            yield f"{node.domain}.{node.op_type}"
+            known = cuda_table()["others"].get(f"{node.domain}.{node.op_type}", ())
+            if types.get(node.input[0]) not in known:
+                yield f"{node.domain}.{node.op_type}"
         elif node.op_type not in _NO_KERNEL:
             bound = _bound_types(node, types, opset)
             kernels = cuda_table()["operators"].get(node.op_type, ())

@@ -127,6 +127,12 @@ def _check_form(bundle: Path, manifest: Manifest) -> None:
             f"{manifest.target} ({manifest.precision}); make one with `python -m macaron export "
             "bundle CHECKPOINT OUT --target cuda --precision fp16`"
         )
+    if manifest.precision == "w8a16":
+        raise ExportError(
+            f"{bundle}: TensorRT has no product with weights in blocks of int8, as in w8a16; make "
+            "a bundle with `python -m macaron export bundle CHECKPOINT OUT --target cuda "
+            "--precision fp16`"
+        )
 
 
 def _plans(manifest: Manifest, profile: str | None) -> Iterator[_Plan]:

@@ -41,7 +41,7 @@ from training.models import (
 )
 from training.models.light_attention import layer_reach
 
-ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16")}
+ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
 """Precisions that can be exported, by target device."""
 HEAD_UNIT = 8
 """Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
@@ -191,7 +191,12 @@ class _Form:
         names = {t.name for t in tensors if half is not None and t.dtype == half.manifest}
         element = onnx.TensorProto.FLOAT if half is None else half.onnx
         return lower_for_cuda(
-            proto, element, half=names, flat_outputs=flat, exact=self.exact
+            proto,
+            element,
+            half=names,
+            flat_outputs=flat,
+            exact=self.exact,
+            int8_weights=half is not None and half.int8_weights,
         ), graph
 
 

@@ -10,12 +10,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
 from export.activation_ranges import search_from
 from export.quantize import weight_key
+from export.weight_only import dequantize_blocks, fits, quantize_blocks
 from serving.bundle.manifest import DType
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window, score_windows
@@ -25,16 +27,19 @@ NetworkT = TypeVar("NetworkT", bound=Network)
 
 @dataclass(frozen=True)
 class HalfType:
-    """A floating-point type of 16 bits, by its names."""
+    """A floating-point type of 16 bits, by its names, and what weights are stored in."""
 
     torch: torch.dtype
     onnx: int
     manifest: DType
+    int8_weights: bool = False
+    """Whether products read their weights in blocks of int8 (`export.weight_only`)."""
 
 
 HALF_TYPES = {
     "fp16": HalfType(torch.float16, TensorProto.FLOAT16, "float16"),
     "bf16": HalfType(torch.bfloat16, TensorProto.BFLOAT16, "bfloat16"),
+    "w8a16": HalfType(torch.float16, TensorProto.FLOAT16, "float16", int8_weights=True),
 }
 """By precision."""
 LARGEST_FP16 = 65504.0
@@ -64,15 +69,32 @@ class RoundedLinear(nn.Module):
         return x.to(self.dtype).float()
 
 
-def half_twin(model: NetworkT, dtype: torch.dtype, exact: frozenset[bytes]) -> NetworkT:
+class BlockLinear(RoundedLinear):
+    """What a Linear with int8 weights computes: the product is rounded before the bias is added."""
+
+    def __init__(self, weight_NK: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        weight_KN = weight_NK.detach().numpy().T.astype(np.float16)
+        if fits(weight_KN):
+            weight_KN = dequantize_blocks(*quantize_blocks(weight_KN))
+        super().__init__(torch.from_numpy(weight_KN.T.astype(np.float32)), bias, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] to [..., N]."""
+        assert isinstance(self.weight_NK, Tensor)
+        assert self.bias is None or isinstance(self.bias, Tensor)
+        out = self._rounded(nn.functional.linear(self._rounded(x), self.weight_NK))
+        return out if self.bias is None else self._rounded(out + self.bias)
+
+
+def half_twin(model: NetworkT, half: HalfType, exact: frozenset[bytes]) -> NetworkT:
     """A copy of a model that computes as its 16-bit bundle does, but for what attention rounds
     within; the products of `exact` stay fp32, as the head does."""
     twin = copy.deepcopy(model).eval()
+    layer = BlockLinear if half.int8_weights else RoundedLinear
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear) and linear_key(module) not in exact:
             parent = twin.get_submodule(name.rpartition(".")[0])
-            rounded = RoundedLinear(module.weight, module.bias, dtype)
-            setattr(parent, name.rpartition(".")[2], rounded)
+            setattr(parent, name.rpartition(".")[2], layer(module.weight, module.bias, half.torch))
     return twin
 
 
@@ -96,7 +118,7 @@ def fit_half(model: Network, precision: str, run: Callable[[], object]) -> HalfF
 
     bf16 reaches as far as fp32; nothing is too large for it, and `run` is not called.
     """
-    if precision != "fp16":
+    if HALF_TYPES[precision].torch is not torch.float16:
         return HalfFit(frozenset(), {})
     largest = measure_magnitudes(model, run)
     limit = MARGIN * LARGEST_FP16

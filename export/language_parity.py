@@ -21,7 +21,7 @@ from serving.search.sampled_batch import step_inputs
 from training.models import CausalLanguageModel
 from training.perplexity import Window, score_windows
 
-MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005, "fp16": 0.001, "bf16": 0.005}
+MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005, "fp16": 0.001, "bf16": 0.005, "w8a16": 0.005}
 """Relative, on the validation text."""
 LOGIT_WINDOWS = 8
 """Windows, the first ones, whose logits are compared step by step."""

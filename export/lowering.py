@@ -27,6 +27,7 @@ from export.passes.lower_embeddings import lower_embeddings
 from export.passes.lower_listed_logits import lower_listed_logits
 from export.passes.lower_products import lower_products
 from export.passes.mixed_precision import mixed_precision
+from export.passes.quantize_weights import quantize_weights
 from export.passes.rewriting import Rewriting
 from export.quantize import StaticRange, weight_key
 
@@ -84,8 +85,10 @@ def lower_for_cuda(
     half: Collection[str],
     flat_outputs: frozenset[str] = frozenset(),
     exact: frozenset[bytes] = frozenset(),
+    int8_weights: bool = False,
 ) -> onnx.ModelProto:
-    """The graph for a GPU, of standard operators alone; `element` is FLOAT, FLOAT16 or BFLOAT16.
+    """The graph for a GPU, of standard operators alone, and MatMulNBits where products in FLOAT16
+    read int8 weights; `element` is FLOAT, FLOAT16 or BFLOAT16.
 
     A product whose weights' key is in `exact` stays fp32; `half` names the inputs and outputs of
     the graph that do not (see `mixed_precision`). Raises ExportError for an operator that has no
@@ -103,6 +106,8 @@ def lower_for_cuda(
         model, scaled=scaled, int8=False, flat_outputs=flat_outputs, ranges={}, exact=frozenset()
     ).run(RULES)
     typed = mixed_precision(lowered, element, half=half, exact=kept)
+    if int8_weights:
+        typed = quantize_weights(typed)
     onnx.checker.check_model(typed, full_check=True)
     check_operators(typed)
     return typed

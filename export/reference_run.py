@@ -17,10 +17,13 @@ import torch
 from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
+from onnx.reference.op_run import OpRun
 
+from export.domains import MICROSOFT
 from export.errors import ParityError
 from export.half import HALF_TYPES
 from export.passes.dataflow import live_nodes
+from export.weight_only import dequantize_blocks
 from serving.bundle.manifest import Graph, Manifest
 from serving.search.ids import BOS_ID, PAD_ID
 from training.models import CausalLanguageModel, Network, TranslationModel
@@ -30,11 +33,26 @@ TOKENS, SENTENCES = 8, 2
 """NumPy multiplies numbers of 16 bits one by one: of a large model this takes some seconds."""
 _WIDEST = 32
 """Ids of a source, for the same reason."""
-MAX_DIFFERENCE = {"fp16": 0.01, "bf16": 0.08}
+MAX_DIFFERENCE = {"fp16": 0.01, "bf16": 0.08, "w8a16": 0.01}
 """Of logits from those of the same arithmetic in PyTorch, in the mean. Attention rounds its scores
 here, which neither PyTorch's nor a GPU's does."""
 
 Values = dict[str, NDArray[Any]]
+
+
+class MatMulNBits(OpRun):
+    """Microsoft's product with weights in blocks, which ONNX's reference does not have."""
+
+    op_domain = MICROSOFT
+
+    def _run(
+        self,
+        x: NDArray[Any],
+        levels: NDArray[np.uint8],
+        scales: NDArray[np.float16],
+        **_: int,
+    ) -> tuple[NDArray[Any]]:
+        return (np.matmul(x, dequantize_blocks(levels, scales)),)
 
 
 @dataclass(frozen=True)
@@ -92,7 +110,7 @@ def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Valu
         part.extend(entries)
     feeds = {value.name: values[value.name] for value in graph.input}
     with np.errstate(all="ignore"):  # what overflows shows in the result
-        found = ReferenceEvaluator(model).run(outputs, feeds)
+        found = ReferenceEvaluator(model, new_ops=[MatMulNBits]).run(outputs, feeds)
     return dict(zip(outputs, found, strict=True))
 
 

@@ -31,7 +31,7 @@ _MEASURED_SENTENCES = 256
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
 """Under which ranges and magnitudes would be a matter of chance, and what is out of them is cut off
 or overflows; the figures of parity would not show it, for they are of the same few."""
-_UNFITTED = {"int8": "fp32", "fp16": "bf16 or fp32"}
+_UNFITTED = {"int8": "fp32", "fp16": "bf16 or fp32", "w8a16": "bf16 or fp32"}
 """The precisions that are fitted to a text, and what can be exported without one."""
 
 

@@ -37,7 +37,8 @@ MOST_JOINT_STATES = 256
 processor's cache (docs/decisions.md)."""
 
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
-Precision = Literal["fp32", "int8", "fp16", "bf16"]
+Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
+"""w8a16: products of fp16 whose weights are stored in int8."""
 Task = Literal["translate", "generate", "encode"]
 Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]

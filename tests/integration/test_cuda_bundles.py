@@ -76,6 +76,28 @@ def test_the_manifest_tells_the_figures_of_the_gates_and_which_did_not_run(fp16:
     assert all(0.1 < found < 100 for found in magnitudes.values())
 
 
+def test_weights_in_int8_pass_the_gates_of_fp16_in_less_space(
+    tiny_model: TinyModel, fp16: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "w8a16"
+    parity = export_bundle(tiny_model.run, out, precision="w8a16", target="cuda").parity
+    for found in (parity, parity["rounded_in_pytorch"]):
+        assert found["identical"] >= 0.9 * found["sentences"]
+        assert abs(found["log_prob_change"]) < 0.01
+    assert parity["onnx_reference"]["logits_mean_difference"] < 1e-3
+    for graph, least in (("encoder.onnx", 4), ("step.onnx", 6)):
+        proto, half = onnx.load(out / graph), onnx.load(fp16 / graph)
+        products = [node for node in proto.graph.node if node.op_type == "MatMulNBits"]
+        assert len(products) >= least
+        assert proto.ByteSize() < half.ByteSize()
+    with pytest.raises(ExportError, match=r"TensorRT has no product with weights.*precision fp16`"):
+        export_engines(out, tmp_path / "engines", library="tensorrt")
+    monkeypatch.setenv("MACARON_DEVICE", "cpu")
+    wanted, given = (Translator(bundle).translate(TEXT)[0] for bundle in (tiny_model.fp32, out))
+    assert given.text == wanted.text
+    assert given.hypotheses[0].score == pytest.approx(wanted.hypotheses[0].score, abs=0.02)
+
+
 def test_caches_and_sources_take_half_the_memory(fp16: Path, tiny_model: TinyModel) -> None:
     manifest, full = read_manifest(fp16), read_manifest(tiny_model.fp32)
     assert manifest.encoder is not None

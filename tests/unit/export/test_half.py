@@ -43,7 +43,7 @@ def test_what_overflows_fp16_overflows_in_the_twin() -> None:
 def test_a_twin_rounds_all_products_but_the_exact_ones_and_the_head() -> None:
     model = tiny_model()
     kept = model.decoder[0].ffn.up_proj  # type: ignore[index, union-attr]
-    twin = half_twin(model, torch.float16, frozenset([linear_key(kept)]))  # type: ignore[arg-type]
+    twin = half_twin(model, HALF_TYPES["fp16"], frozenset([linear_key(kept)]))  # type: ignore[arg-type]
     linears = [name for name, module in model.named_modules() if isinstance(module, nn.Linear)]
     rounded = [name for name, module in twin.named_modules() if isinstance(module, RoundedLinear)]
     assert sorted({*linears} - {*rounded}) == ["decoder.0.ffn.up_proj"]
