@@ -124,7 +124,7 @@ class _Gradients:
         self.bias_V = None if bias_V is None else torch.full_like(bias_V, common)
         # Fresh memory for the product of each chunk would cost more than the product.
         self._product_VD = torch.empty_like(output.weight_VD)
-        self._exact_product_VD = torch.empty_like(weight_VD)
+        self._cast_product_VD = torch.empty_like(weight_VD)
 
     def add(self, rows: slice, x_ND: Tensor, probability_NV: Tensor, label_N: Tensor) -> None:
         """Take in a chunk, whose probabilities become their gradient."""
@@ -133,8 +133,11 @@ class _Gradients:
         gradient_NV[torch.arange(len(x_ND), device=x_ND.device), label_N] += self._smoothing - 1
         common_D = self._smoothing * self._output.mean_weight_D
         self.states_ND[rows] = gradient_NV @ self._output.weight_VD - common_D
-        torch.mm(gradient_NV.t(), x_ND, out=self._product_VD)
-        self.weight_VD += self._exact_product_VD.copy_(self._product_VD)
+        if x_ND.dtype == self.weight_VD.dtype:
+            self.weight_VD.addmm_(gradient_NV.t(), x_ND)
+        else:
+            torch.mm(gradient_NV.t(), x_ND, out=self._product_VD)
+            self.weight_VD += self._cast_product_VD.copy_(self._product_VD)
         if self.bias_V is not None:
             self.bias_V += gradient_NV.sum(0)
 

@@ -37,7 +37,7 @@ def test_size_licence_and_figures(name: str) -> None:
     manifest = read_manifest(MODELS / name)
     assert manifest.name == name
     size = sum(p.stat().st_size for p in (MODELS / name).iterdir())
-    assert size <= LARGEST.get(name, 15 * MEGABYTE)
+    assert size <= LARGEST.get(name, 16 * MEGABYTE)
     assert "tatoeba.org" in manifest.attribution
     assert manifest.parity["sentences"] >= 2000
     assert {"tatoeba dev"} <= {score.data for score in manifest.quality}
