@@ -45,6 +45,9 @@ from serving.translation.ticket import Completed, Request, TranslationTicket
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_ZERO_SHOT = "zero_shot"
+"""The warning of a translation between languages on whose pair its model was not trained."""
+
 _SHORT = 1000
 """Characters that are read on the event loop: within a millisecond. A full body would hold up other
 requests, but a change of threads costs more than a short text does."""
@@ -161,14 +164,14 @@ class Jobs:
 
     def _between(self, job: TranslationJob) -> str | None:
         """The language that the texts go through; None where one model translates them."""
-        if job.model is not None or job.source == AUTO:
+        if job.source == AUTO:
             return None
-        between = self._registry.pivot(job.source, job.target)
+        between = self._registry.pivot(job.source, job.target, job.model)
         if between is not None:
             # What is asked of the second model is looked at before the first one works.
             check_pivot(job, between)
             self._check_wishes(job)
-            second = self._registry.choose(between, job.target)
+            second = self._registry.choose(between, job.target, job.model)
             self._options(job, second)
         return between
 
@@ -323,6 +326,7 @@ def _requests(
     for sentence in plan.document.sentences:
         yield Request(
             text=sentence,
+            target=job.target,
             options=plan.options,
             target_prefix=prefix,
             alignments=job.alignments or plan.document.needs_links,
@@ -355,10 +359,11 @@ def _job_result(
 def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
+    untrained = plan.model.manifest.languages.zero_shot(plan.source, job.target)
     return TextResult(
         text=joined.text,
         hypotheses=joined.hypotheses,
-        warnings=joined.warnings,
+        warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
         timing=join_timings([result.timing for result in results]),
         model=plan.model,
         source=plan.source,

@@ -64,6 +64,11 @@ class ByteTokenizer:
         """All are."""
         return token_id >= _FIRST_BYTE
 
+    def control_id(self, piece: str) -> int | None:
+        """There are none."""
+        del piece
+        return None
+
 
 class EchoModel(FakeModel):
     """Continues with the source's next id, or, less likely, with the one after that."""
