@@ -129,9 +129,9 @@ def _told(trained: Trained, text: DevSet, pair: TextPair) -> DevSet:
         except ConfigError as error:
             there = ", ".join(" to ".join(direction) for direction in data.directions)
             raise ExportError(
-                f"{pair.name}: the model translates {there}, and of which of these the text is must "
-                "be told: a test by --test-direction FROM TO; leave --dev out, then the run's own "
-                "pairs are compared on"
+                f"{pair.name}: the model translates {there}, and which of these the text is must "
+                "be told: give a test as --test-direction FROM TO; leave --dev out, then the run's "
+                "own pairs are compared on"
             ) from error
     return replace(text, prefixes=[prefixes[given] for given in text.languages])
 

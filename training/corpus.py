@@ -110,7 +110,8 @@ class CleaningReport:
                     f"{reason} first in line {place.rpartition(':')[2]}"
                     for reason, place in corpus.first_line.items()
                 )
-                lines.append(f"  {corpus.name}: {_listing(corpus.dropped)}; {places}")
+                listing = f"  {corpus.name}: {_listing(corpus.dropped)}"
+                lines.append(f"{listing}; {places}" if places else listing)
         return "\n".join(lines)
 
 

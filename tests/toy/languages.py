@@ -62,8 +62,8 @@ def write_multilingual_recipe(folder: Path, pairs: int = 1500) -> Path:
     }
     recipe["loop"] |= {
         "max_steps": 400,
-        "validate_every": 200,
-        "checkpoint_every": 200,
+        "validate_every": 400,
+        "checkpoint_every": 400,
         "bf16": False,
         "bleu_sentences": 40,
     }
