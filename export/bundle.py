@@ -80,11 +80,8 @@ def export_bundle(
     dev_set = dev.read()
     fitting = fitting_sentences(precision, dev, dev_set)
     trained = load_trained(path)
-    dev_set = _told(trained, dev_set, dev)
-    test_sets = [
-        (name, _told(trained, found, test))
-        for (name, found), test in zip(test_sets, tests, strict=True)
-    ]
+    dev_set = _told(trained, dev_set, dev.name)
+    test_sets = [(name, _told(trained, text, name)) for name, text in test_sets]
     with new_folder(out) as folder:
         encoded = dev_set.encoded(trained.tokenizer)
         sources = [encoded[number] for number in fitting]
@@ -101,11 +98,8 @@ def export_bundle(
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         parity = _compare(trained, arithmetic, folder, manifest, dev_set)
-        update = {
-            "languages": _languages(trained.recipe.data),
-            "search": SEARCH_DEFAULTS,
-            "priority": priority,
-        }
+        languages = _languages(trained.recipe.data)
+        update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
         quality: tuple[Quality, ...] = ()
@@ -116,7 +110,7 @@ def export_bundle(
     return read_manifest(out)
 
 
-def _told(trained: Trained, text: DevSet, pair: TextPair) -> DevSet:
+def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
     """A text with the ids that tell the model the target language of each pair; raises ExportError
     where that is not clear."""
     data = trained.recipe.data
@@ -129,7 +123,7 @@ def _told(trained: Trained, text: DevSet, pair: TextPair) -> DevSet:
         except ConfigError as error:
             there = ", ".join(" to ".join(direction) for direction in data.directions)
             raise ExportError(
-                f"{pair.name}: the model translates {there}, and which of these the text is must "
+                f"{name}: the model translates {there}, and which of these the text is must "
                 "be told: give a test as --test-direction FROM TO; leave --dev out, then the run's "
                 "own pairs are compared on"
             ) from error

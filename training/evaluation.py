@@ -84,20 +84,32 @@ def evaluate(
         **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
     }
-    analysis: dict[str, Sequence[Any]] = {}
+    analysis = _analysis(analyses, sources, references, translations, counts)
     if named is not None:
         analysis["domain"] = quality_by_domain(named, references, translations)
+    if analysis:
+        scores["analysis"] = {
+            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
+        }
+    return scores
+
+
+def _analysis(
+    analyses: Collection[str],
+    sources: list[str],
+    references: list[str],
+    translations: list[str],
+    counts: Counter[str],
+) -> dict[str, Sequence[Any]]:
+    """What is asked for of `ANALYSES`; `counts` are those of words in the training text."""
+    analysis: dict[str, Sequence[Any]] = {}
     if "length" in analyses:
         analysis["length"] = quality_by_length(sources, references, translations)
     if "position" in analyses:
         analysis["position"] = matches_by_position(references, translations)
     if "frequency" in analyses:
         analysis["frequency"] = f1_by_frequency(references, translations, counts)
-    if analysis:
-        scores["analysis"] = {
-            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
-        }
-    return scores
+    return analysis
 
 
 def prefix_between(trained: Trained, source: str | None, target: str | None) -> list[int]:
