@@ -172,8 +172,9 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.languages.pairs:
             yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            # Of which the end of the sentence is one.
-            yield f"- A sentence may have {manifest.sizes.max_source - 1} pieces."
+            # Of which the end of the sentence is one, and the tag of the language.
+            taken = 2 if manifest.languages.tags else 1
+            yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."
     if manifest.sizes.max_positions:

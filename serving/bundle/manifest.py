@@ -197,8 +197,8 @@ class Languages(_Strict):
         fitting = [
             pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
         ]
-        if len(fitting) == 1:
-            return fitting[0]
+        if len(fitting) == 1 or (fitting and not self.pairs):
+            return fitting[0]  # without tags all are one to the model
         parameter = "source" if source is None or target is not None else "target"
         if source and target and self.zero_shot(source, target):
             if zero_shot:

@@ -27,12 +27,19 @@ from serving.server.admission import (
 )
 from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
-from serving.server.pivot import check_pivot, first_leg, joined_legs, second_leg
+from serving.server.pivot import (
+    Part,
+    check_pivot,
+    first_leg,
+    joined_legs,
+    parted,
+    second_leg,
+)
 from serving.server.registry import AUTO, Registry, ServedModel
 from serving.server.settings import Settings, variable
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import check_text
-from serving.text.detection import detect_among
+from serving.text.detection import detect, detect_among
 from serving.text.document import Document
 from serving.text.growing import GrowingTexts
 from serving.translation.results import (
@@ -67,15 +74,26 @@ class Jobs:
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
-        timeout_s = self._timeout(job)
+        end = time.monotonic() + self._timeout(job)
+        found: dict[int, TextResult] = {}
+        for part in await self._apart(job, self._parts, job):
+            with part.naming():
+                result = await self._routed(part.job, context, receive, _left(end))
+            found |= part.found(result)
+        return JobResult([found[index] for index in range(len(job.texts))])
+
+    async def _routed(
+        self, job: TranslationJob, context: RequestContext, receive: Receive, timeout_s: float
+    ) -> JobResult:
+        """Translate texts that all go one way, in one leg or in two."""
         between = self._between(job)
         if between is None:
             return await self._translated(job, context, receive, timeout_s)
         end = time.monotonic() + timeout_s
         leg = first_leg(job, between)
         first = await self._translated(leg, context, receive, timeout_s)
-        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
-        second = await self._translated(leg, context, receive, left_s, counted=True)
+        leg = second_leg(job, between, first)
+        second = await self._translated(leg, context, receive, _left(end), counted=True)
         return joined_legs(job, (first, second))
 
     async def _translated(
@@ -103,7 +121,37 @@ class Jobs:
 
         Raises what `translate` does before there is anything to read, and while it is read.
         """
-        timeout_s = self._timeout(job)
+        end = time.monotonic() + self._timeout(job)
+        parts = await self._apart(job, self._parts, job)
+        with parts[0].naming():
+            told = await self._streamed(parts[0].job, context, _left(end))
+        return told if parts[0].job is job else self._followed_parts(parts, told, context, end)
+
+    async def _followed_parts(
+        self,
+        parts: Sequence[Part],
+        told: AsyncGenerator[TextPartial | JobResult],
+        context: RequestContext,
+        end: float,
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """One part after the other, of which the first has begun; at last the result of all."""
+        found: dict[int, TextResult] = {}
+        for number, part in enumerate(parts):
+            with part.naming():
+                if number:
+                    told = await self._streamed(part.job, context, _left(end))
+                async with aclosing(told):
+                    async for event in told:
+                        if isinstance(event, JobResult):
+                            found |= part.found(event)
+                        else:
+                            yield TextPartial(part.indices[event.index], event.text)
+        yield JobResult([found[index] for index in range(len(found))])
+
+    async def _streamed(
+        self, job: TranslationJob, context: RequestContext, timeout_s: float
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """Submit texts that all go one way, and give what becomes certain of them."""
         between = self._between(job)
         if between is None:
             submitted = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
@@ -127,9 +175,9 @@ class Jobs:
             async for event in told:
                 first = event if isinstance(event, JobResult) else first
         assert first is not None
-        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
+        leg = second_leg(job, between, first)
         submitted = await self._apart(
-            leg, self._submit, leg, context, left_s, stream=True, counted=True
+            leg, self._submit, leg, context, _left(end), stream=True, counted=True
         )
         async with aclosing(self._followed(leg, context, *submitted)) as told:
             async for event in told:
@@ -161,6 +209,22 @@ class Jobs:
         finally:
             for ticket in tickets:
                 ticket.cancel()  # changes nothing where it has ended
+
+    def _parts(self, job: TranslationJob) -> list[Part]:
+        """A job as one part, unless its source is left open and some texts are, rather than in all
+        other languages together, in one that goes to the target through a third only."""
+        whole = [Part(job, range(len(job.texts)))]
+        if job.source != AUTO:
+            return whole
+        roundabout = self._registry.roundabout_sources(job.target, job.model)
+        if not roundabout:
+            return whole
+        detected = {}
+        for index, document in enumerate(self._checked_documents(job)):
+            for language, probability in detect(document.visible)[:1]:
+                if language in roundabout and probability > 0.5:
+                    detected[index] = language, probability
+        return parted(job, detected) if detected else whole
 
     def _between(self, job: TranslationJob) -> str | None:
         """The language that the texts go through; None where one model translates them."""
@@ -299,6 +363,11 @@ class _Plan:
     options: SearchOptions
     source: str
     confidence: float | None
+
+
+def _left(end: float) -> float:
+    """Seconds until then."""
+    return max(0.0, end - time.monotonic())
 
 
 _Submitted = tuple[list[_Plan], list[TranslationTicket]]

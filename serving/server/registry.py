@@ -285,6 +285,16 @@ class Registry:
         allowed = self._settings.zero_shot and not self.pivot(source, target)
         return allowed and any(m.manifest.languages.zero_shot(source, target) for m in models)
 
+    def roundabout_sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that go to the target through a third one only, by the model named or by any
+        two."""
+        models = self._candidates(name)
+        return [
+            source
+            for source in _languages(model.manifest.languages.source for model in models)
+            if self.pivot(source, target, name)
+        ]
+
     def sources(self, target: str, name: str | None = None) -> list[str]:
         """Languages that can be translated into the target in one leg, by the model named or by
         any; raises as `choose` does."""

@@ -10,12 +10,12 @@ import pytest
 import yaml
 
 from serving.bundle.tokenizer import Tokenizer
-from tests.toy.languages import translated, write_multilingual_recipe
+from tests.toy.languages import WORDS, translated, write_multilingual_recipe
 from training.batching import encode_prefix
 from training.config import TranslationRecipe, load_recipe, recipe_from_dict
 from training.data import RunData, corpus_weights, prepare, read_corpus
 from training.errors import ConfigError, CorpusError
-from training.filters import Script
+from training.filters import Language, Script
 from training.sections import DataConfig, ParallelFiles
 from training.tokenizer import train_tokenizer
 
@@ -134,6 +134,18 @@ def test_filters_judge_each_direction_by_its_own_languages() -> None:
     assert config(ParallelFiles(source="a", target="b"), filters=(Script(),)).steps == (Script(),)
 
 
+def test_so_does_the_detector() -> None:
+    some = config(FR_EN, ES_EN, filters=(Language(),))
+    pair = (
+        "Je voudrais savoir où se trouve la gare la plus proche.",
+        "I would like to know where the nearest station is.",
+    )
+    for direction, drops in ((("fr", "en"), False), (("es", "en"), True)):
+        (step,) = some.steps_of(direction)
+        assert step.start(direction)(pair) is drops
+        assert step.start(direction[::-1])(pair[::-1]) is drops
+
+
 def test_duplicates_are_those_of_one_direction(recipe_file: Path) -> None:
     tree = yaml.safe_load(recipe_file.read_text())
     first = tree["data"]["train"][0]
@@ -183,8 +195,6 @@ def test_each_source_begins_with_the_tag_of_its_target(data: RunData) -> None:
 
 
 def knows(language: str, text: str) -> bool:
-    from tests.toy.languages import WORDS
-
     return all(word in WORDS[language] for word in text.split())
 
 

@@ -13,6 +13,7 @@ from serving.bundle.manifest import (
     CARD,
     FORMAT_VERSION,
     MANIFEST,
+    Languages,
     Manifest,
     file_hash,
     find_bundles,
@@ -100,6 +101,13 @@ def test_a_bundle_of_one_direction_has_no_pairs_and_no_tags(folder: Path) -> Non
     assert languages.choose(None, None) == languages.choose("de", "en") == ("de", "en")
     with pytest.raises(UnknownLanguageError, match="must be one of de to en, got fr to any lang"):
         languages.choose("fr", None)
+
+
+def test_without_tags_all_pairs_are_one_to_the_model() -> None:
+    languages = Languages(source=("de", "fr"), target=("en",))
+    assert languages.trained == (("de", "en"), ("fr", "en"))
+    assert languages.choose(None, None) == ("de", "en")
+    assert languages.choose("fr", None) == ("fr", "en")
 
 
 SEVERAL = {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -190,3 +191,49 @@ def test_a_tag_that_texts_could_hold_is_refused() -> None:
     tokenizer = ByteTokenizer()
     with pytest.raises(BundleError, match="'<2en>', the tag of en, is no control piece"):
         TextProcessor(translator.manifest, tokenizer, tokenizer, translator.stepper, 10**9)
+
+
+FRENCH = "Je voudrais savoir où se trouve la gare la plus proche."
+SPANISH = "Me gustaría saber dónde está la estación más cercana."
+ENGLISH = "I would like to know where the nearest station is."
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("model", [None, "many"])
+def test_a_detected_language_may_go_through_a_third(
+    client: TestClient, stream: bool, model: str | None
+) -> None:
+    texts = [ENGLISH, FRENCH, SPANISH, "7", FRENCH.upper()]
+    prefixes = ["a", "b", "", "", ""]
+    fields = {"q": texts, "source": "auto", "target": "es", "target_prefix": prefixes}
+    answer = post(client, **fields, model=model, stream=stream)
+    events = [
+        (event.split("\n")[0], json.loads(event.split("data: ")[1]))
+        for event in answer.text.split("\n\n")
+        if stream and event
+    ]
+    found = (events[-1][1] if stream else answer.json())["translations"]
+    assert [each["source"] for each in found] == ["en", "fr", "es", "en", "fr"]
+    assert found[0]["text"].startswith("a")
+    assert found[1]["text"].startswith("b")
+    assert "[ES][EN]" in found[4]["text"]
+    assert found[2]["text"] == SPANISH
+    assert [each["warnings"] for each in found] == [[], ["pivot"], [], [], ["pivot"]]
+    assert all(each["detected"]["confidence"] > 0.9 for each in (*found[:3], found[4]))
+    for name, event in events[:-1]:
+        assert name == "event: partial"
+        assert found[event["index"]]["text"].startswith(event["text"])
+
+
+def test_a_text_at_fault_is_named_as_the_request_counts_it(client: TestClient) -> None:
+    texts = [ENGLISH, FRENCH, f"{FRENCH} {'Gare, ' * 90}"]
+    answer = post(client, q=texts, source="auto", target="es", split_sentences=False)
+    assert answer.status_code == 413
+    assert "q[2]" in answer.json()["error"]
+
+
+def test_without_such_a_language_nothing_is_detected_twice(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("serving.server.jobs.detect", None)
+    assert best(client, q=FRENCH, source="auto", target="en")["source"] == "fr"
