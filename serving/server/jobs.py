@@ -171,7 +171,8 @@ class Jobs:
         """Of the first leg nothing is told; the second is told as it comes."""
         end = time.monotonic() + timeout_s
         first: JobResult | None = None
-        async with aclosing(self._followed(job, context, *submitted)) as told:
+        leg = first_leg(job, between)
+        async with aclosing(self._followed(leg, context, *submitted)) as told:
             async for event in told:
                 first = event if isinstance(event, JobResult) else first
         assert first is not None
