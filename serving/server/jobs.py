@@ -76,7 +76,7 @@ class Jobs:
         """
         end = time.monotonic() + self._timeout(job)
         found: dict[int, TextResult] = {}
-        for part in await self._apart(job, self._parts, job):
+        for part in await self._parts(job):
             with part.naming():
                 result = await self._routed(part.job, context, receive, _left(end))
             found |= part.found(result)
@@ -122,7 +122,7 @@ class Jobs:
         Raises what `translate` does before there is anything to read, and while it is read.
         """
         end = time.monotonic() + self._timeout(job)
-        parts = await self._apart(job, self._parts, job)
+        parts = await self._parts(job)
         with parts[0].naming():
             told = await self._streamed(parts[0].job, context, _left(end))
         return told if parts[0].job is job else self._followed_parts(parts, told, context, end)
@@ -211,21 +211,27 @@ class Jobs:
             for ticket in tickets:
                 ticket.cancel()  # changes nothing where it has ended
 
-    def _parts(self, job: TranslationJob) -> list[Part]:
-        """A job as one part, unless its source is left open and some texts are, rather than in all
-        other languages together, in one that goes to the target through a third only."""
-        whole = [Part(job, range(len(job.texts)))]
-        if job.source != AUTO:
-            return whole
-        roundabout = self._registry.roundabout_sources(job.target, job.model)
-        if not roundabout:
-            return whole
-        detected = {}
+    async def _parts(self, job: TranslationJob) -> list[Part]:
+        """A job as one part, unless its source is left open and some texts are in a language that
+        goes to the target through a third only."""
+        if job.source == AUTO:
+            roundabout = self._registry.roundabout_sources(job.target, job.model)
+            detected = await self._apart(job, self._detected, job, roundabout) if roundabout else {}
+            if detected:
+                return parted(job, detected)
+        return [Part(job, range(len(job.texts)))]
+
+    def _detected(
+        self, job: TranslationJob, languages: Sequence[str]
+    ) -> dict[int, tuple[str, float]]:
+        """The texts that are in one of these languages rather than in all others together, with
+        it and its probability."""
+        found = {}
         for index, document in enumerate(self._checked_documents(job)):
             for language, probability in detect(document.visible)[:1]:
-                if language in roundabout and probability > 0.5:
-                    detected[index] = language, probability
-        return parted(job, detected) if detected else whole
+                if language in languages and probability > 0.5:
+                    found[index] = language, probability
+        return found
 
     def _between(self, job: TranslationJob) -> str | None:
         """The language that the texts go through; None where one model translates them."""
