@@ -74,9 +74,13 @@ class Jobs:
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
-        end = time.monotonic() + self._timeout(job)
+        timeout_s = self._timeout(job)
+        end = time.monotonic() + timeout_s
+        parts = await self._parts(job)
+        if not parts:
+            return await self._routed(job, context, receive, timeout_s)
         found: dict[int, TextResult] = {}
-        for part in await self._parts(job):
+        for part in parts:
             with part.naming():
                 result = await self._routed(part.job, context, receive, _left(end))
             found |= part.found(result)
@@ -121,11 +125,14 @@ class Jobs:
 
         Raises what `translate` does before there is anything to read, and while it is read.
         """
-        end = time.monotonic() + self._timeout(job)
+        timeout_s = self._timeout(job)
+        end = time.monotonic() + timeout_s
         parts = await self._parts(job)
+        if not parts:
+            return await self._streamed(job, context, timeout_s)
         with parts[0].naming():
             told = await self._streamed(parts[0].job, context, _left(end))
-        return told if parts[0].job is job else self._followed_parts(parts, told, context, end)
+        return self._followed_parts(parts, told, context, end)
 
     async def _followed_parts(
         self,
@@ -212,14 +219,13 @@ class Jobs:
                 ticket.cancel()  # changes nothing where it has ended
 
     async def _parts(self, job: TranslationJob) -> list[Part]:
-        """A job as one part, unless its source is left open and some texts are in a language that
-        goes to the target through a third only."""
-        if job.source == AUTO:
-            roundabout = self._registry.roundabout_sources(job.target, job.model)
-            detected = await self._apart(job, self._detected, job, roundabout) if roundabout else {}
-            if detected:
-                return parted(job, detected)
-        return [Part(job, range(len(job.texts)))]
+        """The parts of a job whose source is left open and of which some texts are in a language
+        that goes to the target through a third only; none of any other, which is to stay whole."""
+        if job.source != AUTO:
+            return []
+        roundabout = self._registry.roundabout_sources(job.target, job.model)
+        detected = await self._apart(job, self._detected, job, roundabout) if roundabout else {}
+        return parted(job, detected) if detected else []
 
     def _detected(
         self, job: TranslationJob, languages: Sequence[str]
