@@ -127,10 +127,15 @@ def trained_subject(
     trained = load_trained(run)
     if isinstance(trained.model, Transformer):
         check_convertible(trained.model.config.block)
+    data = trained.recipe.data
+    if data.is_multilingual:
+        raise BenchError(
+            f"{run}: its model translates in {len(data.directions)} directions, which the rivals "
+            "are not told; give the run of a model of one"
+        )
     pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
     if not pairs:
         raise BenchError(f"{source}: every line is blank")
-    data = trained.recipe.data
     return Subject(
         name=f"{trained.recipe.name}, {source.name}, {len(pairs)} sentences",
         model=trained.model,

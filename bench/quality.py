@@ -13,6 +13,7 @@ from serving.errors import InvalidOptionError
 from serving.search.options import SearchOptions
 from training.analysis import FrequencyBucket, LengthBucket, f1_by_frequency, quality_by_length
 from training.checkpoint import find_checkpoint
+from training.config import TranslationRecipe
 from training.corpus import Pair, read_pairs
 from training.evaluation import training_counts
 from training.metrics import training_seconds
@@ -103,7 +104,13 @@ def _check(systems: list[TrainedSystem]) -> None:
     if len(set(names)) < len(names):
         raise BenchError(f"every --system must have a name of its own, got {', '.join(names)}")
     for system in systems:
-        model = read_run_recipe(system.runs[0]).model
+        recipe = read_run_recipe(system.runs[0])
+        model = recipe.model
+        if isinstance(recipe, TranslationRecipe) and recipe.data.is_multilingual:
+            raise BenchError(
+                f"{system.runs[0]}: its model translates in {len(recipe.data.directions)} "
+                "directions; give runs of models of one"
+            )
         for run in system.runs:
             find_checkpoint(run)
             training_seconds(run)

@@ -59,6 +59,13 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     calibrate.add_argument("bundle", type=Path, help="whose manifest gets the curve")
     calibrate.add_argument("--source", type=Path, required=True, help="text, plain or .gz")
     calibrate.add_argument("--reference", type=Path, required=True, help="its translation")
+    calibrate.add_argument(
+        "--from",
+        dest="source_language",
+        metavar="CODE",
+        help="language of the source, for a bundle of several directions",
+    )
+    calibrate.add_argument("--to", dest="target_language", metavar="CODE", help="of the reference")
     calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
 
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
@@ -126,6 +133,14 @@ def _add_texts(bundle: argparse.ArgumentParser) -> None:
         default=[],
         metavar=("NAME", "SOURCE", "REFERENCE"),
         help="text whose BLEU and chrF go into the manifest; may be repeated",
+    )
+    bundle.add_argument(
+        "--test-direction",
+        nargs=5,
+        action="append",
+        default=[],
+        metavar=("FROM", "TO", "NAME", "SOURCE", "REFERENCE"),
+        help="the same for a model of several directions; may be repeated",
     )
     bundle.add_argument(
         "--text",

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import logging
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from export.arithmetic import Arithmetic, choose_translation_arithmetic
 from export.card import finish
+from export.errors import ExportError
 from export.figures import translation_figures
 from export.folder import check_free, new_folder, tell_origin
 from export.gates import (
@@ -33,9 +35,11 @@ from serving.bundle.manifest import (
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
-from serving.search.ids import EOS_ID
 from serving.threads import default_threads
 from training.checkpoint import find_checkpoint
+from training.config import DataConfig
+from training.errors import ConfigError
+from training.evaluation import prefix_between
 from training.models import TranslationModel
 from training.run import Trained, load_trained
 from training.stepper import TorchStepper
@@ -74,10 +78,13 @@ def export_bundle(
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    sentences = fitting_sentences(precision, dev, dev_set)
+    fitting = fitting_sentences(precision, dev, dev_set)
     trained = load_trained(path)
+    dev_set = _told(trained, dev_set, dev.name)
+    test_sets = [(name, _told(trained, text, name)) for name, text in test_sets]
     with new_folder(out) as folder:
-        sources = [[*ids, EOS_ID] for ids in trained.tokenizer.encode_batch(sentences)]
+        encoded = dev_set.encoded(trained.tokenizer)
+        sources = [encoded[number] for number in fitting]
         arithmetic = choose_translation_arithmetic(trained.model, sources, precision, activations)
         manifest = write_graphs(
             trained.model,
@@ -91,8 +98,7 @@ def export_bundle(
         )
         (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
         parity = _compare(trained, arithmetic, folder, manifest, dev_set)
-        data = trained.recipe.data
-        languages = Languages(source=(data.source_language,), target=(data.target_language,))
+        languages = _languages(trained.recipe.data)
         update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
         manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
         manifest = tell_origin(manifest, trained.recipe)
@@ -102,6 +108,38 @@ def export_bundle(
             quality = translation_figures(folder, test_sets)
         finish(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
+
+
+def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
+    """A text with the ids that tell the model the target language of each pair; raises ExportError
+    where that is not clear."""
+    data = trained.recipe.data
+    if not data.is_multilingual or text.languages is None:
+        return text
+    prefixes = {}
+    for given in dict.fromkeys(text.languages):
+        try:
+            prefixes[given] = prefix_between(trained, *given)
+        except ConfigError as error:
+            there = ", ".join(" to ".join(direction) for direction in data.directions)
+            raise ExportError(
+                f"{name}: the model translates {there}, and which of these the text is must "
+                "be told: give a test as --test-direction FROM TO; leave --dev out, then the run's "
+                "own pairs are compared on"
+            ) from error
+    return replace(text, prefixes=[prefixes[given] for given in text.languages])
+
+
+def _languages(data: DataConfig) -> Languages:
+    """What a manifest tells of the languages of a recipe."""
+    if not data.is_multilingual:
+        return Languages(source=(data.source_language,), target=(data.target_language,))
+    return Languages(
+        source=tuple(dict.fromkeys(source for source, _ in data.directions)),
+        target=tuple(data.language_tags),
+        pairs=data.directions,
+        tags=data.language_tags,
+    )
 
 
 def _compare(
@@ -125,7 +163,7 @@ def _compare(
             found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
     tokenizer = trained.tokenizer
     found |= compare_rounded(trained.model, arithmetic.twin, manifest.precision, tokenizer, dev)
-    sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(dev.sources[:SENTENCES])]
+    sources = dev.encoded(tokenizer)[:SENTENCES]
     targets = tokenizer.encode_batch(dev.references[:SENTENCES])
     found |= compare_in_reference(arithmetic.twin, folder, manifest, sources, targets)
     return {**found, **arithmetic.report, **told(manifest)}

@@ -38,7 +38,7 @@ def render_card(manifest: Manifest, size: int) -> str:
 def _front_matter(manifest: Manifest) -> list[str]:
     """What sites that show cards read: the task, and the languages."""
     task = "translation" if manifest.task == "translate" else "text-generation"
-    languages = [*manifest.languages.source, *manifest.languages.target]
+    languages = dict.fromkeys((*manifest.languages.source, *manifest.languages.target))
     # In quotes, for Norwegian's code alone is YAML's word for false.
     codes = [f"- {json.dumps(language)}" for language in languages]
     listed = ["language:", *codes] if codes else []
@@ -48,8 +48,7 @@ def _front_matter(manifest: Manifest) -> list[str]:
 def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     sizes = manifest.sizes
     if manifest.task == "translate":
-        source, target = (", ".join(codes) for codes in _pair(manifest))
-        yield f"Translates {source} to {target}."
+        yield f"Translates {manifest.languages.listing}."
     else:
         yield "Continues text."
     layers = f"{sizes.num_decoder_layers} decoder layers"
@@ -84,10 +83,6 @@ def _engines(manifest: Manifest) -> Iterator[tuple[str, str]]:
         yield "engines", f"{built}; where they do not fit, its graphs run"
 
 
-def _pair(manifest: Manifest) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    return manifest.languages.source, manifest.languages.target
-
-
 def _usage(manifest: Manifest) -> list[str]:
     target, precision = manifest.target, manifest.precision
     if not runs_on_cpu(precision):
@@ -97,12 +92,17 @@ def _usage(manifest: Manifest) -> list[str]:
         ]
     on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
-        command = f"{on_cpu}macaron translate {manifest.name} < source.txt > target.txt"
+        named, keywords = "", ""
+        if manifest.languages.pairs:
+            first, second = manifest.languages.pairs[0]
+            named = f" --from {first} --to {second}"
+            keywords = f', source="{first}", target="{second}"'
+        command = f"{on_cpu}macaron translate {manifest.name}{named} < source.txt > target.txt"
         program = [
             "from macaron import Translator",
             "",
             f'translator = Translator("{manifest.name}")',
-            'print(translator.translate(["..."])[0].text)',
+            f'print(translator.translate(["..."]{keywords})[0].text)',
         ]
     else:
         command = f'echo "..." | {on_cpu}macaron generate {manifest.name}'
@@ -171,9 +171,12 @@ def _limits(manifest: Manifest) -> Iterator[str]:
     if manifest.task == "translate":
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
         yield "- It reads one sentence at a time: what follows from those around it is lost."
+        if manifest.languages.pairs:
+            yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            # Of which the end of the sentence is one.
-            yield f"- A sentence may have {manifest.sizes.max_source - 1} pieces."
+            # Of which the end of the sentence is one, and the tag of the language.
+            taken = 2 if manifest.languages.tags else 1
+            yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."
     if manifest.sizes.max_positions:

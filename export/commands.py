@@ -26,8 +26,12 @@ def bundle(options: argparse.Namespace) -> int:
         return _language_bundle(options)
     if options.text or options.test_text:
         raise ExportError("--text and --test-text belong to language models; use --dev and --test")
-    dev = TextPair("dev", *map(Path, options.dev)) if options.dev else None
+    dev = TextPair("dev", Path(options.dev[0]), Path(options.dev[1])) if options.dev else None
     tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
+    tests += tuple(
+        TextPair(name, Path(a), Path(b), (source, target))
+        for source, target, name, a, b in options.test_direction
+    )
     _check_names("--test", [test.name for test in tests])
     manifest = export_bundle(
         options.checkpoint,
@@ -48,7 +52,7 @@ def bundle(options: argparse.Namespace) -> int:
 def _language_bundle(options: argparse.Namespace) -> int:
     if options.shortlist:
         raise ExportError("--shortlist belongs to translation: a language model has no source")
-    if options.dev or options.test:
+    if options.dev or options.test or options.test_direction:
         raise ExportError("--dev and --test belong to translation; use --text and --test-text")
     _check_names("--test-text", [name for name, _ in options.test_text])
     manifest = export_language_bundle(
@@ -93,7 +97,10 @@ def engine(options: argparse.Namespace) -> int:
 def calibrate(options: argparse.Namespace) -> int:
     """Fit a bundle's probabilities of a good translation; prints the curve as JSON."""
     data = options.data or options.source.name
-    manifest = calibrate_probability(options.bundle, options.source, options.reference, data)
+    languages = options.source_language, options.target_language
+    manifest = calibrate_probability(
+        options.bundle, options.source, options.reference, data, languages
+    )
     assert manifest.calibration is not None
     print(manifest.calibration.model_dump_json(indent=1))
     return 0

@@ -33,7 +33,9 @@ def translation_figures(bundle: Path, tests: Sequence[tuple[str, DevSet]]) -> tu
 
 
 def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality]:
-    translations = [result.text for result in translator.translate_sentences(text.sources)]
+    source, target = (text.languages or [(None, None)])[0]
+    found = translator.translate_sentences(text.sources, source=source, target=target)
+    translations = [result.text for result in found]
     note = f"{len(translations)} sentences, beam {translator.default_options.beam_size}"
     scores = measure_quality(translations, text.references)
     for metric, value, signature in (

@@ -39,6 +39,8 @@ LEAST_SHORTLIST_CHANGE = -0.2
 MAX_LOG_PROB_CHANGE = 0.01
 """Mean token log-probability of the checkpoint's own outputs, nats."""
 LOGIT_SENTENCES = 64
+Direction = tuple[str | None, str | None]
+"""Languages of a source and its reference; None is for the model to tell."""
 _ROWS = 32
 
 
@@ -48,6 +50,16 @@ class DevSet:
 
     sources: list[str]
     references: list[str]
+    languages: list[Direction] | None = None
+    """Of source and reference of each pair, where that is told."""
+    prefixes: list[list[int]] | None = None
+    """The ids before each source, where the model has to be told the target language."""
+
+    def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
+        """The ids of each source as a model reads it, eos included."""
+        prefixes = self.prefixes or [[]] * len(self.sources)
+        ids = tokenizer.encode_batch(self.sources)
+        return [[*prefix, *source, EOS_ID] for prefix, source in zip(prefixes, ids, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -84,7 +96,7 @@ def measure(
     Where it stands for the bundle, too, no logits are compared.
     """
     options = SearchOptions(loop_guard=False)
-    sentences = [Sentence([*ids, EOS_ID], options) for ids in tokenizer.encode_batch(dev.sources)]
+    sentences = [Sentence(ids, options) for ids in dev.encoded(tokenizer)]
     paired = PairedStepper(twin, bundle)
     if twin is not bundle:  # else nothing can differ
         search_all(paired, sentences[:LOGIT_SENTENCES])
@@ -170,8 +182,8 @@ def compare_shortlist(
     texts = []
     for stepper, shortlist in ((bundle, False), (chooser, True)):
         options = SearchOptions(loop_guard=False, shortlist=shortlist)
-        sources = tokenizer.encode_batch(dev.sources)
-        outputs = search_all(stepper, [Sentence([*ids, EOS_ID], options) for ids in sources])
+        sentences = [Sentence(ids, options) for ids in dev.encoded(tokenizer)]
+        outputs = search_all(stepper, sentences)
         texts.append([tokenizer.decode(list(ids)) for ids in outputs])
     change = bleu_change(texts[0], texts[1], dev.references)
     if not change.mean > LEAST_SHORTLIST_CHANGE:

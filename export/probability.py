@@ -13,6 +13,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from export.card import finish
 from export.errors import ExportError
+from export.parity import Direction
 from serving.arrays import Doubles
 from serving.bundle.manifest import Calibration, Manifest, read_manifest
 from serving.threads import default_threads
@@ -29,15 +30,25 @@ _ROUNDS = 50
 logger = logging.getLogger(__name__)
 
 
-def calibrate_probability(bundle: Path, source: Path, reference: Path, data: str) -> Manifest:
+def calibrate_probability(
+    bundle: Path,
+    source: Path,
+    reference: Path,
+    data: str,
+    languages: Direction = (None, None),
+) -> Manifest:
     """Translate a text with a bundle, fit on every other pair, measure on the rest, and write the
-    result into the bundle's manifest.
+    result into the bundle's manifest. `languages` are those of the text, where the bundle has
+    several directions.
 
     Raises ExportError for a text that is too small, or of which all is good or nothing.
     """
     pairs = read_pairs(source, reference)
     translator = Translator(bundle, workers=default_threads())
-    translations = translator.translate_sentences([text for text, _ in pairs])
+    first, second = languages
+    translations = translator.translate_sentences(
+        [text for text, _ in pairs], source=first, target=second
+    )
     metric, options = CHRF(), translator.default_options
     scores, good = [], []
     for translation, (_, wanted) in zip(translations, pairs, strict=True):

@@ -8,12 +8,13 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.language_parity import LOGIT_WINDOWS
-from export.parity import DevSet
+from export.parity import DevSet, Direction
 from serving.text.sentences import has_words
 from training.config import TextConfig
 from training.corpus import read_lines, read_pairs
 from training.perplexity import Window, rolling_windows
 from training.run import (
+    VALIDATION_LANGUAGES,
     VALIDATION_SOURCE,
     VALIDATION_TARGET,
     VALIDATION_TEXT,
@@ -42,6 +43,10 @@ class TextPair:
     name: str
     source: Path
     reference: Path
+    languages: Direction = (None, None)
+    """Of source and reference, where the model translates in several directions."""
+    languages_file: Path | None = None
+    """Or a file with those of each line, a space between."""
 
     def read(self) -> DevSet:
         """The lines of both.
@@ -54,7 +59,14 @@ class TextPair:
             raise ExportError(
                 f"{self.source}: no pair has words on both sides; give another text for {self.name}"
             )
-        return DevSet([source for source, _ in pairs], [reference for _, reference in pairs])
+        languages: list[Direction] = [self.languages] * len(pairs)
+        if self.languages_file is not None:
+            given = [text for _, text in read_pairs(self.source, self.languages_file)]
+            languages = [
+                (first, last) for first, _, last in (each.partition(" ") for each in given)
+            ]
+        sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+        return DevSet(sources, references, languages)
 
 
 def validation_pair(checkpoint: Path) -> TextPair:
@@ -63,7 +75,13 @@ def validation_pair(checkpoint: Path) -> TextPair:
     Raises ExportError where it kept none.
     """
     for folder in _run_folders(checkpoint):
-        pair = TextPair("validation", folder / VALIDATION_SOURCE, folder / VALIDATION_TARGET)
+        told = folder / VALIDATION_LANGUAGES
+        pair = TextPair(
+            "validation",
+            folder / VALIDATION_SOURCE,
+            folder / VALIDATION_TARGET,
+            languages_file=told if told.is_file() else None,
+        )
         if pair.source.is_file() and pair.reference.is_file():
             return pair
     raise ExportError(
@@ -91,15 +109,16 @@ class Text:
         return lines
 
 
-def fitting_sentences(precision: str, pair: TextPair, dev: DevSet) -> list[str]:
-    """The sentences with words to which a precision is fitted: int8 to the last ones, as logits are
-    compared on the first, fp16 to up to 256 from all of the text, others to none.
+def fitting_sentences(precision: str, pair: TextPair, dev: DevSet) -> list[int]:
+    """The numbers of the sentences with words to which a precision is fitted: int8 to the last
+    ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others to
+    none.
 
     Raises ExportError where there are too few.
     """
     if precision not in _UNFITTED:
         return []
-    sentences = [source for source in dev.sources if has_words(source)]
+    sentences = [number for number, source in enumerate(dev.sources) if has_words(source)]
     if len(sentences) < LEAST_SENTENCES:
         raise ExportError(
             f"{pair.source}: {precision} is fitted to at least {LEAST_SENTENCES} sentences with "

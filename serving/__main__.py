@@ -78,6 +78,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         "score", help="log-probability of given translations: source TAB translation a line"
     )
     _common(score)
+    _languages(score)
 
     generate = verbs.add_parser("generate", help="continue each line with a language model")
     _common(generate)
@@ -92,7 +93,23 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     return parser
 
 
+def _languages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="source_language",
+        metavar="CODE",
+        help="language of the source, for a bundle of several directions",
+    )
+    parser.add_argument("--to", dest="target_language", metavar="CODE", help="of the target")
+    parser.add_argument(
+        "--zero-shot",
+        action="store_true",
+        help="allow two languages of a bundle on whose pair it was not trained",
+    )
+
+
 def _of_translation(parser: argparse.ArgumentParser) -> None:
+    _languages(parser)
     parser.add_argument(
         "--option",
         action="append",

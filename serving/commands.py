@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import dataclasses
+import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
@@ -30,7 +31,9 @@ def translate(options: argparse.Namespace) -> int:
     threads = _threads(options)
     # A worker a thread: a file is many sentences. A line alone is done soonest by all threads.
     workers = 1 if options.stream else threads
-    translator = Translator(options.bundle, threads=threads, workers=workers)
+    translator = Translator(
+        options.bundle, threads=threads, workers=workers, zero_shot=options.zero_shot
+    )
     lines = TranslatedLines(translator, options)
     if options.stream:
         for line in sys.stdin.buffer:
@@ -54,6 +57,7 @@ class TranslatedLines:
         # What is wrong with it is wrong for every line.
         translator.texts.encode_target(options.target_prefix, "target_prefix")
         check_shortlist(self._search, translator.manifest)
+        self._languages = translator.direction(options.source_language, options.target_language)
         self._count = 0
         self.failed = False
         self.progress: ProgressLine | None = None
@@ -69,12 +73,15 @@ class TranslatedLines:
                 self._refuse(str(error))
         numbers = list(texts)
         found: dict[int, Translation] = {}
+        source, target = self._languages
         for index, result in self._translator.translate_each(
             list(texts.values()),
             self._search,
             self._options.target_prefix,
             format=self._options.format,
             split=self._options.split,
+            source=source,
+            target=target,
         ):
             if isinstance(result, ServingError):
                 self._refuse(f"line {numbers[index]}: {result}")
@@ -113,6 +120,9 @@ def bulk(options: argparse.Namespace) -> int:
         target_prefix=options.target_prefix,
         format=options.format,
         split=options.split,
+        source=options.source_language,
+        target=options.target_language,
+        zero_shot=options.zero_shot,
         n_best=options.n_best,
         threads=options.threads_per_worker,
     )
@@ -147,14 +157,16 @@ def _check_bulk(options: argparse.Namespace) -> None:
 
 def score(options: argparse.Namespace) -> int:
     """Score each line of stdin: source, a tab, translation. A blank line stays blank."""
-    translator = Translator(options.bundle, threads=_threads(options))
+    translator = Translator(options.bundle, threads=_threads(options), zero_shot=options.zero_shot)
+    source, target = translator.direction(options.source_language, options.target_language)
+    score = functools.partial(translator.score, source=source, target=target)
     lines = _read_lines()
     filled = [line for line in lines if line.strip()]
     progress = ProgressLine(len(filled))
     try:
-        results = translator.score([_split(line) for line in filled])
+        results = score([_split(line) for line in filled])
     except RequestError:
-        _find_line(lines, lambda line: line.strip() and translator.score([_split(line)]))
+        _find_line(lines, lambda line: line.strip() and score([_split(line)]))
         raise
     progress.add(len(filled))
     progress.finish()

@@ -116,6 +116,7 @@ def _add_evaluate(verbs: _Verbs) -> None:
         help="read at once (bptt: 70, else as trained)",
     )
     parser.add_argument("--beam-size", type=int, default=5, help="1 is greedy (default 5)")
+    _add_languages(parser)
     parser.add_argument("--output", type=Path, help="write the translations there")
     parser.add_argument("--force", action="store_true", help="replace an existing --output")
     parser.add_argument("--device", default="cpu", help="cpu (default) or cuda")
@@ -220,9 +221,20 @@ def _add_backtranslate(verbs: _Verbs) -> None:
 
 def _add_made(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("out", type=Path, help="files are named OUT.<language>")
+    _add_languages(parser)
     parser.add_argument("--workers", type=_positive, help="processes, default: one a processor")
     parser.add_argument("--address", help="of a Ray cluster; default: this machine alone")
     parser.add_argument("--force", action="store_true", help="replace the files")
+
+
+def _add_languages(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--from",
+        dest="source_language",
+        metavar="CODE",
+        help="language of the source, for a model of several directions",
+    )
+    parser.add_argument("--to", dest="target_language", metavar="CODE", help="of the target")
 
 
 def _add_threads(parser: argparse.ArgumentParser) -> None:

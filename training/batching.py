@@ -71,7 +71,7 @@ class Chunk(NamedTuple):
     """How often each of them comes in an epoch."""
     texts: list[tuple[str, str]]
     ids: list[IdPair]
-    """With the tag."""
+    """With the tags."""
 
 
 class BatchedCorpus:
@@ -79,13 +79,12 @@ class BatchedCorpus:
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
     probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from, `tags` of each corpus what is put before its sources, `until` the step that ends it; `ids`
-    are those of `encode_pairs` where they are known already. The order, these draws, noise and,
+    from, `prefixes` of each corpus the ids that are put before its sources (`encode_prefix`),
+    `until` the step that ends it; `ids` are those of `encode_pairs` where they are known already.
+    The order, these draws, noise and,
     with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
     unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
     more than `max_pieces`.
-
-    Raises ConfigError for a tag that is no piece of the vocabulary.
     """
 
     def __init__(
@@ -102,7 +101,7 @@ class BatchedCorpus:
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
         until: Sequence[int | None] = (None,),
-        tags: Sequence[str | None] = (None,),
+        prefixes: Sequence[list[int]] = ([],),
         ids: Sequence[IdPair] | None = None,
         seed: int = 1,
     ) -> None:
@@ -114,7 +113,7 @@ class BatchedCorpus:
         )
         self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
         self._sampler = make_sampler(tokenizer, subword_alpha, bpe_dropout)
-        self._tags = [encode_tag(tokenizer, tag) if tag else [] for tag in tags]
+        self._prefixes = prefixes
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []
         self.ids: list[IdPair] = []
@@ -130,7 +129,7 @@ class BatchedCorpus:
             if not source or not target:
                 self.dropped[origin]["no piece"] += 1
                 continue
-            tagged = self._tags[origin] + source if self._tags[origin] else source
+            tagged = prefixes[origin] + source if prefixes[origin] else source
             if max(len(tagged), len(target)) > max_pieces:
                 self.dropped[origin]["too many pieces"] += 1
                 continue
@@ -146,7 +145,7 @@ class BatchedCorpus:
     def trained_on(self) -> list[int]:
         """How many of these pairs each corpus has."""
         counts = Counter(self.origins)
-        return [counts[origin] for origin in range(len(self._tags))]
+        return [counts[origin] for origin in range(len(self._prefixes))]
 
     @cached_property
     def digest(self) -> str:
@@ -232,22 +231,22 @@ class BatchedCorpus:
             ]
             encoded = self._tokenizer.encode_batch([texts[place][side] for place in places])
         for place, ids in zip(places, encoded, strict=True):
-            tag = self._tags[self.origins[chosen[place]]] if side == 0 else []
-            if ids and len(tag) + len(ids) <= self._max_pieces:
-                found[place] = tag + ids if tag else ids
+            prefix = self._prefixes[self.origins[chosen[place]]] if side == 0 else []
+            if ids and len(prefix) + len(ids) <= self._max_pieces:
+                found[place] = prefix + ids if prefix else ids
         return found
 
     def _join(
         self, pairs: list[IdPair], groups: list[list[int]], origins: list[int]
     ) -> list[IdPair]:
-        """Each group as one pair, under one tag, in the place of its first; the pieces of several
+        """Each group as one pair, with one prefix, in the place of its first; the pieces of several
         texts in one line are those of each. A group that would be too long stays apart."""
         gone = set()
         for first, *others in groups:
-            tag = len(self._tags[origins[first]])
+            before = len(self._prefixes[origins[first]])
             source, target = (list(ids) for ids in pairs[first])
             for other in others:
-                source += pairs[other][0][tag:]
+                source += pairs[other][0][before:]
                 target += pairs[other][1]
             if max(len(source), len(target)) <= self._max_pieces:
                 pairs[first] = source, target
@@ -261,8 +260,31 @@ def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list
     return list(zip(*sides, strict=True))
 
 
+def encode_prefix(tokenizer: Tokenizer, language_tag: str | None, tag: str | None) -> list[int]:
+    """The ids before a source: of the tag of its target language, and of that of its corpus.
+
+    Raises ConfigError for one that is no piece of the vocabulary.
+    """
+    language = [] if language_tag is None else encode_language_tag(tokenizer, language_tag)
+    return language + ([] if tag is None else encode_tag(tokenizer, tag))
+
+
+def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
+    """The id of a target language's tag, which no text is encoded to.
+
+    Raises ConfigError where it is no such piece.
+    """
+    id_ = tokenizer.control_id(tag)
+    if id_ is None:
+        raise ConfigError(
+            f"the tag {tag!r} of a target language is no control piece of the run's vocabulary; "
+            "start another --run folder without tokenizer.file, whose vocabulary will have it"
+        )
+    return [id_]
+
+
 def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
-    """The ids of a tag before a text.
+    """The ids of a corpus' tag before a text.
 
     Raises ConfigError where it is no piece of its own.
     """

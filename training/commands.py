@@ -106,6 +106,7 @@ def evaluate(options: argparse.Namespace) -> int:
         force=options.force,
         device=options.device,
         domains=options.domains,
+        languages=(options.source_language, options.target_language),
         analyses=() if options.analysis is None else options.analysis.split(","),
     )
     print(json.dumps(scores))
@@ -113,8 +114,15 @@ def evaluate(options: argparse.Namespace) -> int:
 
 
 def _evaluate_text(options: argparse.Namespace) -> int:
-    of_translation = ("reference", "output", "analysis", "domains")
-    given = [name for name in of_translation if getattr(options, name) is not None]
+    of_translation = {
+        "reference": "reference",
+        "output": "output",
+        "analysis": "analysis",
+        "domains": "domains",
+        "source_language": "--from",
+        "target_language": "--to",
+    }
+    given = [told for name, told in of_translation.items() if getattr(options, name) is not None]
     if given:
         raise ConfigError(f"--protocol scores one text; {given[0]} belongs to translation models")
     scores = evaluate_text(
@@ -201,6 +209,7 @@ def distill(options: argparse.Namespace) -> int:
         options.out,
         n_best=options.n_best,
         metric=options.metric,
+        direction=(options.source_language, options.target_language),
         workers=Workers(options.workers, options.address),
         force=options.force,
     )
@@ -214,7 +223,14 @@ def backtranslate(options: argparse.Namespace) -> int:
     from training.distillation import backtranslate as make
 
     workers = Workers(options.workers, options.address)
-    made = make(options.bundle, options.text, options.out, workers=workers, force=options.force)
+    made = make(
+        options.bundle,
+        options.text,
+        options.out,
+        direction=(options.source_language, options.target_language),
+        workers=workers,
+        force=options.force,
+    )
     print(json.dumps(asdict(made), default=str))
     return 0
 

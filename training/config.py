@@ -92,7 +92,7 @@ class TranslationRecipe(Recipe):
                 "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
-        if all(self.has_ended(origin) for origin in range(len(self.data.train))):
+        if all(self.has_ended(origin) for origin in range(len(self.data.corpora))):
             last = max(files.until_step or 0 for files in self.data.train if files.weight)
             raise ConfigError(
                 f"data.train: until_step ends the last corpus at {last}, before loop.max_steps = "
@@ -101,7 +101,7 @@ class TranslationRecipe(Recipe):
 
     def has_ended(self, origin: int) -> bool:
         """Whether nothing of this corpus is trained on in the run's last update."""
-        files = self.data.train[origin]
+        files = self.data.corpora[origin]
         ended = files.until_step is not None and files.until_step < self.loop.max_steps
         return ended or not files.weight
 

@@ -110,7 +110,8 @@ class CleaningReport:
                     f"{reason} first in line {place.rpartition(':')[2]}"
                     for reason, place in corpus.first_line.items()
                 )
-                lines.append(f"  {corpus.name}: {_listing(corpus.dropped)}; {places}")
+                listing = f"  {corpus.name}: {_listing(corpus.dropped)}"
+                lines.append(f"{listing}; {places}" if places else listing)
         return "\n".join(lines)
 
 
@@ -120,9 +121,11 @@ class Corpus:
 
     train: list[Pair]
     origins: list[int]
-    """Of each training pair, which corpus of `data.train` it is from."""
+    """Of each training pair, which of `data.corpora` it is from."""
     validation: list[Pair]
     report: CleaningReport
+    validation_directions: list[int]
+    """Of each validation pair, which of `data.directions` it is."""
 
 
 def _listing(dropped: Counter[str]) -> str:
@@ -214,14 +217,19 @@ class Cleaner:
     """Drops pairs by named filters, and counts; text is only stripped of white space.
 
     A pair with an empty side is dropped before any filter. Filters that compare pairs remember
-    those of all corpora, `by_digest` as `Unseen` says. Raises ConfigError where a filter does not
-    know the languages.
+    those of all corpora, `by_digest` as `Unseen` says. Cleaners of several directions may share a
+    report. Raises ConfigError where a filter does not know the languages.
     """
 
     def __init__(
-        self, filters: Sequence[Filter], languages: Languages, *, by_digest: bool = False
+        self,
+        filters: Sequence[Filter],
+        languages: Languages,
+        *,
+        by_digest: bool = False,
+        report: CleaningReport | None = None,
     ) -> None:
-        self.report = CleaningReport()
+        self.report = CleaningReport() if report is None else report
         self._steps = [(step.name, step.start(languages)) for step in filters]
         for _, check in self._steps:
             if isinstance(check, Unseen):

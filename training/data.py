@@ -6,6 +6,7 @@ import gc
 import hashlib
 import json
 import logging
+import random
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
-from training.batching import BatchedCorpus, IdPair, PairBatch, collate, encode_tag
+from training.batching import BatchedCorpus, IdPair, PairBatch, collate, encode_prefix
 from training.checkpoint import write_atomically
 from training.config import DataConfig, ParallelFiles, TranslationRecipe, expand
 from training.corpus import (
@@ -36,6 +37,7 @@ from training.models import Transformer, TranslationModel
 from training.prepared import PreparedText
 from training.run import (
     REPORT_FILE,
+    VALIDATION_LANGUAGES,
     VALIDATION_SOURCE,
     VALIDATION_TARGET,
 )
@@ -57,6 +59,8 @@ class RunData:
     train: BatchedCorpus | StreamedCorpus
     validation: list[Pair]
     report: CleaningReport
+    validation_directions: list[int]
+    """Of each validation pair, which of `recipe.data.directions` it is."""
     guide: Guide | None = None
     """What attention is guided by, where the recipe asks for it."""
 
@@ -68,7 +72,15 @@ class RunData:
     @property
     def validation_digest(self) -> str:
         """A digest of the validation text: a run goes on only with the one it has begun with."""
-        return hashlib.sha256("\0".join(iterate_texts(self.validation)).encode()).hexdigest()
+        texts = [*iterate_texts(self.validation), *self._languages()]
+        return hashlib.sha256("\0".join(texts).encode()).hexdigest()
+
+    def _languages(self) -> list[str]:
+        """The direction of each validation pair in words; none where there is one direction."""
+        data = self.recipe.data
+        if not data.is_multilingual:
+            return []
+        return [" ".join(data.directions[number]) for number in self.validation_directions]
 
     def write(self, run: Path) -> None:
         """Write the report of cleaning, and the validation text, on which export compares."""
@@ -77,6 +89,9 @@ class RunData:
         for side, name in enumerate((VALIDATION_SOURCE, VALIDATION_TARGET)):
             lines = "".join(f"{pair[side]}\n" for pair in self.validation)
             write_atomically(run / name, lines.encode())
+        if languages := self._languages():
+            lines = "".join(f"{direction}\n" for direction in languages)
+            write_atomically(run / VALIDATION_LANGUAGES, lines.encode())
 
     def epoch(self, epoch: int, begun: int = 0, part: int = 0) -> list[list[IdPair]]:
         """The batches of a part of an epoch that begins after so many steps.
@@ -99,7 +114,7 @@ class RunData:
 
     def change_after(self, begun: int) -> int | None:
         """The first step after this one at which a corpus ends; None where none does any more."""
-        ends = [files.until_step for files in self.recipe.data.train if files.weight]
+        ends = [files.until_step for files in self.recipe.data.corpora if files.weight]
         return min((step for step in ends if step is not None and step > begun), default=None)
 
     def collate(self, pairs: list[IdPair], device: torch.device) -> PairBatch:
@@ -124,7 +139,8 @@ class RunData:
 
     def validate(self, model: TranslationModel) -> dict[str, float | str]:
         """Loss on all held-out pairs, BLEU and chrF on some (`training.validation.validate`)."""
-        return validate(model, self.tokenizer, self.validation, self.recipe)
+        numbers = self.validation_directions
+        return validate(model, self.tokenizer, self.validation, numbers, self.recipe)
 
 
 def read_corpus(recipe: TranslationRecipe) -> Corpus:
@@ -138,24 +154,102 @@ def read_corpus(recipe: TranslationRecipe) -> Corpus:
 
 def _clean_corpus(recipe: TranslationRecipe) -> Corpus:
     data = recipe.data
-    corpora = [list(_without_tags(data, files)) for files in data.train]
-    validation = [] if data.validation is None else list(_read(data.validation))
-    cleaner = Cleaner(data.steps, (data.source_language, data.target_language))
-    found: list[tuple[str, str, int]] = []
-    for origin, (files, pairs) in enumerate(zip(data.train, corpora, strict=True)):
-        clean = cleaner.clean(pairs, files.name, _first_line(files))
-        found += [(source, target, origin) for source, target in clean]
-    report = cleaner.report
+    corpora = [list(_without_tags(data, files)) for files in data.corpora]
+    validation, numbers = _read_validation(data)
+    clean = _Cleaning(data)
+    found: list[_Found] = []
+    for origin, pairs in enumerate(corpora):
+        found += [(source, target, origin) for source, target in clean.corpus(origin, pairs)]
+    report = clean.report
     if not found:
         raise CorpusError(f"{data.train[0].name}: no usable pair; {report}".partition("\n")[0])
     if data.validation is None:
-        found, held = hold_out(found, data.held_out_pairs, recipe.loop.seed)
+        found, held = _hold_out(data, found, report, recipe.loop.seed)
         validation = [(source, target) for source, target, _ in held]
+        numbers = [_direction_numbers(data)[origin] for *_, origin in held]
         report.held_out = len(validation)
-    else:
-        _check_validation(data.validation, validation)
     train = [(source, target) for source, target, _ in found]
-    return Corpus(train, [origin for *_, origin in found], validation, report)
+    return Corpus(train, [origin for *_, origin in found], validation, report, numbers)
+
+
+_Found = tuple[str, str, int]
+"""A pair, and which of `data.corpora` it is from."""
+
+
+class _Cleaning:
+    """Cleans the corpora of a recipe, each direction by its own languages, into one report."""
+
+    def __init__(self, data: DataConfig, *, by_digest: bool = False) -> None:
+        self._data, self.report = data, CleaningReport()
+        self._cleaners = {
+            direction: Cleaner(
+                data.steps_of(direction), direction, by_digest=by_digest, report=self.report
+            )
+            for direction in data.directions
+        }
+
+    def corpus(self, origin: int, pairs: Iterable[Pair]) -> Iterator[Pair]:
+        """The good pairs of one of `data.corpora`; they come in the order of these."""
+        files = self._data.corpora[origin]
+        direction = self._data.direction(files)
+        several = self._data.is_multilingual
+        name = f"{files.name} ({'-'.join(direction)})" if several else files.name
+        return self._cleaners[direction].clean(pairs, name, _first_line(files))
+
+
+def _direction_numbers(data: DataConfig) -> list[int]:
+    """Of each corpus, which of `data.directions` it is."""
+    return [data.directions.index(data.direction(files)) for files in data.corpora]
+
+
+def _hold_out(
+    data: DataConfig, found: list[_Found], report: CleaningReport, seed: int
+) -> tuple[list[_Found], list[_Found]]:
+    """Split into (training, validation). Of several directions each gives as many pairs as is its
+    share of the text, and what is held out in one is not trained on in the other either."""
+    if not data.is_multilingual:
+        return hold_out(found, data.held_out_pairs, seed)
+    numbers = _direction_numbers(data)
+    train: list[_Found] = []
+    held: list[_Found] = []
+    for number in range(len(data.directions)):
+        own = [pair for pair in found if numbers[pair[2]] == number]
+        if own:
+            count = max(1, data.held_out_pairs * len(own) // len(found))
+            rest, some = hold_out(own, count, seed)
+            train += rest
+            held += some
+    of_number = [tuple(reversed(direction)) for direction in data.directions]
+    reverses = {(of_number[numbers[origin]], target, source) for source, target, origin in held}
+    random.Random(seed).shuffle(held)  # so that each part of it is of all directions
+    kept: list[_Found] = []
+    for source, target, origin in train:
+        if (data.directions[numbers[origin]], source, target) in reverses:
+            report.corpora[origin].dropped["held out the other way"] += 1
+        else:
+            kept.append((source, target, origin))
+    if not kept:
+        raise CorpusError(
+            f"data.held_out_pairs = {data.held_out_pairs} leaves none of the {len(found)} clean "
+            "pairs to train on; lower it or add text"
+        )
+    return kept, held
+
+
+def _read_validation(data: DataConfig) -> tuple[list[Pair], list[int]]:
+    """The pairs of `data.validation`, and which of `data.directions` each is."""
+    pairs: list[Pair] = []
+    numbers: list[int] = []
+    for files in data.validation_corpora:
+        some = list(_read(files))
+        _check_validation(files, some)
+        pairs += some
+        numbers += [data.directions.index(data.direction(files))] * len(some)
+    if len(data.validation_corpora) > 1:  # so that each part of it is of all directions
+        order = list(range(len(pairs)))
+        random.Random(1).shuffle(order)
+        pairs, numbers = [pairs[i] for i in order], [numbers[i] for i in order]
+    return pairs, numbers
 
 
 def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
@@ -197,19 +291,19 @@ def _load(recipe: TranslationRecipe, run: Path) -> RunData:
         corpus.train,
         weights=[weights[origin] for origin in corpus.origins],
         origins=corpus.origins,
-        until=[files.until_step for files in recipe.data.train],
+        until=[files.until_step for files in recipe.data.corpora],
         ids=prepared.ids(corpus.train, tokenizer),
         seed=recipe.loop.seed,
     )
-    return RunData(recipe, tokenizer, train, corpus.validation, corpus.report)
+    return RunData(
+        recipe, tokenizer, train, corpus.validation, corpus.report, corpus.validation_directions
+    )
 
 
 def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
     """The text on disk, of which a part is in memory at a time."""
     data = recipe.data
-    assert data.validation is not None  # sections sees to it
-    validation = list(_read(data.validation))
-    _check_validation(data.validation, validation)
+    validation, numbers = _read_validation(data)
     prepared = PreparedText(recipe)
     text = prepared.stored_text(lambda folder: _store(recipe, folder))
     tokenizer = _tokenizer(recipe, run, text.texts())
@@ -219,26 +313,25 @@ def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
     sampling = Sampling(
         pairs_at_once=data.streaming,
         weights=corpus_weights(data, sizes),
-        until=[files.until_step for files in data.train],
-        tags=[encode_tag(tokenizer, files.tag) if files.tag else [] for files in data.train],
+        until=[files.until_step for files in data.corpora],
+        tags=_prefixes(data, tokenizer),
         max_pieces=data.max_pieces,
         with_text=bool(noisy),
         seed=recipe.loop.seed,
     )
     train = StreamedCorpus(text, ids, _lay_out(recipe, tokenizer), sampling)
-    return RunData(recipe, tokenizer, train, validation, text.report)
+    return RunData(recipe, tokenizer, train, validation, text.report, numbers)
 
 
 def _store(recipe: TranslationRecipe, folder: Path) -> None:
     """Clean the text into files, a pair at a time."""
     data = recipe.data
-    languages = data.source_language, data.target_language
-    cleaner = Cleaner(data.steps, languages, by_digest=True)
+    cleaning = _Cleaning(data, by_digest=True)
     clean = [
-        cleaner.clean(_without_tags(data, files), files.name, _first_line(files))
-        for files in data.train
+        cleaning.corpus(origin, _without_tags(data, files))
+        for origin, files in enumerate(data.corpora)
     ]
-    store_text(folder, clean, cleaner.report)
+    store_text(folder, clean, cleaning.report)
 
 
 def _tokenizer(recipe: TranslationRecipe, run: Path, texts: Iterable[str]) -> Tokenizer:
@@ -258,8 +351,17 @@ def _lay_out(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Callable[..., B
         subword_alpha=recipe.data.subword_alpha,
         bpe_dropout=recipe.data.bpe_dropout,
         noise=recipe.data.noise,
-        tags=[files.tag for files in recipe.data.train],
+        prefixes=_prefixes(recipe.data, tokenizer),
     )
+
+
+def _prefixes(data: DataConfig, tokenizer: Tokenizer) -> list[list[int]]:
+    """The ids before each source of each corpus; raises ConfigError for a tag without a piece."""
+    tags = data.language_tags
+    return [
+        encode_prefix(tokenizer, tags.get(data.direction(files)[1]), files.tag)
+        for files in data.corpora
+    ]
 
 
 @contextmanager
@@ -278,12 +380,18 @@ def collector_paused() -> Iterator[None]:
 def corpus_weights(data: DataConfig, sizes: Mapping[int, int]) -> list[float]:
     """How often the pairs of each corpus come in an epoch, given how many pairs each has.
 
-    With a temperature T shares are as size^(1/T), and an epoch has as many pairs as there are.
+    With a temperature T shares are as size^(1/T), of several directions that of each one, and an
+    epoch has as many pairs as there are.
     """
     if data.temperature is None:
-        return [files.weight for files in data.train]
+        return [files.weight for files in data.corpora]
+    corpora = range(len(data.corpora))
+    groups = _direction_numbers(data) if data.is_multilingual else list(corpora)
+    of_group = Counter[int]()
+    for i in corpora:
+        of_group[groups[i]] += sizes[i]
     # Of size^(1/T) / size: with T = 1 exactly 1.
-    favours = [(sizes[i] or 1) ** (1 / data.temperature - 1) for i in range(len(data.train))]
+    favours = [(of_group[groups[i]] or 1) ** (1 / data.temperature - 1) for i in corpora]
     drawn = sum(favour * sizes[i] for i, favour in enumerate(favours))
     return [favour * sum(sizes.values()) / drawn for favour in favours]
 
@@ -303,8 +411,9 @@ def _first_line(files: ParallelFiles) -> int:
 def _without_tags(data: DataConfig, files: ParallelFiles) -> Iterator[Pair]:
     """The pairs of a corpus; raises CorpusError for a tag that is also text: a model could not tell
     one from the other."""
+    tags = (*data.tags, *data.language_tags.values())
     for number, pair in enumerate(_read(files), _first_line(files)):
-        for tag in data.tags:
+        for tag in tags:
             if tag in pair[0] or tag in pair[1]:
                 raise CorpusError(
                     f"{files.name}:{number}: the tag {tag!r} of data.train is also text here; "

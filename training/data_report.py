@@ -96,7 +96,7 @@ def _describe_pairs(data: RunData) -> dict[str, Any]:
     epoch_tokens = np.array([weights.get(i, 0.0) * some.sum() for i, some in enumerate(sizes)])
     corpora = []
     for origin, (files, report) in enumerate(
-        zip(data.recipe.data.train, data.report.corpora, strict=True)
+        zip(data.recipe.data.corpora, data.report.corpora, strict=True)
     ):
         corpora.append(
             report.to_dict()

@@ -20,7 +20,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from serving.bulk.run import failed_rows, run
 from serving.bulk.worker import Task
-from serving.bundle.manifest import MANIFEST, Languages, file_hash, parse_manifest
+from serving.bundle.manifest import MANIFEST, file_hash, parse_manifest
 from serving.errors import ServingError
 from serving.lines import one_line
 from serving.search.options import RANGES
@@ -30,6 +30,8 @@ from training.corpus import Pair, read_lines, read_pairs
 from training.errors import ConfigError
 
 METRICS = ("chrf", "bleu")
+Direction = tuple[str | None, str | None]
+"""Languages of source and target; None is for the bundle to tell."""
 _ROWS_AT_ONCE = 500
 """Rows that one process scores between two answers."""
 
@@ -61,13 +63,15 @@ def distill(
     *,
     n_best: int = 8,
     metric: str = "chrf",
+    direction: Direction = (None, None),
     workers: Workers,
     force: bool = False,
 ) -> Made:
     """Write OUT.<source language> and OUT.<target language>: the sources, and of the teacher's
     `n_best` translations of each the one nearest to its reference by that metric of sentences.
 
-    With one translation a row the references count for nothing. Raises ConfigError or CorpusError
+    With one translation a row the references count for nothing. `direction` names source and target
+    where the teacher has several. Raises ConfigError or CorpusError
     where it cannot be done; a run that was ended goes on when it is called again.
     """
     if metric not in METRICS:
@@ -76,28 +80,36 @@ def distill(
     if not 1 <= n_best <= most:
         raise ConfigError(f"--n-best must be in [1, {most}], got {n_best}")
     pairs = read_pairs(source, reference)
-    languages = _languages(teacher)
+    source_language, target_language = chosen_direction(teacher, direction)
 
     def choose(lists: list[list[str]]) -> Iterator[Pair]:
         rows = [(found, text) for found, (_, text) in zip(lists, pairs, strict=True)]
         chosen = _nearest(rows, metric, workers) if n_best > 1 else map(_best, lists)
         return zip((text for text, _ in pairs), chosen, strict=True)
 
-    making = _Making(teacher, out, (languages.source[0], languages.target[0]), n_best)
+    languages = source_language, target_language
+    making = _Making(teacher, out, languages, languages, n_best)
     return making.run([text for text, _ in pairs], choose, workers, force=force)
 
 
 def backtranslate(
-    bundle: Path, text: Path, out: Path, *, workers: Workers, force: bool = False
+    bundle: Path,
+    text: Path,
+    out: Path,
+    *,
+    direction: Direction = (None, None),
+    workers: Workers,
+    force: bool = False,
 ) -> Made:
     """Write OUT.<target language of the bundle>, what the bundle makes of a text, and OUT.<source
     language>, the text itself: parallel text for a model of the other direction.
 
-    Raises as `distill` does, and goes on as it does.
+    `direction` names source and target where the bundle has several. Raises as `distill` does, and
+    goes on as it does.
     """
     lines = read_lines(text)
-    languages = _languages(bundle)
-    making = _Making(bundle, out, (languages.target[0], languages.source[0]), 1)
+    source, target = chosen_direction(bundle, direction)
+    making = _Making(bundle, out, (source, target), (target, source), 1)
     return making.run(
         lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
     )
@@ -110,8 +122,10 @@ class _Making:
 
     bundle: Path
     out: Path
+    direction: tuple[str, str]
+    """In which the bundle translates."""
     languages: tuple[str, str]
-    """Of source and target."""
+    """Of source and target of what is made."""
     n_best: int
 
     def run(
@@ -140,7 +154,8 @@ class _Making:
     def _work_files(self, content: bytes) -> tuple[Path, Path]:
         """Where texts and translations lie; others of them, of another bundle or of longer lists
         lie elsewhere."""
-        key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} ".encode()
+        names = "".join(f"{code} " for code in self.direction)
+        key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} {names}".encode()
         name = f"{self.out.name}.{hashlib.sha256(key + content).hexdigest()[:12]}"
         given, found = (self.out.with_name(f"{name}.{part}.jsonl") for part in ("texts", "made"))
         return given, found
@@ -162,6 +177,8 @@ class _Making:
             into="translations",
             options={"beam_size": max(5, self.n_best)},
             n_best=self.n_best,
+            source=self.direction[0],
+            target=self.direction[1],
         )
         try:
             run(task, found.resolve(), workers=workers.count, address=workers.address)
@@ -181,8 +198,9 @@ def _best(texts: Sequence[str]) -> str:
     return texts[0] if texts else ""
 
 
-def _languages(bundle: Path) -> Languages:
-    """Of a translation bundle; raises ConfigError for anything else."""
+def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
+    """The languages in which a translation bundle is to translate; raises ConfigError for another
+    bundle, and where it does not translate that or several directions fit."""
     if not (bundle / MANIFEST).is_file():
         raise ConfigError(
             f"{bundle}: no bundle; make one of a run or a checkpoint with "
@@ -196,7 +214,11 @@ def _languages(bundle: Path) -> Languages:
         raise ConfigError(
             f"{bundle}: a bundle that translates is needed, this one's task is {manifest.task}"
         )
-    return manifest.languages
+    source, target = direction
+    try:
+        return manifest.languages.choose(source, target)
+    except ServingError as error:
+        raise ConfigError(f"{bundle}: {error}; name them with --from and --to") from error
 
 
 def _nearest(rows: Sequence[tuple[list[str], str]], metric: str, workers: Workers) -> list[str]:

@@ -27,8 +27,9 @@ from training.data import read_corpus
 from training.errors import ConfigError, TrainingError
 from training.fidelity import measure_fidelity
 from training.quality import measure_edit_rate, measure_quality
-from training.run import load_trained
+from training.run import Trained, load_trained
 from training.translation import translate
+from training.validation import direction_prefixes
 
 
 def evaluate(
@@ -42,24 +43,34 @@ def evaluate(
     device: str = "cpu",
     analyses: Collection[str] = (),
     domains: Path | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
     """Translate `source` with a run's or checkpoint's model and score it against `reference`.
 
     Returns the scores with their signatures, sentence count, seconds of decoding and, under
     "analysis", what `analyses` names of `ANALYSES`, and, with `domains`, a file that names the
-    domain of each line, the scores of each. `output` receives the translations in input order.
-    Raises a TrainingError where a file cannot be used, and, before any work, for an unknown
-    analysis and where `output` exists and `force` is not given.
+    domain of each line, the scores of each. `languages` are those of `source` and `reference`,
+    which a model of several directions has to be told. `output` receives the translations in
+    input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
+    unknown analysis and where `output` exists and `force` is not given.
     """
     options = _checked(beam_size, output, analyses, force=force)
     pairs = read_pairs(source, reference)
     named = None if domains is None else [name for _, name in read_pairs(source, domains)]
     trained = load_trained(path, device)
     # Read before the long work: its files may be gone.
+    prefix = prefix_between(trained, *languages)
     counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     start = time.perf_counter()
-    translations = translate(trained.model, trained.tokenizer, sources, options, progress=True)
+    translations = translate(
+        trained.model,
+        trained.tokenizer,
+        sources,
+        options,
+        prefixes=[prefix] * len(sources),
+        progress=True,
+    )
     seconds = time.perf_counter() - start
     if output is not None:
         lines = "".join(f"{one_line(text)}\n" for text in translations)
@@ -73,20 +84,54 @@ def evaluate(
         **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
     }
-    analysis: dict[str, Sequence[Any]] = {}
+    analysis = _analysis(analyses, sources, references, translations, counts)
     if named is not None:
         analysis["domain"] = quality_by_domain(named, references, translations)
+    if analysis:
+        scores["analysis"] = {
+            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
+        }
+    return scores
+
+
+def _analysis(
+    analyses: Collection[str],
+    sources: list[str],
+    references: list[str],
+    translations: list[str],
+    counts: Counter[str],
+) -> dict[str, Sequence[Any]]:
+    """What is asked for of `ANALYSES`; `counts` are those of words in the training text."""
+    analysis: dict[str, Sequence[Any]] = {}
     if "length" in analyses:
         analysis["length"] = quality_by_length(sources, references, translations)
     if "position" in analyses:
         analysis["position"] = matches_by_position(references, translations)
     if "frequency" in analyses:
         analysis["frequency"] = f1_by_frequency(references, translations, counts)
-    if analysis:
-        scores["analysis"] = {
-            name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
-        }
-    return scores
+    return analysis
+
+
+def prefix_between(trained: Trained, source: str | None, target: str | None) -> list[int]:
+    """The ids before each source of a text between these languages, which may be left out where
+    they are clear.
+
+    Raises ConfigError where the model has not been trained on that, or several directions fit.
+    """
+    directions = trained.recipe.data.directions
+    fitting = [
+        number
+        for number, (first, second) in enumerate(directions)
+        if source in (None, first) and target in (None, second)
+    ]
+    if len(fitting) != 1:
+        given = f"{source or 'any language'} to {target or 'any language'}"
+        there = ", ".join(" to ".join(direction) for direction in directions)
+        raise ConfigError(
+            f"{trained.checkpoint}: its model translates {there}; name one of these with --from "
+            f"and --to, got {given}"
+        )
+    return direction_prefixes(trained.recipe.data, trained.tokenizer)[fitting[0]]
 
 
 def _checked(

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from training.checks import check_choice, check_range
 from training.errors import ConfigError
@@ -23,6 +24,23 @@ Check = Callable[[Pair], bool]
 Languages = tuple[str, str]
 """Codes of the source's and the target's language."""
 
+# Of languages that are not written in Latin letters.
+_SCRIPTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ar", "fa", "ur"), ("arabic",)),
+    **dict.fromkeys(("be", "bg", "mk", "ru", "uk"), ("cyrillic",)),
+    **dict.fromkeys(("hi", "mr", "ne"), ("devanagari",)),
+    "bn": ("bengali",),
+    "el": ("greek",),
+    "he": ("hebrew",),
+    "hy": ("armenian",),
+    "ja": ("cjk", "hiragana", "katakana"),
+    "ka": ("georgian",),
+    "ko": ("hangul", "cjk"),
+    "sr": ("cyrillic", "latin"),
+    "ta": ("tamil",),
+    "th": ("thai",),
+    "zh": ("cjk",),
+}
 # UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
 # character of the range 0x80 to 0xBF; U+FFFD stands where a decoder gave up before us.
 _MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
@@ -118,10 +136,7 @@ class Language(Filter):
 
     def start(self, languages: Languages) -> Check:
         """A check of each pair alone; raises ConfigError for a language that is not known."""
-        # Half a second and 90 MB that only those who ask for it pay.
-        from py3langid.langid import MODEL_FILE, LanguageIdentifier
-
-        identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+        identifier = _identifier()
         codes = [language.partition("-")[0] for language in languages]
         for code in codes:
             if code not in identifier.labels:
@@ -167,7 +182,8 @@ class Script(Filter):
     name: str = "script"
     source: tuple[str, ...] = ("latin",)
     """Scripts of the source, by the first word of their letters' Unicode names in small letters:
-    latin, cyrillic, greek, arabic, hebrew, cjk, hiragana, katakana, hangul, ..."""
+    latin, cyrillic, greek, arabic, hebrew, cjk, hiragana, katakana, hangul, ... Where a recipe has
+    several directions, those of each language count (`scripts_of`)."""
     target: tuple[str, ...] = ("latin",)
     min_share: float = 0.5
     """Least share of a side's letters in its scripts."""
@@ -194,7 +210,7 @@ class Script(Filter):
 
 @dataclass(frozen=True, kw_only=True)
 class Duplicates(Filter):
-    """Drops a pair that has come before, in whatever corpus."""
+    """Drops a pair that has come before, in whatever corpus of the same direction."""
 
     name: str = "duplicates"
 
@@ -221,6 +237,19 @@ FILTERS: dict[str, type[Filter]] = {
         *(Duplicates, NearDuplicates),
     )
 }
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    # Half a second and 90 MB that only those who ask for it pay, and once for all directions.
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def scripts_of(language: str) -> tuple[str, ...]:
+    """The scripts that a language is written in, as the filter `script` names them."""
+    return _SCRIPTS.get(language.partition("-")[0], ("latin",))
 
 
 class Unseen:

@@ -108,10 +108,12 @@ class PreparedText:
             "filters": [dataclasses.asdict(step) for step in data.steps],
             "held_out": (data.held_out_pairs, self._recipe.loop.seed),
             "train": [
-                (files.name, files.columns, files.tag, *_contents(files)) for files in data.train
+                (files.name, files.columns, files.tag, *_contents(files)) for files in data.corpora
             ],
+            "directions": [data.direction(files) for files in data.corpora],
             "validation": data.validation
             and (data.validation.columns, *_contents(data.validation)),
+            "validation_directions": [data.direction(files) for files in data.validation_corpora],
             "code": [_digest(Path(__file__).with_name(name)) for name in _CODE],
         }
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()[:32]
@@ -165,6 +167,7 @@ def _from_corpus(corpus: Corpus) -> Arrays:
         "train": _from_lines(chain.from_iterable(corpus.train)),
         "origins": np.array(corpus.origins, dtype=np.int32),
         "validation": _from_lines(chain.from_iterable(corpus.validation)),
+        "validation_directions": np.array(corpus.validation_directions, dtype=np.int32),
         "report": np.frombuffer(json.dumps(corpus.report.to_dict()).encode(), dtype=np.uint8),
     }
 
@@ -176,6 +179,7 @@ def _to_corpus(arrays: Arrays) -> Corpus:
         arrays["origins"].tolist(),
         list(zip(validation[::2], validation[1::2], strict=True)),
         CleaningReport.from_dict(json.loads(arrays["report"].tobytes())),
+        arrays["validation_directions"].tolist(),
     )
 
 

@@ -4,7 +4,8 @@ RUN/config.yaml              the resolved recipe
 RUN/corpus_report.json       what cleaning dropped, and why
 RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a word list
 RUN/validation.txt           validation text of a language model, a line a document
-RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it
+RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it,
+                             and with several directions validation.languages
 RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
 RUN/report.html, .png        the curves, where `training report` was asked for them
 RUN/checkpoints/step_*       the last checkpoints
@@ -45,6 +46,7 @@ REPORT_FILE = "corpus_report.json"
 TOKENIZER_FILE = "tokenizer.model"
 VOCABULARY_FILE = "vocab.txt"
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
+VALIDATION_LANGUAGES = "validation.languages"
 VALIDATION_TEXT = "validation.txt"
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"

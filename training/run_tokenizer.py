@@ -33,6 +33,7 @@ def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTo
         elif words:
             write_vocabulary(texts, path)
         else:
+            data = recipe.data if isinstance(recipe.data, DataConfig) else None
             train_tokenizer(
                 texts,
                 path,
@@ -40,7 +41,8 @@ def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTo
                 model_type=recipe.tokenizer.model_type,
                 character_coverage=recipe.tokenizer.character_coverage,
                 max_sentences=recipe.tokenizer.max_sentences,
-                symbols=recipe.data.tags if isinstance(recipe.data, DataConfig) else (),
+                symbols=data.tags if data else (),
+                controls=tuple(data.language_tags.values()) if data else (),
             )
     tokenizer = load_text_tokenizer(path, words=words)
     if tokenizer.vocab_size != recipe.model.vocab_size:

@@ -3,11 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
+from functools import cached_property
 
 from training.checks import check_choice, check_range
 from training.errors import ConfigError
-from training.filters import Duplicates, Encoding, Filter, Length, Ratio
+from training.filters import (
+    Duplicates,
+    Encoding,
+    Filter,
+    Languages,
+    Length,
+    Ratio,
+    Script,
+    scripts_of,
+)
 
 AUTO = "auto"
 """A token budget that a run finds out for itself."""
@@ -15,6 +25,8 @@ MOST_COPIES = 1000.0
 """The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
 _RESERVED = ("<s>", "<pad>", "<unk>")  # pieces of every vocabulary
 _TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
+_LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})?")
+ONE, BOTH = "one", "both"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,17 +51,37 @@ class ParallelFiles:
     """A piece of its own that is put before each source of this corpus (`<web>`). Nothing puts one
     before a text that is to be translated: what the model then does it has learnt from the corpora
     without a tag. Validation text has no use for it either."""
+    source_language: str | None = None
+    """Of these files, where it is another than `data.source_language`."""
+    target_language: str | None = None
+    """Of these files, where it is another than `data.target_language`."""
+    directions: str = ONE
+    """`one`: from source to target; `both`: from target to source as well, as a corpus of its
+    own."""
 
     @property
     def name(self) -> str:
         """What reports and errors call the corpus: the file of its source."""
         return str(self.file or self.source)
 
+    def reversed(self) -> ParallelFiles:
+        """The same text from its target to its source."""
+        first, second = self.columns or (1, 2)
+        return replace(
+            self,
+            source=self.target,
+            target=self.source,
+            columns=None if self.file is None else (second, first),
+            source_language=self.target_language,
+            target_language=self.source_language,
+        )
+
     def check(self, where: str) -> None:
         """Raise ConfigError, which calls the corpus `where`, for keys that do not go together."""
         check_range(f"{where}.weight", self.weight, 0, MOST_COPIES)
         if self.until_step is not None:
             check_range(f"{where}.until_step", self.until_step, 1)
+        check_choice(f"{where}.directions", self.directions, (ONE, BOTH))
         tag = self.tag
         if tag is not None and (not re.fullmatch(r"<[a-z0-9_-]+>", tag) or tag in _RESERVED):
             raise ConfigError(
@@ -141,8 +173,9 @@ class DataConfig:
     """BPE-dropout (Provilkov et al. 2020): the probability with which a merge is left out at each
     step; 0 is off, 0.1 is usual. It needs a bpe tokenizer."""
     temperature: float | None = None
-    """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled. 1 is as they are,
-    larger gives small corpora more; an epoch has as many pairs as there are."""
+    """In place of weights: a corpus of n pairs is n^(1/T) of what is sampled; of several directions
+    each one, with all its corpora. 1 is as they are, larger gives small ones more; an epoch has as
+    many pairs as there are."""
     noise: NoiseConfig = field(default_factory=NoiseConfig)
     streaming: int = 0
     """Pairs that are in memory at a time, of corpora that are larger than it: clean text and ids
@@ -164,6 +197,7 @@ class DataConfig:
                 raise ConfigError(
                     "data.temperature computes the weights of data.train, got both; leave out one"
                 )
+        self._check_directions()
         if not any(files.weight for files in self.train):
             raise ConfigError(
                 "data.train: every weight is 0, so that no pair would be trained on; give one file "
@@ -201,9 +235,82 @@ class DataConfig:
         assert isinstance(self.token_budget, int), "settle_budget comes first"
         return self.token_budget
 
+    def _check_directions(self) -> None:
+        """Raise ConfigError for languages that contradict each other, or the filters."""
+        given = self.source_language, self.target_language
+        if not self.is_multilingual and self.directions != (given,):
+            raise ConfigError(
+                f"data.source_language and data.target_language are {' to '.join(given)}, but all "
+                f"of data.train is {' to '.join(self.directions[0])}; make them agree"
+            )
+        for files in self.validation_corpora:
+            if (found := self.direction(files)) not in self.directions:
+                raise ConfigError(
+                    f"data.validation is {' to '.join(found)}, which nothing of data.train is; "
+                    f"there are {', '.join(' to '.join(each) for each in self.directions)}"
+                )
+        if not self.is_multilingual:
+            return
+        for number, files in enumerate(self.train):
+            source, target = self.direction(files)
+            check_language(f"data.train[{number}].source_language", source)
+            check_language(f"data.train[{number}].target_language", target)
+            if source == target:
+                raise ConfigError(
+                    f"data.train[{number}] is from {source!r} to itself; give it another "
+                    "source_language or target_language"
+                )
+        for step in self.filters or ():
+            scripts = isinstance(step, Script) and (step.source, step.target)
+            if scripts and scripts != (Script.source, Script.target):
+                raise ConfigError(
+                    "filter script: source and target are those of one direction; with several, "
+                    "each language has its own: leave both out"
+                )
+
+    @cached_property
+    def corpora(self) -> tuple[ParallelFiles, ...]:
+        """What is trained on, each from one language to one other: those of `train`, in order, one
+        of both directions as two."""
+        return tuple(each for files in self.train for each in self._resolved(files))
+
+    @cached_property
+    def validation_corpora(self) -> tuple[ParallelFiles, ...]:
+        """What `validation` names, as `corpora` does."""
+        return () if self.validation is None else self._resolved(self.validation)
+
+    def _resolved(self, files: ParallelFiles) -> tuple[ParallelFiles, ...]:
+        source, target = self.direction(files)
+        named = replace(files, directions=ONE, source_language=source, target_language=target)
+        return (named, named.reversed()) if files.directions == BOTH else (named,)
+
+    def direction(self, files: ParallelFiles) -> Languages:
+        """The languages of a corpus' source and target."""
+        return (
+            files.source_language or self.source_language,
+            files.target_language or self.target_language,
+        )
+
+    @cached_property
+    def directions(self) -> tuple[Languages, ...]:
+        """The pairs of languages that are trained on, each once."""
+        return tuple(dict.fromkeys(self.direction(files) for files in self.corpora))
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether the model has to be told the target language, by a tag before each source."""
+        return len(self.directions) > 1
+
+    @property
+    def language_tags(self) -> dict[str, str]:
+        """The tag of each target language; none where there is one direction."""
+        if not self.is_multilingual:
+            return {}
+        return {target: f"<2{target}>" for _, target in self.directions}
+
     @property
     def tags(self) -> tuple[str, ...]:
-        """The tags of the corpora, each once."""
+        """The tags of the corpora, each once; those of languages are apart."""
         return tuple(dict.fromkeys(files.tag for files in self.train if files.tag is not None))
 
     @property
@@ -212,6 +319,24 @@ class DataConfig:
         if self.filters is not None:
             return self.filters
         return (Encoding(), Length(), Ratio(max_ratio=self.max_length_ratio), Duplicates())
+
+    def steps_of(self, direction: Languages) -> tuple[Filter, ...]:
+        """The filters as they judge one of the directions."""
+        if not self.is_multilingual:
+            return self.steps
+        source, target = map(scripts_of, direction)
+        return tuple(
+            replace(step, source=source, target=target) if isinstance(step, Script) else step
+            for step in self.steps
+        )
+
+
+def check_language(where: str, code: str) -> None:
+    """Raise ConfigError, which calls it `where`, for what is no code of a language."""
+    if not _LANGUAGE.fullmatch(code):
+        raise ConfigError(
+            f"{where} must be a language code in small letters, like 'fr' or 'pt-br', got {code!r}"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -22,10 +22,12 @@ def train_tokenizer(
     character_coverage: float = 1.0,
     max_sentences: int = 250_000,
     symbols: Sequence[str] = (),
+    controls: Sequence[str] = (),
 ) -> None:
     """Write a SentencePiece model with nmt_nfkc normalisation and byte fallback.
 
-    Each of the `symbols` is a piece of its own, which no other piece contains. At most
+    Each of the `symbols` is a piece of its own, which no other piece contains; each of `controls`
+    one that no text is encoded to. At most
     `max_sentences` texts, drawn at random, are used. SentencePiece draws with a fixed seed:
     equal arguments give equal files.
 
@@ -42,6 +44,7 @@ def train_tokenizer(
             input_sentence_size=max_sentences,
             shuffle_input_sentence=True,
             user_defined_symbols=list(symbols),
+            control_symbols=list(controls),
             byte_fallback=True,
             normalization_rule_name="nmt_nfkc",
             pad_id=PAD_ID,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 from tqdm import tqdm
 
@@ -23,18 +24,22 @@ def translate(
     texts: list[str],
     options: SearchOptions,
     *,
+    prefixes: Sequence[list[int]] | None = None,
     token_budget: int | None = None,
     progress: bool = False,
 ) -> list[str]:
     """The best translation of each text, in input order; a blank text stays blank.
 
+    `prefixes` are ids that stand before each source (`training.batching.encode_prefix`).
     Texts of like length share a batch of up to `token_budget` beams x source tokens (joint models:
     x squares of source tokens); the model's architecture has a default. The model is left in
     evaluation mode. `progress` draws a bar where stderr is a terminal. Raises
     DivergedError where the model's scores are not finite.
     """
     stepper = TorchStepper(model)
-    sources = [[*ids, EOS_ID] for ids in tokenizer.encode_batch(texts)]
+    prefixes = prefixes or [[]] * len(texts)
+    encoded = zip(prefixes, tokenizer.encode_batch(texts), strict=True)
+    sources = [[*prefix, *ids, EOS_ID] for prefix, ids in encoded]
     sizes = [(len(source), len(source)) for source in sources]
     order = sorted((i for i, text in enumerate(texts) if text.strip()), key=sizes.__getitem__)
     budget = (token_budget or model.config.decoding_budget) // options.beam_size

@@ -105,7 +105,7 @@ def failed_rows(out: Path) -> Path:
 def _plan(task: Task) -> dict[str, Any]:
     """What a run that goes on must have in common with the one that has begun."""
     asked = dataclasses.asdict(task) | {"columns": list(task.columns)}
-    for name in ("bundle", "file", "threads"):
+    for name in ("bundle", "file", "threads", "zero_shot"):
         del asked[name]
     with task.file.open("rb") as file:
         content = hashlib.file_digest(file, "sha256").hexdigest()

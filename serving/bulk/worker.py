@@ -32,6 +32,10 @@ class Task:
     target_prefix: str = ""
     format: Format = "text"
     split: bool = True
+    source: str | None = None
+    """Language of the texts, and of their translations: for a bundle of several directions."""
+    target: str | None = None
+    zero_shot: bool = False
     n_best: int = 0
     """How many translations of each row are wanted; 0 is the best one, not in a list."""
     threads: int = 1
@@ -61,7 +65,9 @@ class Worker:
         keep_numpy_single()
         self._task = task
         # One batch at once for each thread, as where a whole file is translated.
-        self._translator = Translator(task.bundle, threads=task.threads, workers=task.threads)
+        self._translator = Translator(
+            task.bundle, threads=task.threads, workers=task.threads, zero_shot=task.zero_shot
+        )
         wanted = {"num_hypotheses": task.n_best} if task.n_best else {}
         self._options = parse_options(
             {**self._translator.manifest.search, **task.options, **wanted}
@@ -82,6 +88,7 @@ class Worker:
         """Raise a RequestError for what would be wrong with every row."""
         self._translator.texts.encode_target(self._task.target_prefix, "target_prefix")
         check_shortlist(self._options, self._translator.manifest)
+        self._translator.direction(self._task.source, self._task.target)
 
     def decode(self, block: Block) -> tuple[bytes, list[Failure]]:
         """The block with its results, as `blocks.written` makes it, and the rows that have none."""
@@ -117,6 +124,8 @@ class Worker:
             task.target_prefix,
             format=task.format,
             split=task.split,
+            source=task.source,
+            target=task.target,
         ):
             found[numbers[index]] = (
                 result if isinstance(result, ServingError) else self._wanted(result)
@@ -136,7 +145,9 @@ class Worker:
             for index, row in enumerate(rows)
             if row.texts and any(map(str.strip, row.texts))
         }
-        scores = dict(zip(pairs, self._translator.score(list(pairs.values())), strict=True))
+        task = self._task
+        found = self._translator.score(list(pairs.values()), source=task.source, target=task.target)
+        scores = dict(zip(pairs, found, strict=True))
         return [scores[index].cumulative if index in scores else None for index in range(len(rows))]
 
 

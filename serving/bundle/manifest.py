@@ -10,7 +10,7 @@ import json
 import math
 import reprlib
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -20,10 +20,17 @@ from pydantic import (
     PositiveInt,
     ValidationError,
     field_validator,
+    model_validator,
 )
 
 from serving.bundle.engines import EngineFile
-from serving.errors import BundleError, FormatVersionError, HashMismatchError, InvalidOptionError
+from serving.errors import (
+    BundleError,
+    FormatVersionError,
+    HashMismatchError,
+    InvalidOptionError,
+    UnknownLanguageError,
+)
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import REPACK_EVERY, round_up
 from serving.search.sampling_options import parse_generation_options
@@ -141,10 +148,76 @@ class TokenizerFiles(_Strict):
 
 
 class Languages(_Strict):
-    """Language codes (ISO 639-1) that the model reads and writes."""
+    """Language codes (ISO 639-1) that the model reads and writes.
+
+    A model of several directions was trained on `pairs` of them, and reads the tag of the target
+    language before each source; for others both are empty, and left out of the file.
+    """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
+    tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each target language, which no text is encoded to."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if {source for source, _ in self.pairs} - set(self.source):
+            raise ValueError("pairs hold a language that source does not")
+        if {target for _, target in self.pairs} - set(self.target):
+            raise ValueError("pairs hold a language that target does not")
+        if bool(self.pairs) != bool(self.tags) or (
+            self.tags and set(self.tags) != set(self.target)
+        ):
+            raise ValueError("pairs and tags go together, and each target language has a tag")
+        return self
+
+    @property
+    def trained(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of source and target that the model was trained on."""
+        return self.pairs or tuple((s, t) for s in self.source for t in self.target)
+
+    def zero_shot(self, source: str, target: str) -> bool:
+        """Whether the model knows both languages and was not trained on the pair."""
+        known = source in self.source and target in self.target
+        return known and source != target and (source, target) not in self.trained
+
+    def choose(
+        self,
+        source: str | None,
+        target: str | None,
+        *,
+        allowing: str = "",
+        zero_shot: bool = False,
+    ) -> tuple[str, str]:
+        """The pair that is meant, where what is None is clear from the rest.
+
+        Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
+        pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
+        """
+        fitting = [
+            pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
+        ]
+        if len(fitting) == 1 or (fitting and not self.pairs):
+            return fitting[0]  # without tags all are one to the model
+        parameter = "source" if source is None or target is not None else "target"
+        if source and target and self.zero_shot(source, target):
+            if zero_shot:
+                return source, target
+            hint = f"; {allowing} lets it try all the same" if allowing else ""
+            raise UnknownLanguageError(
+                f"the model was trained on {self.listing}, not from {source} to {target}{hint}",
+                parameter=parameter,
+            )
+        given = f"{source or 'any language'} to {target or 'any language'}"
+        raise UnknownLanguageError(
+            f"source and target must be one of {self.listing}, got {given}", parameter=parameter
+        )
+
+    @property
+    def listing(self) -> str:
+        """The trained pairs, for people."""
+        return ", ".join(" to ".join(pair) for pair in self.trained)
 
 
 class Quality(_Strict):

@@ -53,6 +53,10 @@ class TextTokenizer(Protocol):
         """Whether the id stands for one byte of a character."""
         ...
 
+    def control_id(self, piece: str) -> int | None:
+        """The id of a piece that no text is encoded to, or None where there is no such piece."""
+        ...
+
     def serialized(self) -> bytes:
         """The bytes of the file that it was read from, for a copy of it."""
         ...
@@ -121,6 +125,12 @@ class Tokenizer:
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""
         return bool(self._model.is_byte(token_id))
+
+    def control_id(self, piece: str) -> int | None:
+        """The id of a control piece, which no text is encoded to and which vanishes in `decode`;
+        None where there is no such piece."""
+        found = int(self._model.piece_to_id(piece))
+        return found if self._model.is_control(found) else None
 
     def serialized(self) -> bytes:
         """The bytes of the model file."""

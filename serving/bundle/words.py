@@ -77,6 +77,11 @@ class WordVocabulary:
         del token_id
         return False
 
+    def control_id(self, piece: str) -> int | None:
+        """No word is out of reach of texts."""
+        del piece
+        return None
+
     def serialized(self) -> bytes:
         """The bytes of the vocabulary file."""
         return self._content

@@ -27,12 +27,19 @@ from serving.server.admission import (
 )
 from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
-from serving.server.pivot import check_pivot, first_leg, joined_legs, second_leg
+from serving.server.pivot import (
+    Part,
+    check_pivot,
+    first_leg,
+    joined_legs,
+    parted,
+    second_leg,
+)
 from serving.server.registry import AUTO, Registry, ServedModel
 from serving.server.settings import Settings, variable
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import check_text
-from serving.text.detection import detect_among
+from serving.text.detection import detect, detect_among
 from serving.text.document import Document
 from serving.text.growing import GrowingTexts
 from serving.translation.results import (
@@ -44,6 +51,9 @@ from serving.translation.ticket import Completed, Request, TranslationTicket
 
 P = ParamSpec("P")
 R = TypeVar("R")
+
+_ZERO_SHOT = "zero_shot"
+"""The warning of a translation between languages on whose pair its model was not trained."""
 
 _SHORT = 1000
 """Characters that are read on the event loop: within a millisecond. A full body would hold up other
@@ -65,14 +75,29 @@ class Jobs:
         the scheduler.
         """
         timeout_s = self._timeout(job)
+        end = time.monotonic() + timeout_s
+        parts = await self._parts(job)
+        if not parts:
+            return await self._routed(job, context, receive, timeout_s)
+        found: dict[int, TextResult] = {}
+        for part in parts:
+            with part.naming():
+                result = await self._routed(part.job, context, receive, _left(end))
+            found |= part.found(result)
+        return JobResult([found[index] for index in range(len(job.texts))])
+
+    async def _routed(
+        self, job: TranslationJob, context: RequestContext, receive: Receive, timeout_s: float
+    ) -> JobResult:
+        """Translate texts that all go one way, in one leg or in two."""
         between = self._between(job)
         if between is None:
             return await self._translated(job, context, receive, timeout_s)
         end = time.monotonic() + timeout_s
         leg = first_leg(job, between)
         first = await self._translated(leg, context, receive, timeout_s)
-        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
-        second = await self._translated(leg, context, receive, left_s, counted=True)
+        leg = second_leg(job, between, first)
+        second = await self._translated(leg, context, receive, _left(end), counted=True)
         return joined_legs(job, (first, second))
 
     async def _translated(
@@ -101,6 +126,39 @@ class Jobs:
         Raises what `translate` does before there is anything to read, and while it is read.
         """
         timeout_s = self._timeout(job)
+        end = time.monotonic() + timeout_s
+        parts = await self._parts(job)
+        if not parts:
+            return await self._streamed(job, context, timeout_s)
+        with parts[0].naming():
+            told = await self._streamed(parts[0].job, context, _left(end))
+        return self._followed_parts(parts, told, context, end)
+
+    async def _followed_parts(
+        self,
+        parts: Sequence[Part],
+        told: AsyncGenerator[TextPartial | JobResult],
+        context: RequestContext,
+        end: float,
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """One part after the other, of which the first has begun; at last the result of all."""
+        found: dict[int, TextResult] = {}
+        for number, part in enumerate(parts):
+            with part.naming():
+                if number:
+                    told = await self._streamed(part.job, context, _left(end))
+                async with aclosing(told):
+                    async for event in told:
+                        if isinstance(event, JobResult):
+                            found |= part.found(event)
+                        else:
+                            yield TextPartial(part.indices[event.index], event.text)
+        yield JobResult([found[index] for index in range(len(found))])
+
+    async def _streamed(
+        self, job: TranslationJob, context: RequestContext, timeout_s: float
+    ) -> AsyncGenerator[TextPartial | JobResult]:
+        """Submit texts that all go one way, and give what becomes certain of them."""
         between = self._between(job)
         if between is None:
             submitted = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
@@ -120,13 +178,14 @@ class Jobs:
         """Of the first leg nothing is told; the second is told as it comes."""
         end = time.monotonic() + timeout_s
         first: JobResult | None = None
-        async with aclosing(self._followed(job, context, *submitted)) as told:
+        leg = first_leg(job, between)
+        async with aclosing(self._followed(leg, context, *submitted)) as told:
             async for event in told:
                 first = event if isinstance(event, JobResult) else first
         assert first is not None
-        leg, left_s = second_leg(job, between, first), max(0.0, end - time.monotonic())
+        leg = second_leg(job, between, first)
         submitted = await self._apart(
-            leg, self._submit, leg, context, left_s, stream=True, counted=True
+            leg, self._submit, leg, context, _left(end), stream=True, counted=True
         )
         async with aclosing(self._followed(leg, context, *submitted)) as told:
             async for event in told:
@@ -159,16 +218,37 @@ class Jobs:
             for ticket in tickets:
                 ticket.cancel()  # changes nothing where it has ended
 
+    async def _parts(self, job: TranslationJob) -> list[Part]:
+        """The parts of a job whose source is left open and of which some texts are in a language
+        that goes to the target through a third only; none of any other, which is to stay whole."""
+        if job.source != AUTO:
+            return []
+        roundabout = self._registry.roundabout_sources(job.target, job.model)
+        detected = await self._apart(job, self._detected, job, roundabout) if roundabout else {}
+        return parted(job, detected) if detected else []
+
+    def _detected(
+        self, job: TranslationJob, languages: Sequence[str]
+    ) -> dict[int, tuple[str, float]]:
+        """The texts that are in one of these languages rather than in all others together, with
+        it and its probability."""
+        found = {}
+        for index, document in enumerate(self._checked_documents(job)):
+            for language, probability in detect(document.visible)[:1]:
+                if language in languages and probability > 0.5:
+                    found[index] = language, probability
+        return found
+
     def _between(self, job: TranslationJob) -> str | None:
         """The language that the texts go through; None where one model translates them."""
-        if job.model is not None or job.source == AUTO:
+        if job.source == AUTO:
             return None
-        between = self._registry.pivot(job.source, job.target)
+        between = self._registry.pivot(job.source, job.target, job.model)
         if between is not None:
             # What is asked of the second model is looked at before the first one works.
             check_pivot(job, between)
             self._check_wishes(job)
-            second = self._registry.choose(between, job.target)
+            second = self._registry.choose(between, job.target, job.model)
             self._options(job, second)
         return between
 
@@ -298,6 +378,11 @@ class _Plan:
     confidence: float | None
 
 
+def _left(end: float) -> float:
+    """Seconds until then."""
+    return max(0.0, end - time.monotonic())
+
+
 _Submitted = tuple[list[_Plan], list[TranslationTicket]]
 
 
@@ -323,6 +408,7 @@ def _requests(
     for sentence in plan.document.sentences:
         yield Request(
             text=sentence,
+            target=job.target,
             options=plan.options,
             target_prefix=prefix,
             alignments=job.alignments or plan.document.needs_links,
@@ -355,10 +441,11 @@ def _job_result(
 def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
+    untrained = plan.model.manifest.languages.zero_shot(plan.source, job.target)
     return TextResult(
         text=joined.text,
         hypotheses=joined.hypotheses,
-        warnings=joined.warnings,
+        warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
         timing=join_timings([result.timing for result in results]),
         model=plan.model,
         source=plan.source,

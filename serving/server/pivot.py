@@ -2,15 +2,69 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 
-from serving.errors import InvalidOptionError
+from serving.errors import InvalidOptionError, RequestError
 from serving.server.translation_job import JobResult, TextResult, TranslationJob
 from serving.text.terms import NO_TERMS
 
 PIVOT = "pivot"
 """The warning of a translation that came so about."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Texts of a job that go one way."""
+
+    job: TranslationJob
+    indices: Sequence[int]
+    """Which texts of the whole job they are."""
+    confidences: Sequence[float] = ()
+    """Of their language, where it has been detected for this."""
+
+    @contextmanager
+    def naming(self) -> Iterator[None]:
+        """A text at fault is named as the whole job counts it."""
+        try:
+            yield
+        except RequestError as error:
+            if error.index is not None:
+                error.index = self.indices[error.index]
+            raise
+
+    def found(self, result: JobResult) -> dict[int, TextResult]:
+        """What its texts became, by their numbers in the whole job."""
+        translations = result.translations
+        if self.confidences:
+            pairs = zip(translations, self.confidences, strict=True)
+            translations = [replace(each, confidence=confidence) for each, confidence in pairs]
+        return dict(zip(self.indices, translations, strict=True))
+
+
+def parted(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
+    """A job whose source is left open, in parts: the texts that were `detected` to be in a language
+    that goes through a third one, by that language, and all others, whose source stays open."""
+    groups: dict[str, list[int]] = {}
+    for index in range(len(job.texts)):
+        source = detected[index][0] if index in detected else job.source
+        groups.setdefault(source, []).append(index)
+    return [
+        Part(
+            replace(
+                job,
+                texts=[job.texts[index] for index in indices],
+                source=source,
+                target_prefixes=[job.target_prefixes[index] for index in indices]
+                if job.target_prefixes
+                else (),
+            ),
+            indices,
+            [] if source == job.source else [detected[index][1] for index in indices],
+        )
+        for source, indices in groups.items()
+    ]
 
 
 def check_pivot(job: TranslationJob, between: str) -> None:

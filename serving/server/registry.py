@@ -57,9 +57,8 @@ class ServedModel:
         return self.manifest.name
 
     def serves(self, source: str, target: str) -> bool:
-        """Whether the model translates from the one language into the other."""
-        languages = self.manifest.languages
-        return source in languages.source and target in languages.target
+        """Whether the model was trained to translate from the one language into the other."""
+        return (source, target) in self.manifest.languages.trained
 
 
 @dataclass(frozen=True)
@@ -229,16 +228,26 @@ class Registry:
         raise _unknown_model(name or "", models)
 
     def choose(self, source: str, target: str, name: str | None = None) -> ServedModel:
-        """The model for a request: the one named, else the first for the language pair.
+        """The model for a request: the one named, else the first for the language pair, or, where
+        the settings allow it, the first that knows both languages.
 
         Raises UnknownModelError or UnknownLanguageError, which name what there is.
         """
-        for model in self._candidates(name):
+        candidates = self._candidates(name)
+        for model in candidates:
             if model.serves(source, target):
                 return model
+        knowing = [m for m in candidates if m.manifest.languages.zero_shot(source, target)]
+        if knowing and self._settings.zero_shot:
+            return knowing[0]
         sources = self.sources(target, name)  # says so where it is the target that is not known
         hint = f"source {_unknown(source, sources)} for target {target!r}"
-        known = _languages(model.manifest.languages.source for model in self._candidates(name))
+        for model in knowing[:1]:
+            hint = (
+                f"the model {model.name!r} was trained on {model.manifest.languages.listing}; "
+                f"{variable('zero_shot')}=on lets it try other pairs all the same"
+            )
+        known = _languages(model.manifest.languages.source for model in candidates)
         if source not in known:
             raise UnknownLanguageError(f"{source} is not supported", parameter="source", hint=hint)
         raise UnknownLanguageError(
@@ -248,17 +257,16 @@ class Registry:
             hint=hint,
         )
 
-    def pivot(self, source: str, target: str) -> str | None:
-        """The language by way of which two models translate the pair, where no model does alone;
-        None where one does, or no two do."""
-        models = self.models
+    def pivot(self, source: str, target: str, name: str | None = None) -> str | None:
+        """The language by way of which two models, or the one named alone, translate the pair in
+        two legs, where no model does directly; None where one does, or there are no such two."""
+        models = self._candidates(name)
         if source == target or any(model.serves(source, target) for model in models):
             return None
         for first in models:
-            if source in first.manifest.languages.source:
-                for between in first.manifest.languages.target:
-                    if any(model.serves(between, target) for model in models):
-                        return between
+            for origin, between in first.manifest.languages.trained:
+                if origin == source and any(model.serves(between, target) for model in models):
+                    return between
         return None
 
     def targets(self, source: str) -> list[str]:
@@ -267,13 +275,29 @@ class Registry:
         return [
             target
             for target in self.target_languages
-            if any(model.serves(source, target) for model in self.models)
-            or self.pivot(source, target)
+            if self._directly(source, target, self.models) or self.pivot(source, target)
+        ]
+
+    def _directly(self, source: str, target: str, models: Sequence[ServedModel]) -> bool:
+        """Whether one of these models translates the pair in one leg."""
+        if any(model.serves(source, target) for model in models):
+            return True
+        allowed = self._settings.zero_shot and not self.pivot(source, target)
+        return allowed and any(m.manifest.languages.zero_shot(source, target) for m in models)
+
+    def roundabout_sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that go to the target through a third one only, by the model named or by any
+        two."""
+        models = self._candidates(name)
+        return [
+            source
+            for source in _languages(model.manifest.languages.source for model in models)
+            if self.pivot(source, target, name)
         ]
 
     def sources(self, target: str, name: str | None = None) -> list[str]:
-        """Languages that can be translated into the target, by the model named or by any; raises
-        as `choose` does."""
+        """Languages that can be translated into the target in one leg, by the model named or by
+        any; raises as `choose` does."""
         models = self._candidates(name)
         targets = _languages(model.manifest.languages.target for model in models)
         if target not in targets:
@@ -282,11 +306,8 @@ class Registry:
                 parameter="target",
                 hint=f"target {_unknown(target, targets)}",
             )
-        return _languages(
-            model.manifest.languages.source
-            for model in models
-            if target in model.manifest.languages.target
-        )
+        sources = _languages(model.manifest.languages.source for model in models)
+        return [source for source in sources if self._directly(source, target, models)]
 
     def _candidates(self, name: str | None) -> list[ServedModel]:
         models = self.models

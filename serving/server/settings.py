@@ -57,6 +57,10 @@ class Settings(BaseModel):
     the server's. `threads`: by a thread of the server, which takes less memory and is slower under
     load."""
 
+    zero_shot: bool = False
+    """`on`: a model of several directions also translates between two languages of its own on
+    whose pair it was not trained, where there is no way through a third one either."""
+
     root_path: str = Field("", pattern=r"^(/[^/?#\s]+)*$")
     """Path below which a proxy has put the server, such as `/macaron`; `/openapi.json` names it,
     and requests that still carry it are served too."""

@@ -27,14 +27,16 @@ def score_pairs(
     stepper: Stepper,
     limits: BatchLimits,
     pairs: Sequence[tuple[str, str]],
+    language: str | None = None,
 ) -> list[Score]:
     """What the model says of each target, as a translation of its source; results in input order.
+    `language` is that of the targets.
 
     Raises RequestError for a text that cannot be read or is too long, DecodingError where the model
     gives a non-finite score.
     """
     encoded = [
-        (texts.encode_source(source), texts.encode_target(target, "target"))
+        (texts.encode_source(source, language), texts.encode_target(target, "target"))
         for source, target in pairs
     ]
     demands = {}

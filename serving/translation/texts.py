@@ -10,7 +10,12 @@ from pathlib import Path
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
-from serving.errors import BundleError, InvalidOptionError, TooLongError
+from serving.errors import (
+    BundleError,
+    InvalidOptionError,
+    TooLongError,
+    UnknownLanguageError,
+)
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.ids import EOS_ID
@@ -47,10 +52,13 @@ class TextProcessor:
         max_cache_bytes: int,
     ) -> None:
         """`sizes` tell what sentences take of the caches, of which one may have at most
-        `max_cache_bytes`."""
+        `max_cache_bytes`. Raises BundleError for a language's tag that is no piece out of reach of
+        texts."""
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
         self._source, self._terms = source, TermReader(target)
+        self._tags = _tag_ids(manifest, source)
+        self._tag_length = 1 if self._tags else 0
         # Asked for twice, whether a text fits and when it is submitted.
         self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
 
@@ -74,16 +82,18 @@ class TextProcessor:
         alignments: bool = False,
         terms: Terms = NO_TERMS,
         stream: bool = False,
+        target: str | None = None,
     ) -> Sentence | None:
-        """The sentence to decode, or None for a blank text, which stays blank.
+        """The sentence to decode, or None for a blank text, which stays blank. `target` is its
+        language, which a model of several directions has to be told.
 
         Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
         does not have and for a term that the model cannot write.
         """
         check_shortlist(options, self.manifest)
         prefix = self.encode_target(target_prefix, "target_prefix")
-        source = self.encode_source(text)
-        if len(source) == 1:
+        source = self.encode_source(text, target)
+        if len(source) == self._tag_length + 1:
             return None
         sentence = Sentence(
             source,
@@ -102,7 +112,7 @@ class TextProcessor:
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
-        return len(self._source_pieces(text)) < self._max_source
+        return self._tag_length + len(self._source_pieces(text)) < self._max_source
 
     def text_stream(self) -> TextStream:
         """Makes text of a translation's pieces as they come."""
@@ -134,18 +144,27 @@ class TextProcessor:
             warnings.append("constraints")
         return Done(Translation(hypotheses[0].text, hypotheses, tuple(warnings)))
 
-    def encode_source(self, text: str) -> list[int]:
-        """Piece ids and eos; raises InvalidTextError or TooLongError."""
+    def encode_source(self, text: str, target: str | None = None) -> list[int]:
+        """The tag of the target language where the bundle has tags, piece ids and eos; raises
+        InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
-        source = [*self._source_pieces(text), EOS_ID]
-        limit = self._max_source
-        if len(source) > limit:
+        pieces, limit = self._source_pieces(text), self._max_source - self._tag_length
+        if len(pieces) >= limit:
             raise TooLongError(
-                f"text must have at most {limit - 1} pieces for this model, got {len(source) - 1}; "
+                f"text must have at most {limit - 1} pieces for this model, got {len(pieces)}; "
                 "split it into sentences",
                 parameter="text",
             )
-        return source
+        return [*self._tag(target), *pieces, EOS_ID]
+
+    def _tag(self, target: str | None) -> tuple[int, ...]:
+        if not self._tags:
+            return ()
+        if target not in self._tags:
+            raise UnknownLanguageError(
+                f"target must be one of {sorted(self._tags)}, got {target!r}", parameter="target"
+            )
+        return (self._tags[target],)
 
     def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""
@@ -201,7 +220,7 @@ class TextProcessor:
         if source is None or hypothesis.attention_TS is None:
             return None
         return word_links(
-            hypothesis.attention_TS,
+            hypothesis.attention_TS[:, self._tag_length :],
             word_spans(source),
             self._source.spans(source),
             word_spans(target),
@@ -225,6 +244,20 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
         target = load_tokenizer(folder / files.target_file, files.kind, size)
     max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
     return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
+
+
+def _tag_ids(manifest: Manifest, source: TextTokenizer) -> dict[str, int]:
+    """The id of each target language's tag."""
+    ids = {}
+    for language, tag in manifest.languages.tags.items():
+        found = source.control_id(tag)
+        if found is None:
+            raise BundleError(
+                f"{manifest.name}: {tag!r}, the tag of {language}, is no control piece of its "
+                "vocabulary; export the bundle again"
+            )
+        ids[language] = found
+    return ids
 
 
 def ends_in_loop(tokens: Sequence[int]) -> bool:

@@ -41,6 +41,7 @@ from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
 
 _WARM_UP_TEXT = "A warm-up."
+_ALLOWING = "zero_shot=True (on the command line --zero-shot)"
 
 Key = TypeVar("Key", bound=Hashable)
 
@@ -93,8 +94,11 @@ class ModelTranslator:
         workers: int = 1,
         limits: BatchLimits | None = None,
         device: DeviceUse = ON_CPU,
+        zero_shot: bool = False,
     ) -> None:
-        """`workers` batches, decoded at once, share the memory of `limits`."""
+        """`workers` batches, decoded at once, share the memory of `limits`. With `zero_shot` pairs
+        of languages are allowed on which the model was not trained."""
+        self._zero_shot = zero_shot
         self.texts, self.steppers = texts, steppers
         self.workers, self._limits = workers, limits or BatchLimits()
         self.device = device
@@ -116,7 +120,18 @@ class ModelTranslator:
 
     def warm_up(self) -> None:
         """Translate something: the first time takes longer."""
-        self.translate_sentences([_WARM_UP_TEXT])
+        source, target = self.manifest.languages.trained[0]
+        self.translate_sentences([_WARM_UP_TEXT], source=source, target=target)
+
+    def direction(self, source: str | None, target: str | None) -> tuple[str, str]:
+        """The languages that are meant, of which what is clear from the bundle may be left out.
+
+        Raises UnknownLanguageError, which lists the pairs, where the model does not translate that,
+        or several pairs fit.
+        """
+        return self.manifest.languages.choose(
+            source, target, allowing=_ALLOWING, zero_shot=self._zero_shot
+        )
 
     def translate(
         self,
@@ -128,10 +143,13 @@ class ModelTranslator:
         terms: Terms = NO_TERMS,
         format: Format = "text",
         split: bool = True,
+        source: str | None = None,
+        target: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate texts of any number of sentences, as the server does; results in input order.
 
+        `source` and `target` are language codes, for a bundle of several directions.
         What is not for a model (markup, placeholders, numbers, symbols) is kept. Without `split` a
         text, or a block of markup, is one sentence. `target_prefix` is one text for all, or one a
         text, of which the first sentence gets it; with `alignments` each hypothesis has word links;
@@ -149,6 +167,8 @@ class ModelTranslator:
                 terms=terms,
                 format=format,
                 split=split,
+                source=source,
+                target=target,
             )
             for text, prefix in _with_prefixes(texts, target_prefix)
         ]
@@ -164,12 +184,14 @@ class ModelTranslator:
         terms: Terms = NO_TERMS,
         format: Format = "text",
         split: bool = True,
+        source: str | None = None,
+        target: str | None = None,
     ) -> TextInSentences:
         """Read a text, to be given to `translate_read`; see `translate`, which raises the same."""
         check_text(text)
         document = Document(text, format)
-        language = self.manifest.languages.source[0]
-        document.divide(language, self.texts.fits, split=split)
+        source, target = self.direction(source, target)
+        document.divide(source, self.texts.fits, split=split)
         check_single(options, terms, len(document.sentences))
         sentences, prefix = [], target_prefix
         for sentence in document.sentences:
@@ -180,6 +202,7 @@ class ModelTranslator:
                     prefix,
                     alignments=alignments or document.needs_links,
                     terms=terms,
+                    target=target,
                 )
             )
             prefix = ""
@@ -193,13 +216,24 @@ class ModelTranslator:
         *,
         format: Format = "text",
         split: bool = True,
+        source: str | None = None,
+        target: str | None = None,
     ) -> Iterator[tuple[int, Translation | ServingError]]:
         """Each text's index with its translation, or with what it failed with, as they end: one
         that cannot be read or is too long does not end the others. See `translate`."""
+        source, target = self.direction(source, target)
         read: dict[int, TextInSentences] = {}
         for index, text in enumerate(texts):
             try:
-                read[index] = self.read(text, options, target_prefix, format=format, split=split)
+                read[index] = self.read(
+                    text,
+                    options,
+                    target_prefix,
+                    format=format,
+                    split=split,
+                    source=source,
+                    target=target,
+                )
             except RequestError as error:
                 yield index, error
         numbers = list(read)
@@ -236,6 +270,8 @@ class ModelTranslator:
         target_prefix: str | Sequence[str] = "",
         alignments: bool = False,
         terms: Terms = NO_TERMS,
+        source: str | None = None,
+        target: str | None = None,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate one sentence each, just as it is: nothing is divided, kept or put right.
@@ -244,8 +280,11 @@ class ModelTranslator:
         `translate`.
         """
         options = options or self.default_options
+        _, target = self.direction(source, target)
         prepared = [
-            self.texts.prepare(text, options, prefix, alignments=alignments, terms=terms)
+            self.texts.prepare(
+                text, options, prefix, alignments=alignments, terms=terms, target=target
+            )
             for text, prefix in _with_prefixes(sentences, target_prefix)
         ]
         return _in_order(self._translate(dict(enumerate(prepared))), progress)
@@ -302,13 +341,21 @@ class ModelTranslator:
                 ):
                     yield keys[number], finished
 
-    def score(self, pairs: Sequence[tuple[str, str]]) -> list[Score]:
-        """Log-probabilities of given translations (source, target); results in input order.
+    def score(
+        self,
+        pairs: Sequence[tuple[str, str]],
+        *,
+        source: str | None = None,
+        target: str | None = None,
+    ) -> list[Score]:
+        """Log-probabilities of given translations (source, target); results in input order. The
+        languages are as `translate` takes them.
 
         Raises RequestError for a text that cannot be read or is too long, DecodingError where the
         model gives a non-finite score.
         """
-        return score_pairs(self.texts, self.steppers.whole, self._limits, pairs)
+        _, target = self.direction(source, target)
+        return score_pairs(self.texts, self.steppers.whole, self._limits, pairs, target)
 
 
 def _with_prefixes(
@@ -348,12 +395,15 @@ class Translator(ModelTranslator):
         threads: int | None = None,
         workers: int = 1,
         limits: BatchLimits | None = None,
+        zero_shot: bool = False,
     ) -> None:
         """Load and check a bundle; raises BundleError where it cannot be used.
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`. On a GPU there is one.
+        together keep to the memory of `limits`. On a GPU there is one. With `zero_shot` a bundle of
+        several directions also translates between languages of its own on whose pair it was not
+        trained.
         """
         if threads is not None and threads < 1:
             raise InvalidOptionError(f"threads must be >= 1, got {threads}", parameter="threads")
@@ -364,5 +414,12 @@ class Translator(ModelTranslator):
         cache_bytes = (limits or BatchLimits()).max_cache_bytes
         device = open_device(folder, texts.manifest, cache_bytes)
         steppers = BundleSteppers(folder, texts.manifest, each, device)
-        super().__init__(texts, steppers, workers=workers, limits=limits, device=device.use)
+        super().__init__(
+            texts,
+            steppers,
+            workers=workers,
+            limits=limits,
+            device=device.use,
+            zero_shot=zero_shot,
+        )
         _ = steppers.shortlist if self.default_options.shortlist else steppers.whole  # loads it

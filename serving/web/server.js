@@ -33,12 +33,14 @@ export class Server {
 
   /** Codes of the languages that a source can be translated into. */
   targets(source) {
-    return [...new Set(this._readers(source).flatMap((model) => model.target))].sort();
+    const pairs = this.models.flatMap((model) => model.pairs).filter(reads(source));
+    return [...new Set(pairs.map(([, target]) => target))].sort();
   }
 
   /** Models of a pair of languages, the preferred ones first. */
   modelsFor(source, target) {
-    return this._readers(source).filter((model) => model.target.includes(target));
+    const fits = ([from, to]) => reads(source)([from]) && to === target;
+    return this.models.filter((model) => model.pairs.some(fits));
   }
 
   /** Whether a text can be translated from one language to the other. */
@@ -61,8 +63,9 @@ export class Server {
   get givesAlternativesAtAPosition() {
     return "return_alternatives" in this._request.options.properties;
   }
+}
 
-  _readers(source) {
-    return source === AUTO ? this.models : this.models.filter((m) => m.source.includes(source));
-  }
+/** Whether a pair of languages begins with a source, which may be left open. */
+function reads(source) {
+  return ([from]) => source === AUTO || from === source;
 }

@@ -30,7 +30,7 @@ from training.ranks import Ranks
 from training.run import check_compiler, load_trained, read_run_recipe
 from training.trainer import Trainer, train
 from training.updates import Place, Update
-from training.validation import validation_loss
+from training.validation import validate
 
 pytestmark = pytest.mark.usefixtures("one_thread")
 
@@ -184,7 +184,8 @@ def test_what_is_validated_and_saved_is_the_average(
     trained = load_trained(run / "best")
     source, target = (read_lines(run / f"validation.{side}") for side in ("source", "target"))
     pairs = list(zip(source, target, strict=True))
-    loss = validation_loss(trained.model, trained.tokenizer, pairs, trained.recipe)
+    found = validate(trained.model, trained.tokenizer, pairs, [0] * len(pairs), trained.recipe)
+    loss = found["loss"]
     assert loss == pytest.approx(figures["run"][-1][1], rel=1e-5)
     assert loss != pytest.approx(figures["plain"][-1][1], rel=1e-2)
     assert figures["run"][:-1] == figures["plain"][:-1]  # what is trained is the same

@@ -46,18 +46,21 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_loaded(
     assert not (tmp_path / "out").exists()
 
 
-def test_int8_is_fitted_to_the_last_sentences_that_have_words(tmp_path: Path) -> None:
-    pair = written(tmp_path, "", "")
+def fitted(precision: str, sources: list[str]) -> list[str]:
+    pair = TextPair("news", Path("a"), Path("b"))
+    return [sources[n] for n in fitting_sentences(precision, pair, DevSet(sources, sources))]
+
+
+def test_int8_is_fitted_to_the_last_sentences_that_have_words() -> None:
     sources = ["", *(f"Satz {n}." for n in range(100)), "12", "---", " "]
-    assert fitting_sentences("int8", pair, DevSet(sources, sources)) == sources[37:101]
+    assert fitted("int8", sources) == sources[37:101]
 
 
-def test_fp16_is_fitted_to_sentences_from_all_of_the_text(tmp_path: Path) -> None:
-    pair = written(tmp_path, "", "")
+def test_fp16_is_fitted_to_sentences_from_all_of_the_text() -> None:
     sources = ["", *(f"Satz {n}." for n in range(600)), "12"]
-    assert fitting_sentences("fp16", pair, DevSet(sources, sources)) == sources[1:601:3]
+    assert fitted("fp16", sources) == sources[1:601:3]
     few = sources[:9]
-    assert fitting_sentences("fp16", pair, DevSet(few, few)) == few[1:]
+    assert fitted("fp16", few) == few[1:]
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -63,6 +63,28 @@ class ByteTokenizer:
     def is_byte(self, token_id: int) -> bool:
         """All are."""
         return token_id >= _FIRST_BYTE
+
+    def control_id(self, piece: str) -> int | None:
+        """There are none."""
+        del piece
+        return None
+
+
+class TaggedTokenizer(ByteTokenizer):
+    """Bytes, and tags: ids of bytes that no text has, which `decode` shows as `[de]`."""
+
+    def __init__(self, tags: Mapping[str, str]) -> None:
+        self._ids = {tag: _FIRST_BYTE + 0xF8 + number for number, tag in enumerate(tags.values())}
+        self._shown = {self._ids[tag]: f"[{language}]" for language, tag in tags.items()}
+
+    def control_id(self, piece: str) -> int | None:
+        """Of a tag."""
+        return self._ids.get(piece)
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of ids, tags included."""
+        shown = "".join(self._shown[i] for i in ids if i in self._shown)
+        return shown + super().decode([i for i in ids if i not in self._shown])
 
 
 class EchoModel(FakeModel):
@@ -154,14 +176,30 @@ class EchoTranslator(ModelTranslator):
         search: dict[str, object] | None = None,
         limits: BatchLimits | None = None,
         stepper: Any = None,
+        languages: Languages | None = None,
     ) -> None:
+        """`languages` are those of a model of several directions, whose translations tell by
+        `[de]` which tag it was given."""
         self.stepper = stepper or EchoStepper()
-        languages = Languages(source=(source,), target=(target,))
+        languages = languages or Languages(source=(source,), target=(target,))
         search = search or {"beam_size": 4}
         manifest = echo_manifest(name, priority=priority, languages=languages, search=search)
-        tokenizer, max_bytes = ByteTokenizer(), (limits or BatchLimits()).max_cache_bytes
+        tokenizer = TaggedTokenizer(languages.tags) if languages.tags else ByteTokenizer()
+        max_bytes = (limits or BatchLimits()).max_cache_bytes
         texts = TextProcessor(manifest, tokenizer, tokenizer, self.stepper, max_bytes)
         super().__init__(texts, OneStepper(self.stepper), limits=limits)
+
+
+def several(*pairs: str) -> Languages:
+    """Those of a model that was trained on some pairs, such as `de-en`."""
+    found = [(pair[:2], pair[3:]) for pair in pairs]
+    targets = dict.fromkeys(target for _, target in found)
+    return Languages(
+        source=tuple(dict.fromkeys(source for source, _ in found)),
+        target=tuple(targets),
+        pairs=tuple(found),
+        tags={target: f"<2{target}>" for target in targets},
+    )
 
 
 @contextmanager

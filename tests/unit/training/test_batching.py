@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from serving.bundle.tokenizer import Tokenizer
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from tests.toy.corpus import toy_pairs
-from training.batching import BatchedCorpus, Cost, IdPair, collate, cut_by_budget
+from training.batching import BatchedCorpus, Cost, IdPair, collate, cut_by_budget, encode_prefix
 from training.errors import ConfigError
 from training.sections import NoiseConfig
 from training.tokenizer import train_tokenizer
@@ -346,7 +346,8 @@ def test_a_tag_stands_before_each_source_of_its_corpus_as_in_text(tagged: Tokeni
     tags = ["<web>", None, "<old>"]
     for options in ({}, {"subword_alpha": 0.1}, {"noise": NoiseConfig(lower=0.5, join=0.3)}):
         settings_: dict[str, Any] = {"token_budget": 500, "max_pieces": 99} | options
-        some = BatchedCorpus(pairs, tagged, origins=origins, tags=tags, **settings_)
+        prefixes = [encode_prefix(tagged, None, tag) for tag in tags]
+        some = BatchedCorpus(pairs, tagged, origins=origins, prefixes=prefixes, **settings_)
         prefix = [f"{tags[origin] or ''} ".lstrip() for origin in origins]
         if not options:
             assert some.ids == [
@@ -364,4 +365,4 @@ def test_a_tag_stands_before_each_source_of_its_corpus_as_in_text(tagged: Tokeni
 
 def test_a_tag_that_is_no_piece_is_refused(tagged: Tokenizer) -> None:
     with pytest.raises(ConfigError, match=r"the tag '<new>' of data\.train is no piece"):
-        BatchedCorpus([("a", "b")], tagged, token_budget=9, max_pieces=9, tags=["<new>"])
+        encode_prefix(tagged, None, "<new>")

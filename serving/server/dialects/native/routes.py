@@ -87,7 +87,7 @@ class _NativeEndpoints:
                     models=[
                         LanguageReader(
                             name=manifest.name,
-                            targets=list(manifest.languages.target),
+                            targets=[t for s, t in manifest.languages.trained if s == code],
                             attribution=manifest.attribution,
                         )
                         for manifest in readers
@@ -243,6 +243,7 @@ def _card(model: ServedModel) -> ModelCard:
         name=manifest.name,
         source=list(manifest.languages.source),
         target=list(manifest.languages.target),
+        pairs=list(manifest.languages.trained),
         family=manifest.family,
         block=manifest.block,
         precision=manifest.precision,

@@ -36,6 +36,7 @@ WarningCode = Literal[
     "placeholder",
     "untranslated",
     "pivot",
+    "zero_shot",
 ]
 
 
@@ -170,7 +171,8 @@ class TranslatedText(Wire):
     `long_word`: a word that is longer than the model reads was kept; `placeholder`: the model lost
     or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
     kept its words, for the translation had too few; `pivot`: no model translates this pair, so that
-    the text went through a third language."""
+    the text went through a third language; `zero_shot`: the model knows both languages, but was not
+    trained on this pair."""
     timing: TimingBody
     model: str
     source: str
@@ -224,6 +226,8 @@ class ModelCard(Wire):
     name: str
     source: list[str]
     target: list[str]
+    pairs: list[tuple[str, str]]
+    """Pairs of source and target that it was trained on."""
     family: str
     block: str
     precision: str

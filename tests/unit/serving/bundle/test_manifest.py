@@ -13,13 +13,19 @@ from serving.bundle.manifest import (
     CARD,
     FORMAT_VERSION,
     MANIFEST,
+    Languages,
     Manifest,
     file_hash,
     find_bundles,
     read_manifest,
     write_manifest,
 )
-from serving.errors import BundleError, FormatVersionError, HashMismatchError
+from serving.errors import (
+    BundleError,
+    FormatVersionError,
+    HashMismatchError,
+    UnknownLanguageError,
+)
 from serving.translation.translator import Translator
 
 GRAPH = {"file": "step.onnx", "opset": 24, "inputs": [], "outputs": []}
@@ -86,6 +92,65 @@ def test_what_is_written_is_read(folder: Path) -> None:
     }
     assert json.loads((folder / MANIFEST).read_text()).popitem()[0] == "files"
     assert next(iter(json.loads((folder / MANIFEST).read_text()))) == "format_version"
+
+
+def test_a_bundle_of_one_direction_has_no_pairs_and_no_tags(folder: Path) -> None:
+    assert json.loads((folder / MANIFEST).read_text())["languages"] == TREE["languages"]
+    languages = read_manifest(folder).languages
+    assert languages.trained == (("de", "en"),)
+    assert languages.choose(None, None) == languages.choose("de", "en") == ("de", "en")
+    with pytest.raises(UnknownLanguageError, match="must be one of de to en, got fr to any lang"):
+        languages.choose("fr", None)
+
+
+def test_without_tags_all_pairs_are_one_to_the_model() -> None:
+    languages = Languages(source=("de", "fr"), target=("en",))
+    assert languages.trained == (("de", "en"), ("fr", "en"))
+    assert languages.choose(None, None) == ("de", "en")
+    assert languages.choose("fr", None) == ("fr", "en")
+
+
+SEVERAL = {
+    "source": ["fr", "en", "es"],
+    "target": ["en", "fr", "es"],
+    "pairs": [["fr", "en"], ["en", "fr"], ["es", "en"], ["en", "es"]],
+    "tags": {"en": "<2en>", "fr": "<2fr>", "es": "<2es>"},
+}
+
+
+def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
+    write_manifest(folder, Manifest.model_validate(TREE | {"languages": SEVERAL}))
+    assert json.loads((folder / MANIFEST).read_text())["languages"] == SEVERAL
+    languages = read_manifest(folder).languages
+    assert languages.choose("fr", None) == ("fr", "en")
+    assert languages.choose(None, "es") == ("en", "es")
+    assert languages.choose("fr", "es", zero_shot=True) == ("fr", "es")
+    for given, said in {
+        (None, None): "source and target must be one of fr to en, en to fr, es to en, en to es, go",
+        (None, "en"): "got any language to en",
+        ("fr", "fr"): "got fr to fr",
+        ("fr", "de"): "got fr to de",
+        ("fr", "es"): "was trained on fr to en, .*, not from fr to es; this lets it try",
+    }.items():
+        with pytest.raises(UnknownLanguageError, match=said):
+            languages.choose(*given, allowing="this")
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"tags": {}},
+        {"pairs": []},
+        {"tags": {"en": "<2en>", "fr": "<2fr>"}},
+        {"source": ["fr", "en"]},
+        {"target": ["en", "fr"], "tags": {"en": "<2en>", "fr": "<2fr>"}},
+    ],
+)
+def test_languages_that_contradict_each_other(change: dict[str, Any], folder: Path) -> None:
+    tree = json.loads((folder / MANIFEST).read_text()) | {"languages": SEVERAL | change}
+    (folder / MANIFEST).write_text(json.dumps(tree))
+    with pytest.raises(BundleError, match=r"languages: Value error, pairs"):
+        read_manifest(folder)
 
 
 def test_bundles_are_found_by_name(folder: Path) -> None:
