@@ -126,7 +126,7 @@ def trained_subject(
     """
     trained = load_trained(run)
     if isinstance(trained.model, Transformer):
-        check_convertible(trained.model.config.block)
+        check_convertible(trained.model.config)
     pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
     if not pairs:
         raise BenchError(f"{source}: every line is blank")
