@@ -60,6 +60,8 @@ def convert_to_ctranslate2(
         config.num_heads,
         pre_norm=config.norm == "pre",
         rms_norm=config.norm_type == "rms",
+        activation=activation_of(config.activation),
+        ffn_glu=config.activation.endswith("glu"),
         alignment_layer=model.alignment_layer,
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
@@ -118,7 +120,21 @@ def set_ffn(spec: Any, layer: Any) -> None:
     """Norm and products of a layer's feed-forward."""
     set_norm(spec.layer_norm, layer.ffn_residual.norm)
     set_linear(spec.linear_0, layer.ffn.up_proj)
+    if layer.ffn.is_gated:  # the gate's rows, then the others
+        up = spec.linear_0
+        up.weight, weight = np.split(up.weight, 2)
+        up.bias, bias = np.split(up.bias, 2)
+        spec.linear_0_noact.weight, spec.linear_0_noact.bias = weight, bias
     set_linear(spec.linear_1, layer.ffn.down_proj)
+
+
+def activation_of(name: str) -> Any:
+    """What CTranslate2 calls an activation, alone or of a gate."""
+    from ctranslate2.specs.common_spec import Activation
+
+    found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
+    found |= {"reglu": found["relu"], "geglu": found["gelu"], "swiglu": found["silu"]}
+    return found[name]
 
 
 def set_norm(spec: Any, norm: Any) -> None:

@@ -36,7 +36,7 @@ from training.stepper import TorchStepper
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 TRANSLATION = ["standard", "macaron", "joint fast", "joint base", "own attention"]
-TRANSLATION += ["scale norm", "joint rms norm"]
+TRANSLATION += ["scale norm", "joint rms norm", "swiglu"]
 LANGUAGE = ["full standard pre", "dilated_memory standard pre", "cascade macaron post"]
 FORMS = [(target, precision) for target, found in ALLOWED.items() for precision in found]
 HALVES = list(HALF_TYPES)

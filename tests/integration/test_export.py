@@ -61,7 +61,12 @@ MODELS = {
     "scale norm": TransformerConfig(
         **(SIZES | {"block": "macaron", "norm_type": "scale"}), fix_norm=True, fix_norm_scale=True
     ),
-    "joint rms norm": JointConfig(**(SIZES | {"norm_type": "rms", "fix_norm": True})),
+    "joint rms norm": JointConfig(
+        **(SIZES | {"norm_type": "rms", "fix_norm": True, "activation": "gelu"})
+    ),
+    "swiglu": TransformerConfig(
+        **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
+    ),
 }
 
 
@@ -278,7 +283,9 @@ def decode_joining(stepper: OnnxStepper, sentences: list[Sentence]) -> list[tupl
     return [found[number] for number in range(len(sentences))]
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint fast", "scale norm", "joint rms norm"])
+@pytest.mark.parametrize(
+    "name", ["macaron", "joint fast", "scale norm", "joint rms norm", "swiglu"]
+)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
@@ -321,7 +328,9 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
     assert [found[number] for number in range(len(sentences))] == alone
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint fast", "scale norm", "joint rms norm"])
+@pytest.mark.parametrize(
+    "name", ["macaron", "joint fast", "scale norm", "joint rms norm", "swiglu"]
+)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
     tmp_path: Path, name: str, precision: str
@@ -553,7 +562,7 @@ OWN_MODEL = TransformerConfig(**(SIZES | {"block": "tests.integration.test_expor
 
 
 @pytest.mark.parametrize(
-    "name", ["macaron", "joint base", "own attention", "scale norm", "joint rms norm"]
+    "name", ["macaron", "joint base", "own attention", "scale norm", "joint rms norm", "swiglu"]
 )
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_steps_begin_with_one_query_where_a_query_has_the_same_bits_alone(

@@ -134,7 +134,7 @@ def source_attention(config: ModelConfig) -> SourceAttention:
 def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
     """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
     dropout = Dropout(config.activation_dropout, shared_axes)
-    return FeedForward(config.model_dim, config.ffn_dim, dropout)
+    return FeedForward(config.model_dim, config.ffn_dim, dropout, config.activation)
 
 
 __all__ = [

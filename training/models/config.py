@@ -24,6 +24,7 @@ class ModelConfig(ABC):
     choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
+        "activation": ("relu", "gelu", "silu", "reglu", "geglu", "swiglu"),
         "attention_init": ("xavier", "small"),
         "embedding_scale": ("token", "sum", "none"),
     }
@@ -37,6 +38,9 @@ class ModelConfig(ABC):
     num_heads: int = 4
     ffn_dim: int = 1024
     """Inner size of one feed-forward; layers of Macaron and joint models have two."""
+    activation: str = "relu"
+    """Of the feed-forward: `relu`, `gelu`, `silu`, or gated `reglu`, `geglu`, `swiglu`, which have
+    three matrices of `ffn_dim` each: two thirds of it keep the number of parameters."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
@@ -64,7 +68,7 @@ class ModelConfig(ABC):
     attention_dropout: float = 0.0
     """On attention probabilities, after the softmax."""
     activation_dropout: float = 0.0
-    """Inside the feed-forward, after ReLU."""
+    """Inside the feed-forward, after the activation and its gate."""
 
     def __post_init__(self) -> None:
         if ARCHITECTURES.get(self.architecture) is not type(self):

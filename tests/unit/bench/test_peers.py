@@ -138,7 +138,9 @@ def assert_scores_as_the_model(model: Transformer, folder: Path) -> None:
     [
         {"norm_type": "rms", "norm_eps": 0.05},
         {"norm_type": "rms", "norm": "post", "fix_norm": True},
-        {"norm_eps": 0.05},
+        {"norm_eps": 0.05, "activation": "gelu"},
+        {"activation": "silu"},
+        *({"activation": name} for name in ("reglu", "geglu", "swiglu")),
     ],
 )
 def test_ctranslate2_computes_the_options_that_it_has(

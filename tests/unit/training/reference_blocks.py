@@ -97,8 +97,24 @@ def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, heads: int
     return linear(out, weights, "out_proj")
 
 
-def feed_forward(x_TD: Array, weights: Weights) -> Array:
-    return linear(np.maximum(linear(x_TD, weights, "up_proj"), 0.0), weights, "down_proj")
+def activate(x: float, name: str) -> float:
+    if name in ("relu", "reglu"):
+        return max(x, 0.0)
+    if name in ("gelu", "geglu"):  # x times the normal distribution's share below x
+        return x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
+    return x / (1.0 + math.exp(-x))
+
+
+def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+    """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
+    wide, size, name = linear(x_TD, weights, "up_proj"), config.ffn_dim, config.activation
+    hidden = np.zeros((len(x_TD), size))
+    for t, wide_t in enumerate(wide):
+        for i in range(size):
+            hidden[t, i] = activate(float(wide_t[i]), name)
+            if name.endswith("glu"):
+                hidden[t, i] *= wide_t[size + i]
+    return linear(hidden, weights, "down_proj")
 
 
 class ReferenceLayer:
@@ -116,7 +132,7 @@ class ReferenceLayer:
 
     def ffn(self, x: Array, name: str, scale: float) -> Array:
         weights = part(self.weights, name)
-        return self.sublayer(x, name, lambda y: feed_forward(y, weights), scale)
+        return self.sublayer(x, name, lambda y: feed_forward(y, weights, self.config), scale)
 
     def __call__(self, x: Array, memory: Array | None) -> Array:
         """An encoder layer where there is no memory, a decoder layer where there is."""

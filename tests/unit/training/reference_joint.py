@@ -50,11 +50,11 @@ class ReferenceJointLayer:
 
     def first_ffn(self, x_TSD: Array) -> Array:
         weights = part(self.weights, "first_ffn")
-        return np.stack([feed_forward(x_SD, weights) for x_SD in x_TSD])
+        return np.stack([feed_forward(x_SD, weights, self.config) for x_SD in x_TSD])
 
     def ffn(self, x_TSD: Array) -> Array:
         weights = part(self.weights, "ffn")
-        return np.stack([feed_forward(x_SD, weights) for x_SD in x_TSD])
+        return np.stack([feed_forward(x_SD, weights, self.config) for x_SD in x_TSD])
 
     def sublayer(self, x_TSD: Array, name: str) -> Array:
         norm = part(self.weights, f"{name}_residual.norm")
@@ -91,7 +91,7 @@ def decode(source: list[int], target: list[int], model: Any) -> tuple[Array, Arr
         source_table, output = weights["source_embedding.weight"], weights["output"]
     source_SD = embed(source, source_table, config.embedding_scale)
     # The PreNet is a Transformer's encoder.
-    shared = ("model_dim", "num_heads", "norm_type", "norm_eps")
+    shared = ("model_dim", "num_heads", "ffn_dim", "activation", "norm_type", "norm_eps")
     prenet = TransformerConfig(**{name: getattr(config, name) for name in shared})
     for layer in range(config.num_encoder_layers):
         source_SD = ReferenceLayer(part(weights, f"encoder.{layer}"), prenet)(source_SD, None)

@@ -82,7 +82,9 @@ def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Ar
         layer = reference.part(weights, f"layers.{number}")
         if macaron:
             first = reference.part(layer, "first_ffn")
-            sublayer(layer, "first_ffn", 0.5, lambda y, w=first: reference.feed_forward(y, w))
+            sublayer(
+                layer, "first_ffn", 0.5, lambda y, w=first: reference.feed_forward(y, w, config)
+            )
 
         def attend(
             y: reference.Array,
@@ -103,7 +105,7 @@ def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Ar
         sublayer(layer, "self_attention", 1.0, attend)
         ffn = reference.part(layer, "ffn")
         scale = 0.5 if macaron else 1.0
-        sublayer(layer, "ffn", scale, lambda y, w=ffn: reference.feed_forward(y, w))
+        sublayer(layer, "ffn", scale, lambda y, w=ffn: reference.feed_forward(y, w, config))
     last = reference.part(weights, "norm")
     x = reference.normalise_output(x, last, config, norm=config.norm == "pre")
     return x @ table.T + weights["output_bias"]

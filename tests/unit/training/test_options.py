@@ -24,7 +24,9 @@ from training.models import (
     build_network,
 )
 from training.models.attention import SelfAttention, SourceAttention
+from training.models.dropout import Dropout
 from training.models.embedding import settled
+from training.models.feed_forward import FeedForward
 from training.models.norms import ScaleNorm
 
 OPTIONS: list[dict[str, Any]] = [
@@ -35,6 +37,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"fix_norm": True},
     {"embedding_scale": "sum"},
     {"embedding_scale": "none"},
+    *({"activation": name} for name in ("gelu", "silu", "reglu", "geglu", "swiglu")),
 ]
 FAMILIES: list[ModelConfig] = [
     TINY,
@@ -199,6 +202,33 @@ def test_small_init_makes_attention_smaller_and_nothing_else(config: ModelConfig
         assert torch.equal(one, other) == ("_proj.weight" not in name or "ffn" in name), name
 
 
+# Feed-forward
+
+
+@pytest.mark.parametrize("activation", ["reglu", "geglu", "swiglu"])
+def test_two_thirds_of_the_width_keep_the_parameters_of_a_gated_feed_forward(
+    activation: str,
+) -> None:
+    plain = FeedForward(32, 96, Dropout(0.0))
+    gated = FeedForward(32, 64, Dropout(0.0), activation)
+    counts = [
+        sum(p.numel() for name, p in ffn.named_parameters() if name.endswith("weight"))
+        for ffn in (plain, gated)
+    ]
+    assert counts[0] == counts[1]
+    # Both halves begin as matrices of their own: Xavier's bound is sqrt(6 / (32 + 64)).
+    for half in gated.up_proj.weight.detach().chunk(2):
+        assert float(half.abs().max()) == pytest.approx(0.25, rel=0.02)
+
+
+@pytest.mark.parametrize("activation", ["gelu", "silu", "reglu", "geglu", "swiglu"])
+def test_the_gradient_of_a_feed_forward_is_that_of_its_formula(activation: str) -> None:
+    torch.manual_seed(0)
+    ffn = FeedForward(4, 5, Dropout(0.0), activation).double()
+    x = torch.randn(3, 4, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(ffn, x)
+
+
 # What cannot work
 
 
@@ -208,6 +238,7 @@ def test_small_init_makes_attention_smaller_and_nothing_else(config: ModelConfig
         (TINY_JOINT, {"tie_embeddings": False, "fix_norm": True}, r"fix_norm .*tie_embeddings"),
         (TINY, {"fix_norm_scale": True}, "fix_norm_scale .*fix_norm"),
         (TINY, {"norm_type": "batch"}, "norm_type .*'layer', 'rms', 'scale'.*got 'batch'"),
+        (TINY_LM, {"activation": "glu"}, "activation .*'geglu', 'swiglu'.*got 'glu'"),
         (TINY_LM, {"norm_eps": 0.0}, "norm_eps must be > 0, got 0.0"),
         (TINY_LM, {"norm_eps": math.nan}, "norm_eps must be > 0, got nan"),
         (TINY, {"embedding_scale": "both"}, "embedding_scale .*got 'both'"),
