@@ -126,7 +126,7 @@ def trained_subject(
     """
     trained = load_trained(run)
     if isinstance(trained.model, Transformer):
-        check_convertible(trained.model.config.block)
+        check_convertible(trained.model.config)
     data = trained.recipe.data
     if data.is_multilingual:
         raise BenchError(

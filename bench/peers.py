@@ -12,21 +12,30 @@ from torch import Tensor, nn
 
 from bench.errors import BenchError
 from serving.bundle.shortlist import Shortlist
-from training.models import Transformer
+from training.models import Transformer, TransformerConfig
 
 VOCABULARY_MAP = "vmap.txt"
 """The name under which CTranslate2 looks for it."""
+_KNOWN: dict[str, tuple[Any, ...]] = {
+    "block": ("standard",),
+    "norm_type": ("layer", "rms"),
+    "embedding_scale": ("token",),
+    "fix_norm_scale": (False,),
+}
+"""What the fields of a configuration may be that CTranslate2 can follow."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
 """What CTranslate2 calls the special pieces; SentencePiece writes them so as well."""
 
 
-def check_convertible(block: str) -> None:
-    """Raise BenchError for an architecture that CTranslate2 does not have."""
-    if block != "standard":
-        raise BenchError(
-            f"block must be 'standard' for the comparison with CTranslate2, got {block!r}; "
-            "give a run of the baseline Transformer or of a joint model"
-        )
+def check_convertible(config: TransformerConfig) -> None:
+    """Raise BenchError for an architecture or an option that CTranslate2 does not have."""
+    for name, known in _KNOWN.items():
+        if getattr(config, name) not in known:
+            raise BenchError(
+                f"{name} must be {' or '.join(map(repr, known))} for the comparison with "
+                f"CTranslate2, got {getattr(config, name)!r}; give a run of the baseline "
+                "Transformer or of a joint model"
+            )
 
 
 def convert_to_ctranslate2(
@@ -44,16 +53,19 @@ def convert_to_ctranslate2(
     """
     import ctranslate2
 
-    check_convertible(model.config.block)
     config = model.config
+    check_convertible(config)
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
         pre_norm=config.norm == "pre",
+        rms_norm=config.norm_type == "rms",
+        activation=activation_of(config.activation),
+        ffn_glu=config.activation.endswith("glu"),
         alignment_layer=model.alignment_layer,
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
-    embedding = array_of(model.embedding.weight)
+    embedding = array_of(model.output_weight)
     spec.encoder.embeddings[0].weight = embedding
     spec.decoder.embeddings.weight = embedding
     spec.decoder.projection.weight = embedding
@@ -77,6 +89,7 @@ def convert_to_ctranslate2(
     spec.register_target_vocabulary(list(vocabulary))
     spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = BOS, EOS, UNK
     spec.config.decoder_start_token = BOS
+    spec.config.add_attribute("layer_norm_epsilon", config.norm_eps)
     spec.validate()
     spec.optimize(quantization=quantization)
     folder.mkdir(parents=True)
@@ -107,12 +120,28 @@ def set_ffn(spec: Any, layer: Any) -> None:
     """Norm and products of a layer's feed-forward."""
     set_norm(spec.layer_norm, layer.ffn_residual.norm)
     set_linear(spec.linear_0, layer.ffn.up_proj)
+    if layer.ffn.is_gated:  # the gate's rows, then the others
+        up = spec.linear_0
+        up.weight, weight = np.split(up.weight, 2)
+        up.bias, bias = np.split(up.bias, 2)
+        spec.linear_0_noact.weight, spec.linear_0_noact.bias = weight, bias
     set_linear(spec.linear_1, layer.ffn.down_proj)
 
 
+def activation_of(name: str) -> Any:
+    """What CTranslate2 calls an activation, alone or of a gate."""
+    from ctranslate2.specs.common_spec import Activation
+
+    found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
+    found |= {"reglu": found["relu"], "geglu": found["gelu"], "swiglu": found["silu"]}
+    return found[name]
+
+
 def set_norm(spec: Any, norm: Any) -> None:
-    """Scale and shift of a layer norm, which both sides compute alike."""
-    spec.gamma, spec.beta = array_of(norm.weight), array_of(norm.bias)
+    """Scale of a norm, and shift where it has one; both sides compute alike."""
+    spec.gamma = array_of(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = array_of(norm.bias)
 
 
 def set_linear(spec: Any, linear: nn.Linear) -> None:

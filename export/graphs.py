@@ -39,6 +39,7 @@ from training.models import (
     TransformerConfig,
     TranslationModel,
 )
+from training.models.embedding import settled
 from training.models.light_attention import layer_reach
 
 ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
@@ -106,7 +107,7 @@ def write_graphs(
     """
     check_precision(precision, target)
     check_heads(model.config, target)
-    model.eval()
+    model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     encoder, encoder_graph = form.lower(*export_encoder(model))
     step, step_graph = form.lower(*export_step(model))
@@ -149,7 +150,7 @@ def write_language_graphs(
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
     check_precision(precision, target)
     check_heads(model.config, target)
-    model.eval()
+    model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     step, step_graph = form.lower(*export_language_step(model))
     _save(step, folder / step_graph.file)

@@ -105,6 +105,6 @@ def quantized_twin(model: NetworkT) -> NetworkT:
     twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
-            quantized, scale = quantize_columns(module.weight.detach().numpy().T)
-            module.weight = nn.Parameter(torch.from_numpy((quantized * scale).T.copy()))
+            quantized, scale = quantize_columns(module.vectors.detach().numpy().T)
+            module.replace(torch.from_numpy((quantized * scale).T.copy()))
     return twin

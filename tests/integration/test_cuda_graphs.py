@@ -36,6 +36,7 @@ from training.stepper import TorchStepper
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 TRANSLATION = ["standard", "macaron", "joint fast", "joint base", "own attention"]
+TRANSLATION += ["scale norm", "joint rms norm", "swiglu"]
 LANGUAGE = ["full standard pre", "dilated_memory standard pre", "cascade macaron post"]
 FORMS = [(target, precision) for target, found in ALLOWED.items() for precision in found]
 HALVES = list(HALF_TYPES)
@@ -46,6 +47,7 @@ CHOICES = {"candidate_score", "candidate_token", "candidate_parent", "top_score"
 MOST = {"fp16": 0.05, "bf16": 0.4, "w8a16": 0.3}
 MEAN = {"fp16": 0.002, "bf16": 0.02, "w8a16": 0.02}
 """By which logits may differ from those of fp32, any and in the mean; they range over about 10."""
+IN_FP32 = {"LayerNormalization", "RMSNormalization", "ReduceL2", "LogSoftmax", "Softmax"}
 NEAR_TIE = 2e-3
 """Outputs may differ where fp32 scores both within this, nats a token."""
 
@@ -143,7 +145,7 @@ def test_the_rules_of_cuda_kernels_hold(bundles: Path, name: str, precision: str
         producers = {output: node for node in model.graph.node for output in node.output}
         constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         for node in model.graph.node:
-            if node.op_type in ("LayerNormalization", "LogSoftmax", "Softmax"):
+            if node.op_type in IN_FP32:
                 assert types[node.input[0]] == TensorProto.FLOAT
             if node.op_type in ("Attention", "TensorScatter"):
                 assert types[node.output[0]] == element

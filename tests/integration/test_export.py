@@ -58,6 +58,15 @@ MODELS = {
     "joint base": JointConfig(
         **(SIZES | {"num_encoder_layers": 0, "tie_embeddings": False, "embedding_scale": "sum"})
     ),
+    "scale norm": TransformerConfig(
+        **(SIZES | {"block": "macaron", "norm_type": "scale"}), fix_norm=True, fix_norm_scale=True
+    ),
+    "joint rms norm": JointConfig(
+        **(SIZES | {"norm_type": "rms", "fix_norm": True, "activation": "gelu"})
+    ),
+    "swiglu": TransformerConfig(
+        **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
+    ),
 }
 
 
@@ -243,7 +252,7 @@ def test_a_sentence_is_equal_to_the_bit_in_any_batch(tiny_model: TinyModel, prec
         assert [alone[i] for i in order] == [finished.hypotheses for finished in together]
 
 
-@pytest.mark.parametrize("name", ["joint fast", "joint base"])
+@pytest.mark.parametrize("name", ["joint fast", "joint base", "joint rms norm"])
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_joint_sentence_is_equal_to_the_bit_in_any_batch_and_under_any_padding(
@@ -274,7 +283,9 @@ def decode_joining(stepper: OnnxStepper, sentences: list[Sentence]) -> list[tupl
     return [found[number] for number in range(len(sentences))]
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize(
+    "name", ["macaron", "joint fast", "scale norm", "joint rms norm", "swiglu"]
+)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 @pytest.mark.parametrize("beam_size", [1, 4])
 def test_a_sentence_that_joins_a_running_batch_is_equal_to_the_bit(
@@ -317,7 +328,9 @@ def test_a_batch_is_no_wider_than_those_still_in_it_need(
     assert [found[number] for number in range(len(sentences))] == alone
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize(
+    "name", ["macaron", "joint fast", "scale norm", "joint rms norm", "swiglu"]
+)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_sources_of_any_lengths_are_encoded_to_the_bit_as_alone(
     tmp_path: Path, name: str, precision: str
@@ -548,7 +561,9 @@ OWN_BLOCK = (EncoderLayer, SingleHeadDecoderLayer)
 OWN_MODEL = TransformerConfig(**(SIZES | {"block": "tests.integration.test_export:OWN_BLOCK"}))
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint base", "own attention"])
+@pytest.mark.parametrize(
+    "name", ["macaron", "joint base", "own attention", "scale norm", "joint rms norm", "swiglu"]
+)
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
 def test_steps_begin_with_one_query_where_a_query_has_the_same_bits_alone(
     tmp_path: Path, name: str, precision: str

@@ -496,6 +496,20 @@ def test_a_tiny_model_learns_the_toy_language(tmp_path: Path) -> None:
 # What a run is made of
 
 
+def test_a_recipe_of_other_norms_vectors_and_activations_trains_and_is_read_back(
+    small_recipe: Path, tmp_path: Path, tokenizer_file: str
+) -> None:
+    run = tmp_path / "run"
+    run_training(
+        small_recipe, run, tokenizer_file, "loop.max_steps=3", "model.norm_type=scale",
+        "model.fix_norm=true", "model.fix_norm_scale=true", "model.attention_init=small",
+        "model.activation=swiglu",
+    )  # fmt: skip
+    model = load_trained(run).model
+    assert (model.config.norm_type, model.config.attention_init) == ("scale", "small")
+    torch.testing.assert_close(model.output_weight.norm(dim=1), torch.ones(model.config.vocab_size))
+
+
 @pytest.mark.parametrize(
     ("overrides", "message"),
     [

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 
 from training.errors import ConfigError
+from training.models.attention import small_init
 from training.models.base import Network, TranslationModel
 from training.models.blocks import BLOCKS, Block
 from training.models.config import (
@@ -55,12 +56,17 @@ def build_network(config: ModelConfig) -> Network:
 
     Raises ConfigError where it names a block that cannot be found.
     """
+    network: Network
     if isinstance(config, JointConfig):
-        return JointModel(config)
-    if isinstance(config, LanguageModelConfig):
-        return CausalLanguageModel(config)
-    assert isinstance(config, TransformerConfig)
-    return Transformer(config, find_block(config.block))
+        network = JointModel(config)
+    elif isinstance(config, LanguageModelConfig):
+        network = CausalLanguageModel(config)
+    else:
+        assert isinstance(config, TransformerConfig)
+        network = Transformer(config, find_block(config.block))
+    if config.attention_init == "small":
+        small_init(network)
+    return network
 
 
 def check_model(config: ModelConfig) -> None:

@@ -9,9 +9,11 @@ sentence and attends under an additive mask over all slots.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import torch
 from torch import Tensor, nn
 
 from training.models.operators import attention, split_heads, tensor_scatter
@@ -161,3 +163,14 @@ def init_linear(*layers: nn.Linear) -> None:
         nn.init.xavier_uniform_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
+
+
+@torch.no_grad()
+def small_init(model: nn.Module) -> None:
+    """All projections of attention in a model from N(0, sqrt(2 / (5 D))): the spread that Xavier's
+    rule gives a feed-forward of 4 D (SmallInit; Nguyen and Salazar 2019)."""
+    for module in model.modules():
+        if isinstance(module, SelfAttention | SourceAttention):
+            for layer in module.children():
+                assert isinstance(layer, nn.Linear)
+                layer.weight.normal_(0.0, math.sqrt(2 / (5 * layer.in_features)))

@@ -14,6 +14,7 @@ from training.models.attention import AttentionContext, KeyValue, SelfAttention,
 from training.models.config import ModelConfig, TransformerConfig
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
+from training.models.norms import make_norm
 
 
 class Residual(nn.Module):
@@ -27,9 +28,7 @@ class Residual(nn.Module):
     ) -> None:
         """Dropout shares its noise along `shared_axes` of x."""
         super().__init__()
-        self.norm = (
-            nn.Identity() if config.norm == "none" else nn.LayerNorm(config.model_dim, eps=1e-5)
-        )
+        self.norm = make_norm(config, "pre", "post")
         self.dropout = Dropout(config.dropout, shared_axes)
         self.pre_norm, self.scale = config.norm == "pre", scale
 
@@ -135,7 +134,7 @@ def source_attention(config: ModelConfig) -> SourceAttention:
 def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
     """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
     dropout = Dropout(config.activation_dropout, shared_axes)
-    return FeedForward(config.model_dim, config.ffn_dim, dropout)
+    return FeedForward(config.model_dim, config.ffn_dim, dropout, config.activation)
 
 
 __all__ = [

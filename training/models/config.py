@@ -21,7 +21,14 @@ class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
-    norms: ClassVar[tuple[str, ...]] = ("pre", "post")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+        "norm": ("pre", "post"),
+        "norm_type": ("layer", "rms", "scale"),
+        "activation": ("relu", "gelu", "silu", "reglu", "geglu", "swiglu"),
+        "attention_init": ("xavier", "small"),
+        "embedding_scale": ("token", "sum", "none"),
+    }
+    """What the fields may be that choose by a name."""
     decoding_budget: ClassVar[int] = 8192
     """Beams x `batch_cost` of a batch that is decoded: a few hundred short sentences."""
 
@@ -31,18 +38,37 @@ class ModelConfig(ABC):
     num_heads: int = 4
     ffn_dim: int = 1024
     """Inner size of one feed-forward; layers of Macaron and joint models have two."""
+    activation: str = "relu"
+    """Of the feed-forward: `relu`, `gelu`, `silu`, or gated `reglu`, `geglu`, `swiglu`, which have
+    three matrices of `ffn_dim` each: two thirds of it keep the number of parameters."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
     """Pieces of the vocabulary that source and target share."""
     norm: str = "pre"
     """`pre`: normalise each sublayer's input, and once at the end; `post`: after each residual."""
+    norm_type: str = "layer"
+    """`layer`: LayerNorm; `rms`: RMSNorm (Zhang and Sennrich 2019); `scale`: ScaleNorm (Nguyen and
+    Salazar 2019)."""
+    norm_eps: float = 1e-5
+    """Added to the variance, with `rms` to the mean square; with `scale` the least length."""
+    embedding_scale: str = "token"
+    """What sqrt(model_dim) multiplies: the vector of a `token`, its `sum` with the position, or
+    `none` of them."""
+    fix_norm: bool = False
+    """Vectors of unit length in the embedding and the output matrix, which must be one (FixNorm;
+    Nguyen and Salazar 2019)."""
+    fix_norm_scale: bool = False
+    """A learnt factor of the logits beside `fix_norm`."""
+    attention_init: str = "xavier"
+    """`xavier`: uniform, as in fairseq; `small`: N(0, sqrt(2 / (5 model_dim))) (SmallInit; Nguyen
+    and Salazar 2019)."""
     dropout: float = 0.1
     """After embeddings and each sublayer."""
     attention_dropout: float = 0.0
     """On attention probabilities, after the softmax."""
     activation_dropout: float = 0.0
-    """Inside the feed-forward, after ReLU."""
+    """Inside the feed-forward, after the activation and its gate."""
 
     def __post_init__(self) -> None:
         if ARCHITECTURES.get(self.architecture) is not type(self):
@@ -59,8 +85,18 @@ class ModelConfig(ABC):
                 f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
                 f"got {self.model_dim}"
             )
-        if self.norm not in self.norms:
-            raise ConfigError(f"norm must be one of {self.norms}, got {self.norm!r}")
+        for name, allowed in self.choices.items():
+            if getattr(self, name) not in allowed:
+                raise ConfigError(
+                    f"{name} of architecture {self.architecture!r} must be one of {allowed}, "
+                    f"got {getattr(self, name)!r}"
+                )
+        if not self.norm_eps > 0.0:
+            raise ConfigError(f"norm_eps must be > 0, got {self.norm_eps}")
+        if self.fix_norm_scale and not self.fix_norm:
+            raise ConfigError(
+                "fix_norm_scale needs fix_norm: true, got fix_norm: false; set both or neither"
+            )
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
@@ -95,33 +131,31 @@ class JointConfig(ModelConfig):
     Representation"): Reformer-base without encoder layers, Reformer-fast with them.
 
     `num_encoder_layers` is the depth of the PreNet, `num_decoder_layers` that of the joint layers.
-    The defaults follow the authors' code where it and the paper disagree.
+    The defaults follow the authors' code where it and the paper disagree: the paper has
+    `embedding_scale="sum"`.
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    norms: ClassVar[tuple[str, ...]] = ("pre",)
+    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+        "norm": ("pre",),
+        "joint_dropout": ("shared", "ordinary"),
+    }
     decoding_budget: ClassVar[int] = 131072
 
     architecture: str = "joint"
     tie_embeddings: bool = True
     """One embedding for source, target and output; the authors have three."""
-    embedding_scale: str = "token"
-    """What sqrt(model_dim) multiplies: `token` (the code), or `sum` of token and position (the
-    paper)."""
     joint_dropout: str = "shared"
     """`shared`: noise of the joint layers is shared along source or target or both (dropout 1d and
     2d, section 3.4 of the paper); `ordinary`: each element has its own."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        for name, allowed in (
-            ("embedding_scale", ("token", "sum")),
-            ("joint_dropout", ("shared", "ordinary")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name} of a joint model must be one of {allowed}, got {getattr(self, name)!r}"
-                )
+        if self.fix_norm and not self.tie_embeddings:
+            raise ConfigError(
+                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
+                "matrix, got tie_embeddings: false; change one of them"
+            )
 
     @property
     def family(self) -> str:
@@ -143,7 +177,13 @@ class LanguageModelConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    norms: ClassVar[tuple[str, ...]] = ("pre", "post", "none")
+    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+        "norm": ("pre", "post", "none"),
+        "block": ("standard", "macaron"),
+        "attention": ATTENTIONS,
+        "positions": ("sinusoid", "gluon"),
+        "dropout_layers": ("all", "reference"),
+    }
 
     architecture: str = "lm"
     num_encoder_layers: int = 0
@@ -177,17 +217,6 @@ class LanguageModelConfig(ModelConfig):
                 "num_encoder_layers of a language model must be 0, got "
                 f"{self.num_encoder_layers}; its depth is num_decoder_layers"
             )
-        for name, allowed in (
-            ("block", ("standard", "macaron")),
-            ("attention", ATTENTIONS),
-            ("positions", ("sinusoid", "gluon")),
-            ("dropout_layers", ("all", "reference")),
-        ):
-            if getattr(self, name) not in allowed:
-                raise ConfigError(
-                    f"{name} of a language model must be one of {allowed}, "
-                    f"got {getattr(self, name)!r}"
-                )
         for name in ("kernel_size", "dilation_base", "first_window", "window_multiplier"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")

@@ -5,14 +5,19 @@ Shape letters: B sentences, T tokens, D model.
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Callable
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
+from training.models.config import ModelConfig
 from training.models.dropout import Dropout
+
+ModelT = TypeVar("ModelT", bound=nn.Module)
 
 
 def sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -47,32 +52,62 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
 
 
 class TokenEmbedding(nn.Module):
-    """Embedding times sqrt(model_dim) plus sinusoids; N(0, model_dim^-0.5), pad row zero."""
+    """Embedding times sqrt(model_dim) plus sinusoids; N(0, model_dim^-0.5), pad row zero.
 
-    def __init__(
-        self,
-        vocab_size: int,
-        model_dim: int,
-        dropout: float,
-        *,
-        scale_positions: bool = False,
-        positions: str = "sinusoid",
-    ) -> None:
-        """`positions` is a key of `POSITIONS`; with `scale_positions` the factor applies to the
-        sinusoids as well."""
+    With FixNorm each vector is used at unit length (Nguyen and Salazar 2019). What is learnt begins
+    as U(-0.01, 0.01) then, as in the authors' code; no row is zero, which has no direction.
+    """
+
+    def __init__(self, config: ModelConfig, positions: str = "sinusoid") -> None:
+        """`positions` is a key of `POSITIONS`."""
         super().__init__()
-        self.scale_positions = scale_positions
         self.encode_positions = POSITIONS[positions]
-        self.weight = nn.Parameter(torch.randn(vocab_size, model_dim) * model_dim**-0.5)
-        self.dropout = Dropout(dropout)
+        root = math.sqrt(config.model_dim)
+        self.token_scale = 1.0 if config.embedding_scale == "none" else root
+        self.position_scale = root if config.embedding_scale == "sum" else 1.0
+        self.fix_norm = config.fix_norm
+        shape = (config.vocab_size, config.model_dim)
+        self.weight = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
+        self.dropout = Dropout(config.dropout)
         with torch.no_grad():
-            self.weight[PAD_ID].zero_()
+            if config.fix_norm:
+                self.weight.uniform_(-0.01, 0.01)
+            else:
+                self.weight[PAD_ID].zero_()
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors [V,D] as they are looked up, and as the output matrix that shares them."""
+        return self._normalise(self.weight)
 
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
-        dim = self.weight.shape[1]
-        x_BTD = nn.functional.embedding(token_ids_BT, self.weight) * math.sqrt(dim)
-        positions_BTD = self.encode_positions(positions_BT, dim)
-        if self.scale_positions:
-            positions_BTD = positions_BTD * math.sqrt(dim)
-        return self.dropout(x_BTD + positions_BTD)
+        vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
+        positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
+        return self.dropout(
+            _scaled(vectors_BTD, self.token_scale) + _scaled(positions_BTD, self.position_scale)
+        )
+
+    def replace(self, vectors_VD: Tensor) -> None:
+        """Look up these vectors, as they are, from here on."""
+        self.fix_norm = False
+        self.weight = nn.Parameter(vectors_VD.detach())
+
+    def _normalise(self, vectors: Tensor) -> Tensor:
+        return nn.functional.normalize(vectors, dim=-1) if self.fix_norm else vectors
+
+
+def settled(model: ModelT) -> ModelT:
+    """A model that looks up its vectors as they stand, for export: the model itself, or a copy of
+    one whose vectors are computed at each call."""
+    if not any(isinstance(m, TokenEmbedding) and m.fix_norm for m in model.modules()):
+        return model
+    copied = copy.deepcopy(model)
+    for module in copied.modules():
+        if isinstance(module, TokenEmbedding):
+            module.replace(module.vectors)
+    return copied
+
+
+def _scaled(x: Tensor, factor: float) -> Tensor:
+    return x if factor == 1.0 else x * factor

@@ -2,22 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+import torch
 from torch import Tensor, nn
 
 from training.models.attention import init_linear
 from training.models.dropout import Dropout
 
+_ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
+    "relu": torch.relu,
+    "gelu": nn.functional.gelu,
+    "silu": nn.functional.silu,
+}
+_GATES = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+
 
 class FeedForward(nn.Module):
-    """Linear, ReLU, Linear (Vaswani et al. 2017, equation 2)."""
+    """Linear, activation, Linear (Vaswani et al. 2017, equation 2, with ReLU).
 
-    def __init__(self, model_dim: int, ffn_dim: int, dropout: Dropout) -> None:
+    GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), SiLU x * sigmoid(x).
+    `reglu`, `geglu` and `swiglu` multiply the activation of one product by another (Shazeer 2020,
+    equation 6, with biases): `up_proj` holds the rows of the gate, then those of the other.
+    """
+
+    def __init__(
+        self, model_dim: int, ffn_dim: int, dropout: Dropout, activation: str = "relu"
+    ) -> None:
         super().__init__()
-        self.up_proj = nn.Linear(model_dim, ffn_dim)
+        self.is_gated = activation in _GATES
+        self.activation = _ACTIVATIONS[_GATES.get(activation, activation)]
+        self.up_proj = nn.Linear(model_dim, (2 if self.is_gated else 1) * ffn_dim)
         self.down_proj = nn.Linear(ffn_dim, model_dim)
         self.dropout = dropout
         init_linear(self.up_proj, self.down_proj)
+        if self.is_gated:
+            for weight in self.up_proj.weight.detach().chunk(2):
+                nn.init.xavier_uniform_(weight)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Widen the last axis to `ffn_dim` and bring it back; all others are kept."""
-        return self.down_proj(self.dropout(self.up_proj(x_BTD).relu()))
+        x = self.up_proj(x_BTD)
+        if self.is_gated:
+            gate, x = x.chunk(2, dim=-1)
+            x = self.activation(gate) * x
+        else:
+            x = self.activation(x)
+        return self.down_proj(self.dropout(x))

@@ -18,6 +18,7 @@ from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.config import JointConfig
 from training.models.embedding import TokenEmbedding
+from training.models.norms import make_norm, make_output_norm
 
 # Axes along which dropout 1d and 2d share their noise.
 _SOURCE = (1,)  # of [B,S,Q,D]
@@ -71,11 +72,11 @@ class Reduction(nn.Module):
     y[t] = sum_s softmax_s(LN(x) W)[t,s] * LN(x)[t,s] (equation 6); the softmax runs in fp32.
     """
 
-    def __init__(self, model_dim: int) -> None:
+    def __init__(self, config: JointConfig) -> None:
         super().__init__()
-        self.norm = nn.LayerNorm(model_dim)
-        self.scores = nn.Linear(model_dim, model_dim, bias=False)
-        nn.init.normal_(self.scores.weight, std=model_dim**-0.5)
+        self.norm = make_norm(config, "pre")
+        self.scores = nn.Linear(config.model_dim, config.model_dim, bias=False)
+        nn.init.normal_(self.scores.weight, std=config.model_dim**-0.5)
 
     def forward(self, x_BQSD: Tensor, source_mask_BS: Tensor | None) -> tuple[Tensor, Tensor]:
         """[B,Q,S,D] to [B,Q,D], and the weights [B,Q,S,D]; the mask is 0 or -inf."""
@@ -102,19 +103,17 @@ class JointModel(TranslationModel):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config: JointConfig = config
-        self.embedding = _embedding(config)
-        self.source_embedding = None if config.tie_embeddings else _embedding(config)
+        self.embedding = TokenEmbedding(config)
+        self.source_embedding = None if config.tie_embeddings else TokenEmbedding(config)
         self.output = None
         if not config.tie_embeddings:
             shape = (config.vocab_size, config.model_dim)
             self.output = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
         self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
-        self.encoder_norm = (
-            nn.LayerNorm(config.model_dim) if config.num_encoder_layers else nn.Identity()
-        )
+        self.encoder_norm = make_norm(config, "pre") if config.num_encoder_layers else nn.Identity()
         self.layers = nn.ModuleList(JointLayer(config) for _ in range(config.num_decoder_layers))
-        self.reduction = Reduction(config.model_dim)
-        self.decoder_norm = nn.LayerNorm(config.model_dim)
+        self.reduction = Reduction(config)
+        self.decoder_norm = make_output_norm(config, "pre")
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
@@ -171,7 +170,7 @@ class JointModel(TranslationModel):
     @property
     def output_weight(self) -> Tensor:
         """Of its own, or the embedding."""
-        return self.embedding.weight if self.output is None else self.output
+        return self.embedding.vectors if self.output is None else self.output
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Decoder states [B,T,D] of a training batch; one is kept for every cell of S x T."""
@@ -208,12 +207,3 @@ class JointModel(TranslationModel):
                 x = x.transpose(1, 2).contiguous()
             x = self.run_layer(layer, x, context, source_mask)
         return x
-
-
-def _embedding(config: JointConfig) -> TokenEmbedding:
-    return TokenEmbedding(
-        config.vocab_size,
-        config.model_dim,
-        config.dropout,
-        scale_positions=config.embedding_scale == "sum",
-    )

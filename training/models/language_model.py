@@ -19,6 +19,7 @@ from training.models.config import LanguageModelConfig
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
 from training.models.light_attention import LightSelfAttention, layer_offsets, offset_mask
+from training.models.norms import make_norm, make_output_norm
 
 
 class LanguageStep(NamedTuple):
@@ -74,19 +75,16 @@ class CausalLanguageModel(Network):
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
         self.config: LanguageModelConfig = config
-        dim = config.model_dim
-        self.embedding = TokenEmbedding(
-            config.vocab_size, dim, config.dropout, positions=config.positions
-        )
+        self.embedding = TokenEmbedding(config, config.positions)
         # Post-norm has one here, as the authors' code has where its norms are on.
-        self.embedding_norm = nn.LayerNorm(dim) if config.norm == "post" else nn.Identity()
+        self.embedding_norm = make_norm(config, "post")
         layer = MacaronLanguageLayer if config.block == "macaron" else LanguageLayer
         self.offsets = layer_offsets(config)
         self.layers = nn.ModuleList(
             layer(_layer_config(config, number), offsets)
             for number, offsets in enumerate(self.offsets)
         )
-        self.norm = nn.LayerNorm(dim) if config.norm == "pre" else nn.Identity()
+        self.norm = make_output_norm(config, "pre")
         self.output_dropout = Dropout(config.output_dropout)
         self.output_bias = (
             nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
@@ -106,7 +104,7 @@ class CausalLanguageModel(Network):
     @property
     def output_weight(self) -> Tensor:
         """The embedding [V,D], which input and output share."""
-        return self.embedding.weight
+        return self.embedding.vectors
 
     def decode_step(
         self,

@@ -14,6 +14,7 @@ from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
 from training.models.embedding import TokenEmbedding
+from training.models.norms import make_norm, make_output_norm
 
 
 class Transformer(TranslationModel):
@@ -25,16 +26,15 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
-        self.embedding = TokenEmbedding(config.vocab_size, config.model_dim, config.dropout)
+        self.embedding = TokenEmbedding(config)
         self.encoder = nn.ModuleList(
             block.encoder_layer(config) for _ in range(config.num_encoder_layers)
         )
         self.decoder = nn.ModuleList(
             block.decoder_layer(config) for _ in range(config.num_decoder_layers)
         )
-        final_norm = config.norm == "pre"
-        self.encoder_norm = nn.LayerNorm(config.model_dim) if final_norm else nn.Identity()
-        self.decoder_norm = nn.LayerNorm(config.model_dim) if final_norm else nn.Identity()
+        self.encoder_norm = make_norm(config, "pre")
+        self.decoder_norm = make_output_norm(config, "pre")
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
@@ -115,7 +115,7 @@ class Transformer(TranslationModel):
     @property
     def output_weight(self) -> Tensor:
         """The embedding [V,D], which source, target and output share."""
-        return self.embedding.weight
+        return self.embedding.vectors
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Decoder states [B,T,D] of a training batch."""

@@ -118,8 +118,11 @@ def test_a_shortlist_is_what_its_vocabulary_map_is(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("norm", ["pre", "post"])
 def test_ctranslate2_gives_the_log_probabilities_of_the_model(norm: str, tmp_path: Path) -> None:
-    model = ending_model(norm)
-    peer = load_peer(model, tmp_path / "peer")
+    assert_scores_as_the_model(ending_model(norm), tmp_path / "peer")
+
+
+def assert_scores_as_the_model(model: Transformer, folder: Path) -> None:
+    peer = load_peer(model, folder)
     ids, targets = sources(20), [source[:-1] for source in sources(20, seed=2)]
     found = peer.score_batch([tokens_of(s) for s in ids], [tokens_of(t) for t in targets])
     for source, target, score in zip(ids, targets, found, strict=True):
@@ -128,6 +131,28 @@ def test_ctranslate2_gives_the_log_probabilities_of_the_model(norm: str, tmp_pat
         labels = torch.tensor([*target, EOS_ID])
         wanted = logits.log_softmax(-1).gather(1, labels[:, None])[:, 0].numpy()
         np.testing.assert_allclose(score.log_probs, wanted, atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"norm_type": "rms", "norm_eps": 0.05},
+        {"norm_type": "rms", "norm": "post", "fix_norm": True},
+        {"norm_eps": 0.05, "activation": "gelu"},
+        {"activation": "silu"},
+        *({"activation": name} for name in ("reglu", "geglu", "swiglu")),
+    ],
+)
+def test_ctranslate2_computes_the_options_that_it_has(
+    options: dict[str, Any], tmp_path: Path
+) -> None:
+    torch.manual_seed(4)
+    model = build_model(replace(ending_model().config, **options))
+    assert isinstance(model, Transformer)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.1)
+    assert_scores_as_the_model(model.eval(), tmp_path / "peer")
 
 
 @pytest.mark.parametrize(
@@ -177,8 +202,19 @@ def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
     assert sizes["int8"] < 0.5 * sizes["float32"]
 
 
-def test_other_blocks_cannot_be_compared(tmp_path: Path) -> None:
-    model = build_model(TransformerConfig(block="macaron", model_dim=16, num_heads=2))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"block": "macaron"}, "block must be 'standard' .*got 'macaron'"),
+        ({"norm_type": "scale"}, "norm_type must be 'layer' or 'rms' .*got 'scale'"),
+        ({"fix_norm": True, "fix_norm_scale": True}, "fix_norm_scale must be False .*got True"),
+        ({"embedding_scale": "none"}, "embedding_scale must be 'token' .*got 'none'"),
+    ],
+)
+def test_what_ctranslate2_does_not_have_cannot_be_compared(
+    options: dict[str, Any], message: str, tmp_path: Path
+) -> None:
+    model = build_model(TransformerConfig(model_dim=16, num_heads=2, **options))
     assert isinstance(model, Transformer)
-    with pytest.raises(BenchError, match=r"block must be 'standard'.*got 'macaron'"):
+    with pytest.raises(BenchError, match=message):
         convert_to_ctranslate2(model, [], tmp_path / "peer", "float32")

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.models import TransformerConfig
+from training.models import ModelConfig, TransformerConfig
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -30,13 +30,40 @@ def linear(x_TD: Array, weights: Weights, name: str) -> Array:
     return x_TD @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
 
 
-def layer_norm(x_TD: Array, weights: Weights) -> Array:
+def normalise(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+    """LayerNorm; RMSNorm (Zhang and Sennrich 2019, equation 4); ScaleNorm (Nguyen and Salazar 2019,
+    equation 5)."""
     rows = []
     for x_D in x_TD:
-        mean = x_D.sum() / len(x_D)
-        variance = ((x_D - mean) ** 2).sum() / len(x_D)
-        rows.append((x_D - mean) / math.sqrt(variance + 1e-5) * weights["weight"] + weights["bias"])
+        if config.norm_type == "layer":
+            mean = x_D.sum() / len(x_D)
+            variance = sum((x - mean) ** 2 for x in x_D) / len(x_D)
+            row = (x_D - mean) / math.sqrt(variance + config.norm_eps)
+            rows.append(row * weights["weight"] + weights["bias"])
+        elif config.norm_type == "rms":
+            mean_square = sum(x * x for x in x_D) / len(x_D)
+            rows.append(x_D / math.sqrt(mean_square + config.norm_eps) * weights["weight"])
+        else:
+            length = math.sqrt(sum(x * x for x in x_D))
+            rows.append(x_D * float(weights["weight"][0]) / max(length, config.norm_eps))
     return np.stack(rows)
+
+
+def normalise_output(x_TD: Array, weights: Weights, config: ModelConfig, *, norm: bool) -> Array:
+    """What stands before the output matrix: the last norm, if any, and FixNorm's factor."""
+    if config.fix_norm_scale:
+        if norm:
+            x_TD = normalise(x_TD, part(weights, "0"), config)
+        return x_TD * float(weights["1.weight"][0])
+    return normalise(x_TD, weights, config) if norm else x_TD
+
+
+def vectors_of(weights: Weights, config: ModelConfig) -> Array:
+    """The embedding, with FixNorm row by row at length one."""
+    table = weights["embedding.weight"]
+    if not config.fix_norm:
+        return table
+    return np.stack([row / math.sqrt(sum(x * x for x in row)) for row in table])
 
 
 def attend(query_TD: Array, key_SD: Array, value_SD: Array, heads: int, *, causal: bool) -> Array:
@@ -70,8 +97,24 @@ def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, heads: int
     return linear(out, weights, "out_proj")
 
 
-def feed_forward(x_TD: Array, weights: Weights) -> Array:
-    return linear(np.maximum(linear(x_TD, weights, "up_proj"), 0.0), weights, "down_proj")
+def activate(x: float, name: str) -> float:
+    if name in ("relu", "reglu"):
+        return max(x, 0.0)
+    if name in ("gelu", "geglu"):  # x times the normal distribution's share below x
+        return x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
+    return x / (1.0 + math.exp(-x))
+
+
+def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+    """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
+    wide, size, name = linear(x_TD, weights, "up_proj"), config.ffn_dim, config.activation
+    hidden = np.zeros((len(x_TD), size))
+    for t, wide_t in enumerate(wide):
+        for i in range(size):
+            hidden[t, i] = activate(float(wide_t[i]), name)
+            if name.endswith("glu"):
+                hidden[t, i] *= wide_t[size + i]
+    return linear(hidden, weights, "down_proj")
 
 
 class ReferenceLayer:
@@ -84,12 +127,12 @@ class ReferenceLayer:
         """The residual around one sublayer; `name` is that of its residual in the module."""
         norm = part(self.weights, f"{name}_residual.norm")
         if self.config.norm == "pre":
-            return x + scale * function(layer_norm(x, norm))
-        return layer_norm(x + scale * function(x), norm)
+            return x + scale * function(normalise(x, norm, self.config))
+        return normalise(x + scale * function(x), norm, self.config)
 
     def ffn(self, x: Array, name: str, scale: float) -> Array:
         weights = part(self.weights, name)
-        return self.sublayer(x, name, lambda y: feed_forward(y, weights), scale)
+        return self.sublayer(x, name, lambda y: feed_forward(y, weights, self.config), scale)
 
     def __call__(self, x: Array, memory: Array | None) -> Array:
         """An encoder layer where there is no memory, a decoder layer where there is."""
@@ -117,22 +160,29 @@ def sinusoid(position: int, dim: int) -> Array:
     return np.array([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
 
 
-def embed(ids: list[int], weights: Weights) -> Array:
-    table = weights["embedding.weight"]
-    dim = table.shape[1]
-    return np.stack([table[id_] * math.sqrt(dim) + sinusoid(p, dim) for p, id_ in enumerate(ids)])
+def embed(ids: list[int], table: Array, scale: str) -> Array:
+    """`scale` is what sqrt(D) multiplies: the `token`, its `sum` with the position, or `none`."""
+    root = math.sqrt(table.shape[1])
+    rows = []
+    for p, id_ in enumerate(ids):
+        position = sinusoid(p, table.shape[1])
+        if scale == "sum":
+            rows.append((table[id_] + position) * root)
+        else:
+            rows.append(table[id_] * (root if scale == "token" else 1.0) + position)
+    return np.stack(rows)
 
 
 def logits(source: list[int], target: list[int], model: Any) -> Array:
     """Logits [T,V] of one sentence pair by the whole reference model."""
     weights, config = weights_of(model), model.config
-    memory, x = embed(source, weights), embed(target, weights)
+    table = vectors_of(weights, config)
+    memory, x = (embed(ids, table, config.embedding_scale) for ids in (source, target))
     for layer in range(config.num_encoder_layers):
         memory = ReferenceLayer(part(weights, f"encoder.{layer}"), config)(memory, None)
     if config.norm == "pre":
-        memory = layer_norm(memory, part(weights, "encoder_norm"))
+        memory = normalise(memory, part(weights, "encoder_norm"), config)
     for layer in range(config.num_decoder_layers):
         x = ReferenceLayer(part(weights, f"decoder.{layer}"), config)(x, memory)
-    if config.norm == "pre":
-        x = layer_norm(x, part(weights, "decoder_norm"))
-    return x @ weights["embedding.weight"].T
+    x = normalise_output(x, part(weights, "decoder_norm"), config, norm=config.norm == "pre")
+    return x @ table.T

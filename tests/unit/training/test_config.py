@@ -287,7 +287,8 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(Recipe) >= {"name", "model", "data", "tokenizer", "optim", "loop"}
     assert _fields(TransformerConfig) >= {
         "block", "model_dim", "num_heads", "ffn_dim", "num_encoder_layers", "num_decoder_layers",
-        "vocab_size", "norm", "dropout", "attention_dropout", "activation_dropout",
+        "vocab_size", "activation", "norm", "norm_type", "norm_eps", "embedding_scale", "fix_norm",
+        "fix_norm_scale", "attention_init", "dropout", "attention_dropout", "activation_dropout",
     }  # fmt: skip
     assert _fields(JointConfig) >= {"tie_embeddings", "embedding_scale", "joint_dropout"}
     assert _fields(LanguageModelConfig) >= {

@@ -116,7 +116,7 @@ def test_a_layer_runs_its_sublayers_in_the_order_of_the_paper() -> None:
 
 def random_reduction(dim: int = 16) -> Reduction:
     torch.manual_seed(0)
-    reduction = Reduction(dim)
+    reduction = Reduction(replace(TINY_JOINT, model_dim=dim, num_heads=1))
     with torch.no_grad():
         for parameter in reduction.parameters():
             parameter.add_(torch.randn_like(parameter), alpha=0.3)
@@ -130,7 +130,7 @@ def test_reduction_equals_the_loop_written_reference() -> None:
     y_BQD, weights_BQSD = reduction(x_BQSD, mask_BS)
     for row, length in enumerate((5, 3)):
         x_QSD = x_BQSD[row, :, :length].double().numpy()
-        y, shares = reference.reduction(x_QSD, weights_of(reduction))
+        y, shares = reference.reduction(x_QSD, weights_of(reduction), TINY_JOINT)
         np.testing.assert_allclose(y_BQD[row].detach(), y, rtol=0, atol=1e-5)
         found = weights_BQSD[row].detach()
         np.testing.assert_allclose(found[:, :length], shares, rtol=0, atol=1e-6)

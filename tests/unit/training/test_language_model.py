@@ -64,27 +64,27 @@ def randomised_lm(config: LanguageModelConfig, seed: int = 0) -> CausalLanguageM
 def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Array:
     """Logits [T,V]: query by query, key by key."""
     config, weights = model.config, reference.weights_of(model)
-    table, dim = weights["embedding.weight"], config.model_dim
-    x = np.stack(
-        [table[i] * math.sqrt(dim) + reference.sinusoid(p, dim) for p, i in enumerate(ids)]
-    )
+    table, dim = reference.vectors_of(weights, config), config.model_dim
+    x = reference.embed(ids, table, config.embedding_scale)
     if config.norm == "post":
-        x = reference.layer_norm(x, reference.part(weights, "embedding_norm"))
+        x = reference.normalise(x, reference.part(weights, "embedding_norm"), config)
 
     def sublayer(layer: reference.Weights, name: str, scale: float, function: Any) -> None:
         nonlocal x
         norm = reference.part(layer, f"{name}_residual.norm")
-        inner = reference.layer_norm(x, norm) if config.norm == "pre" else x
+        inner = reference.normalise(x, norm, config) if config.norm == "pre" else x
         x = x + scale * function(inner)
         if config.norm == "post":
-            x = reference.layer_norm(x, norm)
+            x = reference.normalise(x, norm, config)
 
     macaron = config.block == "macaron"
     for number, offsets in enumerate(layer_offsets(config)):
         layer = reference.part(weights, f"layers.{number}")
         if macaron:
             first = reference.part(layer, "first_ffn")
-            sublayer(layer, "first_ffn", 0.5, lambda y, w=first: reference.feed_forward(y, w))
+            sublayer(
+                layer, "first_ffn", 0.5, lambda y, w=first: reference.feed_forward(y, w, config)
+            )
 
         def attend(
             y: reference.Array,
@@ -105,9 +105,9 @@ def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Ar
         sublayer(layer, "self_attention", 1.0, attend)
         ffn = reference.part(layer, "ffn")
         scale = 0.5 if macaron else 1.0
-        sublayer(layer, "ffn", scale, lambda y, w=ffn: reference.feed_forward(y, w))
-    if config.norm == "pre":
-        x = reference.layer_norm(x, reference.part(weights, "norm"))
+        sublayer(layer, "ffn", scale, lambda y, w=ffn: reference.feed_forward(y, w, config))
+    last = reference.part(weights, "norm")
+    x = reference.normalise_output(x, last, config, norm=config.norm == "pre")
     return x @ table.T + weights["output_bias"]
 
 

@@ -86,7 +86,7 @@ def test_sinusoids_follow_the_contract(dim: int) -> None:
 
 
 def test_the_embedding_is_scaled_and_its_position_is_not() -> None:
-    embedding = TokenEmbedding(20, 16, dropout=0.0)
+    embedding = TokenEmbedding(replace(TINY, vocab_size=20))
     found = embedding(torch.tensor([[7]]), torch.tensor([[3]]))[0, 0].detach()
     expected = embedding.weight[7].detach() * math.sqrt(16) + sinusoid(torch.tensor(3), 16)
     torch.testing.assert_close(found, expected)

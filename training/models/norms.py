@@ -1,0 +1,61 @@
+"""Norms: whatever normalises in a model is made here, by its configuration.
+
+Shape letters: D model.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from training.models.config import ModelConfig
+
+
+class ScaleNorm(nn.Module):
+    """g * x / max(|x|, eps), whose one gain g begins at sqrt(D) (Nguyen and Salazar 2019): `eps`
+    bounds the length from below, as in the authors' code, and is no summand."""
+
+    def __init__(self, model_dim: int, eps: float) -> None:
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.full((1,), math.sqrt(model_dim)))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[...,D] to [...,D], each row of length g."""
+        length = torch.linalg.vector_norm(x, dim=-1, keepdim=True)
+        return x * (self.weight / length.clamp_min(self.eps))
+
+
+class OutputScale(nn.Module):
+    """A learnt factor, 1 at first, of the states that the output matrix multiplies."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(1))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """The input times the factor."""
+        return x * self.weight
+
+
+_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+    "layer": nn.LayerNorm,
+    "rms": nn.RMSNorm,
+    "scale": ScaleNorm,
+}
+
+
+def make_norm(config: ModelConfig, *places: str) -> nn.Module:
+    """A norm of the configured type where `config.norm` is one of `places`, else nothing."""
+    if config.norm not in places:
+        return nn.Identity()
+    return _NORMS[config.norm_type](config.model_dim, config.norm_eps)
+
+
+def make_output_norm(config: ModelConfig, *places: str) -> nn.Module:
+    """`make_norm` of the states before the output matrix, and their factor where there is one."""
+    norm = make_norm(config, *places)
+    return nn.Sequential(norm, OutputScale()) if config.fix_norm_scale else norm
