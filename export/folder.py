@@ -56,11 +56,16 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
-    """The manifest with what a bundle was made from and by: recipe, attribution, versions."""
+    """The manifest with what a bundle was made from and by: recipe, attribution, versions.
+
+    Where prepared text was kept is a place on the machine that trained, and nobody else's matter.
+    """
+    tree = recipe_to_dict(recipe)
+    tree["data"].pop("cache", None)
     return manifest.model_copy(
         update={
             "attribution": recipe.data.attribution,
-            "recipe": recipe_to_dict(recipe),
+            "recipe": tree,
             "versions": package_versions(),
             "commit": commit(),
         }
