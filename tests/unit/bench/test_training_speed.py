@@ -42,7 +42,8 @@ def test_both_systems_learn_as_many_parameters_and_are_timed(
     assert ours[1] == peer[1]
     assert float(ours[2].split()[0].replace(",", "")) > 0
     assert peer[-1] == "1.00 |"
-    assert all(0 < int(row[3].rstrip("%")) < 100 for row in (ours, peer))
+    # Of updates as small as these a fast machine spends less than half a per cent in products.
+    assert all(0 <= int(row[3].rstrip("%")) < 100 for row in (ours, peer))
 
 
 def test_a_preset_that_marian_has_not_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
