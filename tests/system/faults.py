@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import random
@@ -446,11 +447,20 @@ class Kill:
 
 
 def decoder_pids(server: Server) -> list[int]:
-    """Processes that decode, the busiest first."""
-    workers = map(psutil.Process, worker_pids(server))
-    children = [child for worker in workers for child in worker.children()]
-    children.sort(key=lambda child: child.cpu_times().user, reverse=True)
-    return [child.pid for child in children]
+    """Processes that decode, the busiest first; one that ends during the look is left out."""
+    seconds = {}
+    for pid in worker_pids(server):
+        for child in _children(pid):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                seconds[child.pid] = child.cpu_times().user
+    return sorted(seconds, key=lambda pid: seconds[pid], reverse=True)
+
+
+def _children(pid: int) -> list[psutil.Process]:
+    try:
+        return psutil.Process(pid).children()
+    except psutil.NoSuchProcess:  # it has just ended
+        return []
 
 
 def kill_one(
