@@ -99,6 +99,7 @@ def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
         and found.tokenizer == recipe.tokenizer
         and _of_text(found) == _of_text(recipe)
         and found.loop.seed == recipe.loop.seed  # it chooses the pairs that are held out
+        and found.loop.initial_weights == recipe.loop.initial_weights
     )
     if not same:
         for path in (run / TOKENIZER_FILE, run / VOCABULARY_FILE):

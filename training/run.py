@@ -121,7 +121,7 @@ def load_trained(path: Path, device: str = "cpu") -> Trained:
     model = build_model(recipe.model)
     assert isinstance(recipe, TranslationRecipe)
     load_weights(folder, model)
-    tokenizer = load_tokenizer(_find_beside(folder, TOKENIZER_FILE))
+    tokenizer = load_tokenizer(find_vocabulary(folder, words=False))
     return Trained(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
 
 
@@ -141,12 +141,16 @@ def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel
         )
     load_weights(folder, model)
     words = recipe.tokenizer.kind == "words"
-    file = _find_beside(folder, VOCABULARY_FILE if words else TOKENIZER_FILE)
-    tokenizer = load_text_tokenizer(file, words=words)
+    tokenizer = load_text_tokenizer(find_vocabulary(folder, words=words), words=words)
     return TrainedLanguageModel(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
 
 
-def _find_beside(checkpoint: Path, name: str) -> Path:
+def find_vocabulary(checkpoint: Path, *, words: bool) -> Path:
+    """The word list or SentencePiece model that a checkpoint's weights were learnt with.
+
+    Raises CheckpointError where it lies neither beside them nor in the run folder above.
+    """
+    name = VOCABULARY_FILE if words else TOKENIZER_FILE
     near = (checkpoint, checkpoint.parent, checkpoint.parent.parent)
     file = next((p / name for p in near if (p / name).is_file()), None)
     if file is None:

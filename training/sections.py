@@ -467,6 +467,10 @@ class LoopConfig:
     then take minutes. It needs Triton for a GPU and a C++ compiler for a CPU."""
     device: str = "cpu"
     seed: int = 1
+    initial_weights: str | None = None
+    """A run or checkpoint whose weights and vocabulary this run begins with, to go on with text of
+    one's own (fine-tuning). Its model must have the same sizes; optimiser and schedule begin anew.
+    Once this run has a checkpoint, the other one is no longer needed."""
     tracker: str | None = None
     """`module:Class`: one that is told the figures beside TensorBoard (`training.trackers`)."""
 

@@ -17,11 +17,12 @@ from training.checkpoint import (
     generator_states,
     list_checkpoints,
     load_checkpoint,
+    load_weights,
     recover_checkpoint,
     restore_generators,
     save_checkpoint,
 )
-from training.claim import check_claim, write_claim
+from training.claim import check_claim, has_begun, write_claim
 from training.config import Recipe, recipe_to_dict
 from training.errors import (
     BrokenCheckpointError,
@@ -31,11 +32,12 @@ from training.errors import (
     RankLostError,
 )
 from training.gradients import GradientSum
-from training.models import build_network, check_model
+from training.models import Network, build_network, check_model
 from training.optim import build_optimizer, learning_rate
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
 from training.run import check_compiler, find_device
+from training.run_tokenizer import check_initial_weights, initial_checkpoint
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
@@ -74,6 +76,7 @@ def train(
     with ranks.first_alone():
         if ranks.is_first:
             check_claim(recipe, run)
+            check_initial_weights(recipe, run)
             if recipe.loop.tracker is not None:
                 find_tracker(recipe.loop.tracker)
         torch.manual_seed(recipe.loop.seed)
@@ -97,7 +100,7 @@ class Trainer:
         self.recipe, self.folder, self.data = recipe, folder, data
         self.ranks = ranks or Ranks()
         self.device = find_device(self.ranks.device(recipe.loop.device))
-        self.model = build_network(recipe.model).to(self.device)
+        self.model = self._first_model().to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         if recipe.loop.compile:
             self.model.compile_states(COMPILER)
@@ -114,6 +117,16 @@ class Trainer:
         if self.ranks.is_first:
             recover_checkpoint(folder / "best")
         self._restore_last()
+
+    def _first_model(self) -> Network:
+        """A new model, with another run's weights where the recipe names one and this run has no
+        checkpoint yet."""
+        model = build_network(self.recipe.model)
+        initial = None if has_begun(self.folder) else initial_checkpoint(self.recipe)
+        if initial is not None:
+            load_weights(initial, model)
+            logger.info("begins with the weights of %s", initial)
+        return model
 
     def run(self, stop_after: int | None) -> Path:
         """Train to the end of the schedule; returns the last checkpoint.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 import torch
 import yaml
+from safetensors.torch import load_file
 
 import training.trainer
 from tests.toy.corpus import toy_pairs, write_toy_corpus
@@ -28,6 +30,7 @@ from training.metrics import read_metrics
 from training.models import Transformer
 from training.ranks import Ranks
 from training.run import check_compiler, load_trained, read_run_recipe
+from training.tokenizer import train_tokenizer
 from training.trainer import Trainer, train
 from training.updates import Place, Update
 from training.validation import validate
@@ -189,6 +192,69 @@ def test_what_is_validated_and_saved_is_the_average(
     assert loss == pytest.approx(figures["run"][-1][1], rel=1e-5)
     assert loss != pytest.approx(figures["plain"][-1][1], rel=1e-2)
     assert figures["run"][:-1] == figures["plain"][:-1]  # what is trained is the same
+
+
+# Another run's weights
+
+
+def test_a_run_begins_with_the_weights_and_vocabulary_of_another(
+    toy: ToyRun, small_recipe: Path, tmp_path: Path
+) -> None:
+    run, first = tmp_path / "run", f"loop.initial_weights={toy.run}"
+    short = ["loop.bf16=false", "loop.bleu_sentences=0", "loop.max_steps=1", "optim.peak_lr=0"]
+    run_training(small_recipe, run, first, *short)
+    assert (run / "tokenizer.model").read_bytes() == (toy.run / "tokenizer.model").read_bytes()
+    begun = load_file(run / "checkpoints" / "step_00000001" / "model.safetensors")
+    given = load_file(toy.run / "best" / "model.safetensors")
+    assert begun.keys() == given.keys()
+    assert all(torch.equal(begun[name], given[name]) for name in given)
+
+
+def test_a_run_that_has_begun_goes_on_with_its_own_weights(
+    toy: ToyRun, small_recipe: Path, tmp_path: Path
+) -> None:
+    finished = shutil.copytree(toy.run, tmp_path / "finished")
+    words = [f"loop.initial_weights={finished}", "loop.bf16=false", "loop.bleu_sentences=0"]
+    run_training(small_recipe, tmp_path / "whole", *words, "loop.max_steps=4")
+    broken = tmp_path / "broken"
+    train(load_recipe(str(small_recipe), [*words, "loop.max_steps=4"]), broken, stop_after=2)
+    shutil.rmtree(finished)
+    run_training(small_recipe, broken, *words, "loop.max_steps=4")
+    whole, again = (
+        load_file(run / "checkpoints" / "step_00000004" / "model.safetensors")
+        for run in (tmp_path / "whole", broken)
+    )
+    assert all(torch.equal(whole[name], again[name]) for name in whole)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "error", "says"),
+    [
+        (["loop.initial_weights=/nowhere"], CheckpointError, "/nowhere: no checkpoint"),
+        (["model.ffn_dim=48"], CheckpointError, "the model's is"),
+        (["tokenizer.file=other.model"], ConfigError, "leave out tokenizer.file"),
+    ],
+    ids=["nothing there", "another size", "another vocabulary"],
+)
+def test_weights_that_do_not_fit_are_refused_before_the_work(
+    toy: ToyRun,
+    small_recipe: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    overrides: list[str],
+    error: type[Exception],
+    says: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    train_tokenizer(
+        (line for pair in toy_pairs(200, seed=9) for line in pair),
+        tmp_path / "other.model",
+        vocab_size=380,
+    )
+    words = [f"loop.initial_weights={toy.run}", *overrides]
+    with pytest.raises(error, match=re.escape(says)):
+        run_training(small_recipe, tmp_path / "run", *words)
+    assert not (tmp_path / "run").exists()
 
 
 def test_old_checkpoints_go(small_recipe: Path, tmp_path: Path, tokenizer_file: str) -> None:
