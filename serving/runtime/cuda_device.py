@@ -30,6 +30,7 @@ own: 1 unless set, since two batches that can be one are faster as one."""
 MOST_STREAMS = 8
 PROVIDER = "CUDAExecutionProvider"
 _PACKAGE = "pip install '.[serve-cuda]'"
+PACKAGE_NEEDED = f"onnxruntime-gpu is needed, in an environment without onnxruntime: {_PACKAGE}"
 _CUDNN = ("libcudnn.so.9", "libcudnn.so")
 _OWN_BYTES = 512 * 2**20
 """What CUDA's libraries and a step's intermediate results take besides weights and caches; a guess
@@ -193,8 +194,8 @@ def _open() -> _Opened:
     """Look for the GPU and load the graphs that move memory there, once for all bundles."""
     if PROVIDER not in onnxruntime.get_available_providers():
         raise NoDeviceError(
-            f"ONNX Runtime {onnxruntime.__version__} here is the package for the CPU; "
-            f"onnxruntime-gpu is needed ({_PACKAGE})"
+            f"ONNX Runtime {onnxruntime.__version__} here is the package for the CPU "
+            f"({PACKAGE_NEEDED})"
         )
     graphs, turns = graphs_wanted(os.environ), Turns(streams_wanted(os.environ))
     try:

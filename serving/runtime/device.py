@@ -9,7 +9,13 @@ import onnxruntime
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda, streams_wanted
+from serving.runtime.cuda_device import (
+    PACKAGE_NEEDED,
+    PROVIDER,
+    NoDeviceError,
+    open_cuda,
+    streams_wanted,
+)
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.tensorrt_device import open_tensorrt
@@ -102,7 +108,8 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         )
     raise BundleError(
         f"{folder}: the bundle is for {target}, and this service computes on the CPU alone (ONNX "
-        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}); {_way_out(manifest)}"
+        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}; {PACKAGE_NEEDED}); "
+        f"{_way_out(manifest)}"
     )
 
 
