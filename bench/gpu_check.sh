@@ -50,6 +50,12 @@ torch=$("$python" -c 'import torch; print("" if torch.version.cuda else "torch")
 part install 50 "$python" -m pip install --disable-pip-version-check "${from[@]}" -r "$out/dev.txt" \
   "onnxruntime-gpu==$version" ${torch:+"$(grep '^torch==' requirements/dev.txt)"}
 
+# TensorRT is NVIDIA's own, and no requirement: where it cannot be had, the tables say so.
+if [ $((end - SECONDS)) -ge 30 ]; then
+  timeout 90 "$python" -m pip install --disable-pip-version-check "${from[@]}" tensorrt-cu13 > "$out/tensorrt.log" 2>&1 ||
+    echo "tensorrt: cannot be installed here"
+fi
+
 part tests 35 "$python" -m pytest -m gpu -p no:cacheprovider -rs
 part engine 45 "$python" -m bench engine --device cuda --shape base --batch 1,32,256 --beam 1,5 --repetitions 3 --busy \
   --json "$out/engine.json"

@@ -151,10 +151,13 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
     """Write what the jobs of `job_for` load; returns the systems that this machine has no library
     for, and what is missing."""
     missing: dict[System, str] = {}
+    lacking: dict[Path, str] = {}
     if subject.tokenizer is not None:
         (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
     for system in systems:
         place = folder / folder_name(system)
+        if place in lacking:
+            missing[system] = lacking[place]
         if place.exists():  # with and without CUDA graphs
             continue
         if system.kind in ("eager", "compiled"):
@@ -173,7 +176,7 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
             except (BundleError, ExportError) as error:
                 if system not in MAY_BE_MISSING:
                     raise
-                missing[system] = str(error)
+                missing[system] = lacking[place] = str(error)
     return missing
 
 

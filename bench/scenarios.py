@@ -79,10 +79,11 @@ GPU_FP16 = System("this engine", "onnx", "fp16", device="cuda")
 GPU_FP16_GRAPHS = replace(GPU_FP16, graphs=True)
 GPU_BF16_GRAPHS = replace(GPU_FP16_GRAPHS, precision="bf16")
 GPU_TENSORRT = replace(GPU_FP16, device="tensorrt")
+GPU_TENSORRT_GRAPHS = replace(GPU_TENSORRT, graphs=True)
 GPU_PEER = System("CTranslate2", "ctranslate2", "float16", device="cuda")
 COMPILED_PAIRS = ((COMPILED, EAGER), (GPU_COMPILED, GPU_EAGER))
 """Whose outputs should be the same."""
-MAY_BE_MISSING = (GPU_TENSORRT, GPU_PEER)
+MAY_BE_MISSING = (GPU_TENSORRT, GPU_TENSORRT_GRAPHS, GPU_PEER)
 """Their libraries for a GPU are not on the package index, or only for some versions of CUDA."""
 
 
@@ -103,7 +104,13 @@ class Comparison:
 
 _CROSS_SLOTS = {25: 0.7, 50: 0.5, 100: 0.35}
 _JOINT_SLOTS = {25: 0.5, 50: 0.35, 100: 0.3}
-_OURS_ON_GPU = (GPU_FP16, GPU_FP16_GRAPHS, GPU_BF16_GRAPHS, GPU_TENSORRT)
+_OURS_ON_GPU = (
+    GPU_FP16,
+    GPU_FP16_GRAPHS,
+    GPU_BF16_GRAPHS,
+    GPU_TENSORRT,
+    GPU_TENSORRT_GRAPHS,
+)
 COMPARISONS = {
     ("cross", "cpu"): Comparison(
         systems=(EAGER, OUR_FP32, OUR_INT8, PEER_FP32, PEER_INT8),

@@ -8,23 +8,38 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+from bench.errors import BenchError
 from bench.systems import BenchJob, Search, Sources, SystemOutput, id_token, read_id_manifest
 from serving.bundle.tokenizer import Tokenizer
 from serving.search.ids import EOS_ID
+
+if TYPE_CHECKING:
+    from serving.runtime.session import DeviceUse
+
+
+def check_device(job: BenchJob, use: DeviceUse) -> None:
+    """Raise BenchError where this engine runs on another device than the row of a table says, as it
+    does where engines do not fit."""
+    if job.device not in ("cpu", use.name):
+        raise BenchError(f"it runs on {use.name}, not {job.device}: {use.reason}")
 
 
 class IdEngine:
     """This engine on ids, without a tokenizer: the search on the step graph."""
 
     def __init__(self, job: BenchJob) -> None:
+        from serving.runtime.device import open_device
         from serving.runtime.shortlist_stepper import ShortlistStepper
         from serving.runtime.translation_stepper import OnnxStepper
 
         self.job, self.manifest = job, read_id_manifest(job.folder)
         stepper = ShortlistStepper if job.shortlist else OnnxStepper
-        self.stepper = stepper(Path(job.folder), self.manifest, job.threads)
+        folder = Path(job.folder)
+        device = open_device(folder, self.manifest)
+        check_device(job, device.use)
+        self.stepper = stepper(folder, self.manifest, job.threads, device=device)
 
     def prepare(self, sources: Sources) -> list[Any]:
         return list(sources)
@@ -58,6 +73,7 @@ class TextEngine:
         self.translator = Translator(
             job.folder, threads=job.threads * job.workers, workers=job.workers
         )
+        check_device(job, self.translator.device)
         steppers = self.translator.steppers
         self.stepper = steppers.shortlist if job.shortlist else steppers.whole
         self._shortlist = job.shortlist

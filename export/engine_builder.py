@@ -58,7 +58,7 @@ class EngineBuilder:
         config = builder.create_builder_config()
         config.add_optimization_profile(profile)
         cache = self._read_timing_cache(config)
-        engine = builder.build_serialized_network(network, config)
+        engine = _build(trt, builder, network, config)
         if engine is None:
             raise ExportError(
                 f"{name}: {self._says} builds no engine: "
@@ -104,6 +104,20 @@ def input_shapes(
         least, usual, largest = (tuple(size[place] for size in sizes) for place in range(3))
         shapes[value.name] = (least, usual, largest)
     return shapes
+
+
+def _build(trt: Any, builder: Any, network: Any, config: Any) -> Any:
+    """The engine, where it can be had with memory that the session gives: TensorRT-RTX lets CUDA
+    graphs be captured of such alone, and wants more for some than there is. TensorRT gives no
+    choice."""
+    by_session = getattr(trt.BuilderFlag, "REQUIRE_USER_ALLOCATION", None)
+    if by_session is not None:
+        config.set_flag(by_session)
+        engine = builder.build_serialized_network(network, config)
+        if engine is not None:
+            return engine
+        config.clear_flag(by_session)
+    return builder.build_serialized_network(network, config)
 
 
 def _flags(trt: Any) -> int:

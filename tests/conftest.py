@@ -172,3 +172,18 @@ def generator(tiny_language_model: TinyLanguageModel) -> Generator:
     from serving.generation.generator import Generator
 
     return Generator(tiny_language_model.fp32, threads=1)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Show what tests that passed have to tell (`record_property("told", ...)`), from every process
+    of the run."""
+    told = [
+        str(line)
+        for report in terminalreporter.getreports("passed")
+        for name, line in report.user_properties
+        if name == "told"
+    ]
+    if told:
+        terminalreporter.section("told by tests")
+        for line in sorted(told):
+            terminalreporter.write_line(line)

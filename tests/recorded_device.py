@@ -1,16 +1,20 @@
 """A GPU that is none: ONNX Runtime's calls for CUDA, carried out on the CPU and written down.
 
 What a GPU would not allow fails here: memory that was never written or was given back, shapes that
-do not fit, a look at the GPU's memory other than by a copy, two calls at once, and a captured CUDA
-graph that is run on other addresses than it was captured on.
+do not fit, a look at the GPU's memory other than by a copy, memory that one stream reads or writes
+while another still writes it, anything else while a CUDA graph is captured, and a captured graph
+that is run on other addresses than it was captured on. Work that is put into a stream of the
+driver's (`tests.recorded_driver`) is done at once, and counts as done when the stream was waited
+for.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 import types
 import weakref
-from collections.abc import Iterator
+from collections.abc import Hashable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -27,6 +31,10 @@ from serving.runtime.ort import load_graph
 POISON = 0xFF
 """Memory that nobody wrote holds numbers that are none: fp16 and fp32 NaN of these bytes."""
 GPU = Gpu("Recorded GPU", (13, 0), (9, 0), 8 * 2**30, 16 * 2**30)
+
+
+Span = tuple[int, int]
+"""The first address of some memory, and the one behind it."""
 
 
 @dataclass
@@ -55,26 +63,83 @@ class Recorded:
     shapes: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
     """Those of the tensors of every run but those that move rows, by name."""
     gpu: Gpu = GPU
-    busy: threading.Lock = field(default_factory=threading.Lock)
+    most_at_once: int = 0
+    """Threads that have used the GPU at a time."""
+    linger_s: float = 0.0
+    """How much longer a run takes than it does on the CPU."""
+    capturing: Hashable = None
+    """Who captures a CUDA graph at present."""
+    unfinished: list[tuple[Hashable, Span, bool]] = field(default_factory=list)
+    """By stream, what is read, or written, by work that nobody has waited for yet."""
+    _mutex: threading.RLock = field(default_factory=threading.RLock)
+    _inside: dict[int, int] = field(default_factory=dict)
+    """How deep each thread is in calls."""
 
     @property
     def live_bytes(self) -> int:
         """Bytes that are allocated now."""
-        return sum(len(memory) for _, memory in self.live.values())
+        return sum(len(memory) for _, memory in list(self.live.values()))
 
     @contextmanager
-    def alone(self) -> Iterator[None]:
-        """One thread at a time: a capture would break otherwise."""
-        if not self.busy.acquire(blocking=False):
-            raise AssertionError("two threads use the GPU at once")
+    def call(self) -> Iterator[None]:
+        """A call of some thread's; it must not come while another thread captures."""
+        me = threading.get_ident()
+        with self._mutex:
+            assert self.capturing in (None, me), "a call breaks the capture of another thread"
+            self._inside[me] = self._inside.get(me, 0) + 1
+            self.most_at_once = max(self.most_at_once, len(self._inside))
         try:
             yield
         finally:
-            self.busy.release()
+            with self._mutex:
+                self._inside[me] -= 1
+                if not self._inside[me]:
+                    del self._inside[me]
+
+    def begin_capture(self) -> None:
+        """A capture of this thread's, which is in a call or not."""
+        me = threading.get_ident()
+        with self._mutex:
+            others = self._inside.keys() - {me}
+            assert not others, "a graph is captured while another thread uses the GPU"
+            assert self.capturing is None, "two captures at once"
+            self.capturing = me
+
+    def end_capture(self) -> None:
+        self.capturing = None
+
+    def begin(self, stream: Hashable, reads: Iterable[Span], writes: Iterable[Span]) -> None:
+        """Work in a stream begins, which `finish` ends."""
+        with self._mutex:
+            mine = [(span, False) for span in reads] + [(span, True) for span in writes]
+            for (start, end), written in mine:
+                for other, (first, last), writing in self.unfinished:
+                    if other != stream and (written or writing) and start < last and first < end:
+                        raise AssertionError(
+                            f"memory is {'written' if written else 'read'} before the stream that "
+                            f"{'writes' if writing else 'reads'} it was waited for"
+                        )
+            self.unfinished += [(stream, span, written) for span, written in mine]
+
+    def finish(self, stream: Hashable) -> None:
+        """All work in a stream is done."""
+        with self._mutex:
+            self.unfinished = [each for each in self.unfinished if each[0] != stream]
+
+    @contextmanager
+    def work(self, reads: Iterable[Span] = (), writes: Iterable[Span] = ()) -> Iterator[None]:
+        """Work of this thread's that is waited for at once, in a stream of its own."""
+        stream = "thread", threading.get_ident()
+        with self.call():
+            self.begin(stream, reads, writes)
+            try:
+                yield
+            finally:
+                self.finish(stream)
 
     def find(self, address: int, size: int) -> tuple[int, np.ndarray]:
         """The serial number of the allocation that holds all these bytes, and the bytes."""
-        for start, (serial, memory) in self.live.items():
+        for start, (serial, memory) in list(self.live.items()):
             if start <= address < start + len(memory):
                 if address + size > start + len(memory):
                     raise AssertionError("a tensor reaches over the end of its memory")
@@ -85,31 +150,46 @@ class Recorded:
 class OrtValue:
     """Bytes on the GPU."""
 
+    _mutex = threading.Lock()
+
     def __init__(self, recorded: Recorded, size: int) -> None:
         self._recorded, self._size = recorded, size
-        recorded.allocated += 1
-        # Addresses come again on a GPU; here none does, so that nobody counts on it.
-        self._address = recorded.allocated << 40
-        recorded.live[self._address] = recorded.allocated, np.full(size, POISON, np.uint8)
+        assert recorded.capturing is None, "memory is allocated while a graph is captured"
+        with recorded.call(), self._mutex:
+            recorded.allocated += 1
+            # Addresses come again on a GPU; here none does, so that nobody counts on it.
+            self._address = recorded.allocated << 40
+            recorded.live[self._address] = recorded.allocated, np.full(size, POISON, np.uint8)
         weakref.finalize(self, recorded.live.pop, self._address)
+
+    @property
+    def _span(self) -> Span:
+        return self._address, self._address + self._size
 
     def data_ptr(self) -> int:
         return self._address
 
     def numpy(self) -> np.ndarray:
-        with self._recorded.alone():
+        self._check_copy()
+        with self._recorded.work(reads=[self._span]):
             self._recorded.to_host += self._size
             return self._recorded.live[self._address][1].copy()
 
     def update_inplace(self, data: np.ndarray | OrtValue) -> None:
-        with self._recorded.alone():
-            if isinstance(data, OrtValue):
-                assert data._size == self._size
+        self._check_copy()
+        if isinstance(data, OrtValue):
+            assert data._size == self._size
+            with self._recorded.work(reads=[data._span], writes=[self._span]):
                 self._recorded.live[self._address][1][:] = data._recorded.live[data._address][1]
-                return
-            assert (data.dtype, data.size) == (np.uint8, self._size)
+            return
+        assert (data.dtype, data.size) == (np.uint8, self._size)
+        with self._recorded.work(writes=[self._span]):
             self._recorded.to_device += self._size
             self._recorded.live[self._address][1][:] = data
+
+    def _check_copy(self) -> None:
+        """A copy waits for the GPU, which nothing may that is captured."""
+        assert self._recorded.capturing is None, "memory is copied while a graph is captured"
 
     def __array__(self, *_: Any, **__: Any) -> np.ndarray:
         raise AssertionError("the GPU's memory is no array; copy it")
@@ -158,7 +238,10 @@ class InferenceSession:
             "CUDAExecutionProvider",
             "CPUExecutionProvider",
         ]
+        assert recorded.capturing is None, "a session is opened while a graph is captured"
         self._graphs = providers[0][1].get("enable_cuda_graph") == "1"
+        self._stream = threading.Lock()
+        """The one of a session with CUDA graphs; others give each run a stream."""
         self._recorded, self._moves = recorded, path.name in ("rows.onnx", "rows_of_two.onnx")
         self._session = load_graph(path.parent, path.name, 1, int8=False)
         self._types = {v.name: v.type for v in self._session.get_inputs()}
@@ -173,10 +256,18 @@ class InferenceSession:
     def run_with_iobinding(
         self, io: IOBinding, options: onnxruntime.RunOptions | None = None
     ) -> None:
-        with self._recorded.alone():
-            if self._graphs and (number := _graph_id(options)) != -1:
+        assert self._recorded.capturing is None, "ONNX Runtime runs while a graph is captured"
+        if not self._graphs:
+            self._run(io)
+            return
+        if not self._stream.acquire(blocking=False):
+            raise AssertionError("two runs at once in the one stream of a session")
+        try:
+            if (number := _graph_id(options)) != -1:
                 self._replay(io, number)
             self._run(io)
+        finally:
+            self._stream.release()
 
     def _replay(self, io: IOBinding, number: int) -> None:
         """Note what a graph is captured on, or see that it still is the same."""
@@ -185,8 +276,12 @@ class InferenceSession:
         serials = {self._recorded.find(address, 1)[0] for address, _ in places.values()}
         key = id(self), threading.get_ident(), number
         if key not in self._recorded.captures:
+            self._recorded.begin_capture()
+            try:
+                self._run(io)  # once more, as before a capture
+            finally:
+                self._recorded.end_capture()
             self._recorded.captures[key] = Capture(places, serials)
-            self._run(io)  # once more, as before a capture
         capture = self._recorded.captures[key]
         assert capture.places == places, "a captured graph is run on other addresses or shapes"
         assert capture.serials == serials, "a captured graph is run on other memory"
@@ -197,11 +292,12 @@ class InferenceSession:
             value.name for value in self._session.get_inputs()
         }
         real = self._session.io_binding()
-        taken: dict[str, tuple[int, int]] = {}
+        taken: dict[str, Span] = {}
         for name, array in io.on_host.items():
             self._recorded.to_device += array.nbytes
             real.bind_cpu_input(name, array)
         views = []
+        spans: dict[bool, list[Span]] = {False: [], True: []}
         for bind, places in (
             (real.bind_ortvalue_input, io.inputs),
             (real.bind_ortvalue_output, io.outputs),
@@ -215,9 +311,12 @@ class InferenceSession:
                 if places is io.outputs:
                     self._check_apart(name, (address, address + size), taken)
                 taken.setdefault(name, (address, address + size))
+                spans[places is io.outputs].append((address, address + size))
                 views.append(onnxruntime.OrtValue.ortvalue_from_numpy(view))
                 bind(name, views[-1])
-        self._session.run_with_iobinding(real)
+        with self._recorded.work(reads=spans[False], writes=spans[True]):
+            self._session.run_with_iobinding(real)
+            time.sleep(self._recorded.linger_s)
         self._recorded.runs += 1
         if not self._moves:
             self._recorded.shapes.append({n: s for n, (_, _, s) in io.inputs.items()})

@@ -3,12 +3,14 @@
 An engine is the ONNX graph and the profile that it was built from. It runs in ONNX Runtime on the
 CPU, on the recorded GPU's memory at the addresses that it was given, and refuses what the library
 refuses: a shape outside the profile, a tensor without an address or at an odd one, a cache whose
-input and output lie apart.
+input and output lie apart, no memory for activations, a run that is captured right after a change
+of shapes. A captured run fails once its context has changed, or its memory is other memory.
 """
 
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -24,10 +26,13 @@ from onnx import helper
 from export import engine as export_engine
 from serving.runtime import tensorrt_device, tensorrt_library
 from tests.recorded_device import GPU, Recorded
+from tests.recorded_driver import RecordedDriver, recorded_driver
 
 VERSION = "11.4.0"
 _MARK = b"recorded engine\n"
 _ALIGNMENT = 256
+USER_MANAGED = object()
+"""Memory for activations is given by whoever makes a context."""
 
 
 @dataclass
@@ -35,30 +40,23 @@ class Runs:
     """What engines have done."""
 
     recorded: Recorded
+    driver: RecordedDriver
     shapes: list[dict[str, tuple[int, ...]]] = field(default_factory=list)
     """Those of the inputs of every run, by name."""
     installed: bool = True
     """Whether the library can be imported."""
-    waiting: int = 0
-    """Runs for which nobody has waited yet."""
+    capturable: bool = True
+    """What contexts say of whether they can be captured."""
+    captured: int = 0
+    """Runs that were captured."""
+    activation_bytes: int = 4096
+    """What each engine needs while it runs."""
 
     def memory(self, address: int, shape: tuple[int, ...], dtype: Any) -> np.ndarray:
         """The array at an address of the GPU's memory."""
         size = int(np.prod(shape)) * np.dtype(dtype).itemsize
         _, found = self.recorded.find(address, max(size, 1))
         return found[:size].view(dtype).reshape(shape)
-
-
-class RecordedStream:
-    """A stream of CUDA's."""
-
-    handle = 77
-
-    def __init__(self, runs: Runs) -> None:
-        self._runs = runs
-
-    def wait(self) -> None:
-        self._runs.waiting = 0
 
 
 class ILogger:
@@ -147,6 +145,7 @@ class RecordedEngine:
         self, runs: Runs, log: ILogger, shapes: dict[str, Any], model: onnx.ModelProto
     ) -> None:
         self.runs, self.log, self.shapes = runs, log, shapes
+        self.device_memory_size_v2 = runs.activation_bytes
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
         self.session = onnxruntime.InferenceSession(
@@ -174,7 +173,8 @@ class RecordedEngine:
     def get_aliased_input_tensor(self, name: str) -> str | None:
         return self.aliases.get(name)
 
-    def create_execution_context(self) -> RecordedContext:
+    def create_execution_context(self, strategy: object) -> RecordedContext:
+        assert strategy is USER_MANAGED
         return RecordedContext(self)
 
 
@@ -185,6 +185,19 @@ class RecordedContext:
         self._engine = engine
         self._shapes: dict[str, tuple[int, ...]] = {}
         self._addresses: dict[str, int] = {}
+        self._activations = 0
+        self._changes = 0
+        self._ran_with: dict[str, tuple[int, ...]] = {}
+        """The shapes of the last run that was none of a capture."""
+
+    def set_device_memory(self, memory: int, size: int) -> None:
+        assert size >= self._engine.device_memory_size_v2
+        assert memory % _ALIGNMENT == 0
+        self._activations = memory
+        self._changes += 1
+
+    def is_stream_capturable(self, stream: int) -> bool:
+        return self._engine.runs.capturable
 
     def set_input_shape(self, name: str, shape: tuple[int, ...]) -> bool:
         least, _, largest = np.array(self._engine.shapes[name])
@@ -193,6 +206,7 @@ class RecordedContext:
                 f"{name}: {shape} is outside {least.tolist()} to {largest.tolist()}"
             )
         self._shapes[name] = tuple(shape)
+        self._changes += 1
         return True
 
     def set_tensor_address(self, name: str, address: int) -> bool:
@@ -201,11 +215,11 @@ class RecordedContext:
         if address % _ALIGNMENT:
             return self._refuse(f"{name} does not begin at a multiple of {_ALIGNMENT} bytes")
         self._addresses[name] = address
+        self._changes += 1
         return True
 
     def execute_async_v3(self, stream_handle: int) -> bool:
         engine, runs = self._engine, self._engine.runs
-        assert stream_handle == RecordedStream.handle
         for name in engine.dtypes:
             if not self._addresses.get(name):
                 return self._refuse(f"{name} has no address")
@@ -215,17 +229,49 @@ class RecordedContext:
         for output, cache in engine.aliases.items():
             if self._addresses[output] != self._addresses[cache]:
                 return self._refuse(f"{output} does not lie where {cache} does")
-        with runs.recorded.alone():
-            inputs = {
-                name: runs.memory(self._addresses[name], shape, engine.dtypes[name])
-                for name, shape in self._shapes.items()
-            }
-            found = engine.session.run(engine.outputs, inputs)
+        if not self._activations:
+            return self._refuse("there is no memory for activations")
+        captures = runs.recorded.capturing is not None
+        if captures and self._ran_with != self._shapes:
+            return self._refuse("shapes have changed since the last run: it cannot be captured")
+        runs.captured += captures
+        if not captures:
+            self._ran_with = dict(self._shapes)
+        changes, memory = self._changes, self._memory()
+
+        def compute(stream: int) -> None:
+            assert self._changes == changes, "the context of a captured graph has changed"
+            assert self._memory() == memory, "a captured graph is run on other memory"
+            self._compute(stream)
+
+        runs.driver.put(stream_handle, compute)
+        return True
+
+    def _memory(self) -> list[int]:
+        """The allocations of all that it reads and writes."""
+        places = (*self._addresses.values(), self._activations)
+        return [self._engine.runs.recorded.find(address, 1)[0] for address in places]
+
+    def _compute(self, stream: int) -> None:
+        engine, runs = self._engine, self._engine.runs
+        inputs = {
+            name: runs.memory(self._addresses[name], shape, engine.dtypes[name])
+            for name, shape in self._shapes.items()
+        }
+        found = engine.session.run(engine.outputs, inputs)
+        writes = [(self._activations, self._activations + engine.device_memory_size_v2)]
+        for name, array in zip(engine.outputs, found, strict=True):
+            writes.append((self._addresses[name], self._addresses[name] + array.nbytes))
+        reads = [
+            (self._addresses[name], self._addresses[name] + array.nbytes)
+            for name, array in inputs.items()
+        ]
+        with runs.recorded.call():
+            runs.recorded.begin(stream, reads, writes)
             for name, array in zip(engine.outputs, found, strict=True):
                 runs.memory(self._addresses[name], array.shape, array.dtype)[...] = array
+            time.sleep(runs.recorded.linger_s)
         runs.shapes.append(dict(self._shapes))
-        runs.waiting += 1
-        return True
 
     def _refuse(self, reason: str) -> bool:
         self._engine.log.log(Logger.ERROR, reason)
@@ -238,15 +284,16 @@ Logger = SimpleNamespace(INTERNAL_ERROR=0, ERROR=1, WARNING=2)
 @contextmanager
 def recorded_tensorrt(recorded: Recorded) -> Iterator[Runs]:
     """TensorRT is installed, on a machine with that GPU."""
-    runs = Runs(recorded)
     module = SimpleNamespace(
         __version__=VERSION,
         ILogger=ILogger,
         Logger=Logger,
         NetworkDefinitionCreationFlag=SimpleNamespace(STRONGLY_TYPED=1),
         Builder=Builder,
+        BuilderFlag=SimpleNamespace(),
         OnnxParser=OnnxParser,
         Runtime=lambda log: Runtime(runs, log),
+        ExecutionContextAllocationStrategy=SimpleNamespace(USER_MANAGED=USER_MANAGED),
     )
 
     def imported(name: str) -> Any:
@@ -254,9 +301,9 @@ def recorded_tensorrt(recorded: Recorded) -> Iterator[Runs]:
             raise ModuleNotFoundError(f"No module named {name!r}")
         return module
 
-    with pytest.MonkeyPatch.context() as patch:
+    with recorded_driver(recorded) as driver, pytest.MonkeyPatch.context() as patch:
+        runs = Runs(recorded, driver)
         patch.setattr(tensorrt_library, "importlib", SimpleNamespace(import_module=imported))
         patch.setattr(export_engine, "look", lambda: GPU)
         patch.setattr(tensorrt_device, "look", lambda: recorded.gpu)
-        patch.setattr(tensorrt_device, "Stream", lambda: RecordedStream(runs))
         yield runs

@@ -35,7 +35,8 @@ class Generator:
 
         `threads` (default: the processors at hand) are shared by `workers` batches that a scheduler
         decodes at once. More than one is for models whose steps take long: much of a short one is
-        Python, which the threads of a process do one at a time; on a GPU there is one.
+        Python, which the threads of a process do one at a time; on a GPU there are no more than it
+        has streams for, one unless MACARON_CUDA_STREAMS says otherwise.
         """
         for name, count in (("threads", threads), ("workers", workers)):
             if count is not None and count < 1:
@@ -44,7 +45,8 @@ class Generator:
         self.prompts = load_prompts(folder)
         self.workers = batches_at_once(self.manifest, workers)
         each = max(1, (threads or default_threads()) // self.workers)
-        device = open_device(folder, self.manifest, BatchLimits().max_cache_bytes)
+        cache_bytes = BatchLimits().max_cache_bytes
+        device = open_device(folder, self.manifest, cache_bytes, self.workers)
         self.stepper, self.device = LanguageStepper(folder, self.manifest, each, device), device.use
 
     @property

@@ -17,14 +17,20 @@ import onnxruntime
 from serving.bundle.manifest import DType, Graph, Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime.cuda_driver import DriverError, Gpu, look
-from serving.runtime.cuda_memory import LOCK, GpuSources, GpuTensors, RowMover, move_files
-from serving.runtime.cuda_session import CudaSession
+from serving.runtime.cuda_memory import GpuSources, GpuTensors, RowMover, move_files
+from serving.runtime.cuda_session import CudaSession, Lane
 from serving.runtime.session import DeviceUse
+from serving.runtime.turns import Turns
 
 GRAPHS_SWITCH = "MACARON_CUDA_GRAPHS"
 """The environment variable that turns CUDA graphs off."""
+STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
+"""The environment variable that says how many batches are computed at once, each in a stream of its
+own: 1 unless set, since two batches that can be one are faster as one."""
+MOST_STREAMS = 8
 PROVIDER = "CUDAExecutionProvider"
 _PACKAGE = "pip install '.[serve-cuda]'"
+PACKAGE_NEEDED = f"onnxruntime-gpu is needed, in an environment without onnxruntime: {_PACKAGE}"
 _CUDNN = ("libcudnn.so.9", "libcudnn.so")
 _OWN_BYTES = 512 * 2**20
 """What CUDA's libraries and a step's intermediate results take besides weights and caches; a guess
@@ -50,8 +56,9 @@ class NoDeviceError(Exception):
 class CudaDevice:
     """A GPU; see `serving.runtime.session.Device`."""
 
-    def __init__(self, mover: RowMover, use: DeviceUse, *, graphs: bool) -> None:
-        self._mover, self.use, self._graphs = mover, use, graphs
+    def __init__(self, mover: RowMover, use: DeviceUse, batches: int, *, graphs: bool) -> None:
+        """For so many batches at once."""
+        self._mover, self.use, self._batches, self._graphs = mover, use, batches, graphs
 
     def load(
         self,
@@ -64,11 +71,19 @@ class CudaDevice:
     ) -> CudaSession:
         """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there."""
         del threads, int8
-        session, captures = self._open_graph(folder, graph, profile_prefix)
-        return CudaSession(session, graph, self._mover, graphs=captures)
+        steps = any(tensor.role == "self" for tensor in graph.inputs)
+        graphs = self._graphs and steps
+        session, captures = self._open_graph(folder, graph, profile_prefix, graphs=graphs)
+        lanes = [Lane(session)]
+        for _ in range(self._batches - 1):
+            # With CUDA graphs a session has one stream, and reads the weights into memory anew.
+            if captures:
+                session, _ = self._open_graph(folder, graph, None, graphs=True)
+            lanes.append(Lane(session))
+        return CudaSession(lanes, graph, self._mover, graphs=captures)
 
     def _open_graph(
-        self, folder: Path, graph: Graph, profile_prefix: Path | None
+        self, folder: Path, graph: Graph, profile_prefix: Path | None, *, graphs: bool
     ) -> tuple[onnxruntime.InferenceSession, bool]:
         """A graph's session, and whether it captures CUDA graphs. One thread is for the few nodes
         that make sizes out of sizes."""
@@ -79,10 +94,9 @@ class CudaDevice:
         options.enable_mem_pattern = False
         if profile_prefix is not None:
             options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
-        steps = any(tensor.role == "self" for tensor in graph.inputs)
-        graphs = self._graphs and steps
         try:
-            return _capturing(folder / graph.file, options, graphs=graphs)
+            with self._mover.turns.take():
+                return _capturing(folder / graph.file, options, graphs=graphs)
         except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
             raise BundleError(
                 f"{folder / graph.file}: ONNX Runtime {onnxruntime.__version__} cannot load the "
@@ -108,8 +122,9 @@ class _Opened:
     graphs: bool
 
 
-def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
-    """The GPU for a bundle whose batches may fill `cache_bytes` with caches.
+def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1) -> CudaDevice:
+    """The GPU for a bundle of which so many batches are computed at once, whose caches may fill
+    `cache_bytes` together.
 
     Raises NoDeviceError where there is none to compute on, or too little of its memory is free:
     that is found out before anything is loaded.
@@ -119,29 +134,32 @@ def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
         gpu = look()
     except DriverError as error:
         raise NoDeviceError(str(error)) from error
-    weights = weight_bytes(folder, manifest)
-    batches = _ROUNDED * cache_bytes
-    needed = needed_bytes(folder, manifest, cache_bytes)
+    weights = weight_bytes(folder, manifest, batches)
+    needed = needed_bytes(folder, manifest, cache_bytes, batches)
     if gpu.free_bytes < needed:
         raise NoDeviceError(
             f"{_mib(gpu.free_bytes)} of {_mib(gpu.total_bytes)} of {gpu.name}'s memory are free, "
-            f"and {_mib(needed)} are needed: {_mib(weights)} for weights, {_mib(batches)} for "
-            f"what batches may take, {_mib(_OWN_BYTES)} for CUDA; let batches take less, or free "
-            "some"
+            f"and {_mib(needed)} are needed: {_mib(weights)} for weights, "
+            f"{_mib(_ROUNDED * cache_bytes)} for what batches may take, {_mib(_OWN_BYTES)} for "
+            "CUDA; let batches take less, or free some"
         )
     graphs = "CUDA graphs" if opened.graphs else f"no CUDA graphs ({GRAPHS_SWITCH}=off)"
-    use = DeviceUse("cuda", f"{gpu.name}, {graphs}")
-    return CudaDevice(opened.mover, use, graphs=opened.graphs)
+    streams = f", {batches} streams" if batches > 1 else ""
+    use = DeviceUse("cuda", f"{gpu.name}, {graphs}{streams}")
+    return CudaDevice(opened.mover, use, batches, graphs=opened.graphs)
 
 
-def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int) -> int:
+def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int, batches: int) -> int:
     """Memory of the GPU that must be free for a bundle's graphs and batches."""
-    return weight_bytes(folder, manifest) + _ROUNDED * cache_bytes + _OWN_BYTES
+    return weight_bytes(folder, manifest, batches) + _ROUNDED * cache_bytes + _OWN_BYTES
 
 
-def weight_bytes(folder: Path, manifest: Manifest) -> int:
-    """Bytes of a bundle's graphs with their weights; each has its own of those that they share."""
-    graphs = [graph.file for graph in (manifest.encoder, manifest.step) if graph is not None]
+def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
+    """Bytes of a bundle's graphs with their weights, where each batch has a step graph of its own:
+    each has its own of the weights that they share."""
+    graphs = [manifest.step.file] * batches
+    if manifest.encoder is not None:
+        graphs.append(manifest.encoder.file)
     shared = [path.name for path in folder.glob("*.bin")] * len(graphs)
     return sum((folder / name).stat().st_size for name in (*graphs, *shared))
 
@@ -155,6 +173,17 @@ def graphs_wanted(environment: Mapping[str, str]) -> bool:
     return switch == "on"
 
 
+def streams_wanted(environment: Mapping[str, str]) -> int:
+    """How many batches are computed at once; raises SettingsError for another value than a number
+    from 1 to 8."""
+    switch = environment.get(STREAMS_SWITCH, "").strip() or "1"
+    if not (switch.isascii() and switch.isdigit() and 1 <= int(switch) <= MOST_STREAMS):
+        raise SettingsError(
+            f"{STREAMS_SWITCH} must be a number from 1 to {MOST_STREAMS}, got {switch!r}"
+        )
+    return int(switch)
+
+
 def opened_mover() -> RowMover:
     """What moves rows on the GPU that `open_cuda` has opened."""
     return _open().mover
@@ -165,10 +194,10 @@ def _open() -> _Opened:
     """Look for the GPU and load the graphs that move memory there, once for all bundles."""
     if PROVIDER not in onnxruntime.get_available_providers():
         raise NoDeviceError(
-            f"ONNX Runtime {onnxruntime.__version__} here is the package for the CPU; "
-            f"onnxruntime-gpu is needed ({_PACKAGE})"
+            f"ONNX Runtime {onnxruntime.__version__} here is the package for the CPU "
+            f"({PACKAGE_NEEDED})"
         )
-    graphs = graphs_wanted(os.environ)
+    graphs, turns = graphs_wanted(os.environ), Turns(streams_wanted(os.environ))
     try:
         gpu = look()
     except DriverError as error:
@@ -202,7 +231,7 @@ def _open() -> _Opened:
             f"cuDNN 9 is not found ({_CUDNN[0]}), which kernels of ONNX Runtime need (install what "
             f"it needs: {_PACKAGE})"
         )
-    return _Opened(gpu, RowMover(sessions, graphs=graphs), graphs)
+    return _Opened(gpu, RowMover(sessions, turns, graphs=graphs), graphs)
 
 
 def _session(
@@ -210,13 +239,12 @@ def _session(
 ) -> onnxruntime.InferenceSession:
     """A session on the GPU or none: ONNX Runtime would go on without the GPU, with a warning."""
     cuda = _OPTIONS | ({"enable_cuda_graph": "1"} if graphs else {})
-    with LOCK:
-        session = onnxruntime.InferenceSession(
-            path,
-            options,
-            providers=[(PROVIDER, cuda), "CPUExecutionProvider"],
-            enable_fallback=0,
-        )
+    session = onnxruntime.InferenceSession(
+        path,
+        options,
+        providers=[(PROVIDER, cuda), "CPUExecutionProvider"],
+        enable_fallback=0,
+    )
     if session.get_providers()[0] != PROVIDER:
         raise NoDeviceError(_missing_library())
     return session

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 
 _LIBRARY = "libcuda.so.1"
 _NO_DEVICE, _TOO_OLD = 100, (35, 803)
+_NON_BLOCKING, _THREAD_LOCAL = 1, 1
+"""CU_STREAM_NON_BLOCKING: a copy of ONNX Runtime's, which is in the default stream, would otherwise
+wait for the work of all batches. CU_STREAM_CAPTURE_MODE_THREAD_LOCAL."""
 
 
 class DriverError(Exception):
@@ -65,18 +71,59 @@ def look(library: str = _LIBRARY) -> Gpu:
 class Stream:
     """A stream of the first GPU's, in the context of this process, which `look` makes.
 
-    It waits for what was copied before, as other streams than ONNX Runtime's do by default.
+    It waits for no other stream, nor does another wait for it: what it reads must be there, and
+    what it writes is for others once `wait` has returned.
     """
 
     def __init__(self, library: str = _LIBRARY) -> None:
         self._driver = ctypes.CDLL(library)
         stream = ctypes.c_void_p()
-        _check(self._driver, "cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(0))
+        _check(self._driver, "cuStreamCreate", ctypes.byref(stream), ctypes.c_uint(_NON_BLOCKING))
         self.handle = stream.value or 0
 
     def wait(self) -> None:
         """Wait until all work in the stream is done; raises DriverError where it failed."""
         _check(self._driver, "cuStreamSynchronize", ctypes.c_void_p(self.handle))
+
+    def capture(self, work: Callable[[], None]) -> CapturedGraph:
+        """The graph of what `work` puts into the stream, which is not done thereby.
+
+        Nothing else may use the GPU meanwhile. Raises DriverError where something of it cannot be
+        captured, and whatever `work` raises; the stream can then be used as before.
+        """
+        stream, graph = ctypes.c_void_p(self.handle), ctypes.c_void_p()
+        mode = ctypes.c_int(_THREAD_LOCAL)
+        _check(self._driver, "cuStreamBeginCapture_v2", stream, mode)
+        try:
+            work()
+        except BaseException:
+            # Ends the capture, and fails where the work has broken it.
+            with contextlib.suppress(DriverError):
+                _check(self._driver, "cuStreamEndCapture", stream, ctypes.byref(graph))
+                _check(self._driver, "cuGraphDestroy", graph)
+            raise
+        _check(self._driver, "cuStreamEndCapture", stream, ctypes.byref(graph))
+        return CapturedGraph(self._driver, self.handle, graph)
+
+
+class CapturedGraph:
+    """Work that is started all at a time, on the addresses that it was captured on."""
+
+    def __init__(self, driver: ctypes.CDLL, stream: int, graph: ctypes.c_void_p) -> None:
+        """Of a graph of the driver's, which is destroyed, for a stream; raises DriverError."""
+        self._driver, self._stream = driver, ctypes.c_void_p(stream)
+        self._made = ctypes.c_void_p()
+        try:
+            made, none = ctypes.byref(self._made), ctypes.c_ulonglong(0)
+            _check(driver, "cuGraphInstantiateWithFlags", made, graph, none)
+        finally:
+            _check(driver, "cuGraphDestroy", graph)
+        # Not at the end of the process: the driver may be gone by then.
+        weakref.finalize(self, driver.cuGraphExecDestroy, self._made).atexit = False
+
+    def launch(self) -> None:
+        """Put the work into the stream; raises DriverError."""
+        _check(self._driver, "cuGraphLaunch", self._made, self._stream)
 
 
 def _check(

@@ -34,12 +34,10 @@ from serving.runtime.layouts import (
     repacked,
     resized,
 )
+from serving.runtime.turns import Turns
 from serving.search.prefix_tree import Repack, fill_padded, places
 
 CUDA = "cuda"
-LOCK = threading.RLock()
-"""Held by whoever computes, allocates or copies: ONNX Runtime captures a CUDA graph in the mode in
-which a call of any other thread breaks it, and one GPU does one thing at a time anyway."""
 _UNIT = 4096
 """Blocks have this many bytes, times 1, 2, 3, 4, 6, 8, 12 and so on."""
 _ALIGNMENT = 256
@@ -68,11 +66,17 @@ class GpuBlock:
 
 
 class GpuBlocks:
-    """Memory that goes from one batch to the next; threads share it."""
+    """Memory that goes from one batch to the next; threads share it.
+
+    What was done with a block is done when it is given back: whoever takes it next may work in
+    another stream.
+    """
 
     _serials = itertools.count(1)
 
-    def __init__(self) -> None:
+    def __init__(self, turns: Turns) -> None:
+        self._turns = turns
+        self._mutex = threading.Lock()
         self._free: list[GpuBlock] = []
         """The longest unused first."""
 
@@ -80,18 +84,19 @@ class GpuBlocks:
         """A block of the bucket of that many bytes: the first one that was made, where several are
         free, so that the same few are used whatever came before."""
         size = bucket(size, _UNIT)
-        with LOCK:
+        with self._mutex:
             fitting = [block for block in self._free if block.size == size]
             if fitting:
                 block = min(fitting, key=lambda block: block.serial)
                 self._free.remove(block)
                 return block
+        with self._turns.take():
             value = on_gpu(size)
-            return GpuBlock(value, size, value.data_ptr(), next(self._serials))
+        return GpuBlock(value, size, value.data_ptr(), next(self._serials))
 
     def give(self, block: GpuBlock) -> None:
         """Give a block back, which nobody may use any more."""
-        with LOCK:
+        with self._turns.take(), self._mutex:  # what goes is freed
             self._free.append(block)
             del self._free[: max(0, len(self._free) - _KEPT)]
 
@@ -138,20 +143,28 @@ class RowMover:
     def __init__(
         self,
         sessions: dict[bool, onnxruntime.InferenceSession],
+        turns: Turns,
         *,
         graphs: bool,
         capacities: Sequence[int] = (),
+        most_rows: int | None = None,
     ) -> None:
-        """`sessions` are those of `move_files`. With `graphs` batches have few numbers of rows, and
-        stay where they are where they can, so that few CUDA graphs do for all. Caches have these
-        `capacities`, as far as they go."""
-        self.sessions, self._graphs, self._capacities = sessions, graphs, sorted(capacities)
-        self._caches, self._sources = GpuBlocks(), GpuBlocks()
+        """`sessions` are those of `move_files`; they run for several threads at once, each run in a
+        stream of its own, for which it waits. With `graphs` batches have few numbers of rows, of
+        those up to `most_rows`, and stay where they are where they can, so that few CUDA graphs do
+        for all. Caches have these `capacities`, as far as they go."""
+        self.sessions, self.turns = sessions, turns
+        self._graphs, self._capacities, self._most_rows = graphs, sorted(capacities), most_rows
+        self._caches, self._sources = GpuBlocks(turns), GpuBlocks(turns)
+        self._mutex = threading.Lock()
         self._zeros: dict[tuple[int, int], GpuRows] = {}
 
     def round_rows(self, rows: int) -> int:
         """How many rows a batch of that many sentences has on the GPU."""
-        return bucket(rows) if self._graphs else rows
+        if not self._graphs:
+            return rows
+        full = bucket(rows)
+        return full if self._most_rows is None else min(full, max(rows, self._most_rows))
 
     def round_capacity(self, slots: int) -> int:
         """How many slots caches of that many have on the GPU."""
@@ -167,7 +180,7 @@ class RowMover:
     def empty(self, tensors: int, row_bytes: int) -> GpuRows:
         """An array for caches of no rows but those of zeros; it is shared and never given back."""
         key = tensors, row_bytes
-        with LOCK:
+        with self.turns.take(), self._mutex:
             if key not in self._zeros:
                 rows = self._take(self._caches, tensors, 0, row_bytes)
                 rows.block.value.update_inplace(np.zeros(rows.block.size, np.uint8))
@@ -180,7 +193,7 @@ class RowMover:
         rows = self._take(source.pool, source.tensors, index.size, source.row_bytes)
         self._run(rows, source, index.ravel(), other)
         if self._graphs and source.count and source.block.size == rows.block.size:
-            with LOCK:
+            with self.turns.take():
                 source.block.value.update_inplace(rows.block.value)
             self.give(rows)
             return replace(rows, block=source.block)
@@ -196,7 +209,7 @@ class RowMover:
         """Rows of one tensor, copied to the host."""
         one = replace(source, tensors=1)
         shift = tensor * source.height * source.row_bytes
-        with LOCK:
+        with self.turns.take():
             value = on_gpu(index.size * source.row_bytes)
             io = self.sessions[False].io_binding()
             _bind(io.bind_input, "rows", one.shape, source.block.address + shift)
@@ -218,7 +231,7 @@ class RowMover:
             theirs = index - (1 + source.count)
             places = np.where(theirs < 0, places, source.height + other.places(theirs))
         moved[target.lead : target.lead + target.count] = places
-        with LOCK:
+        with self.turns.take():
             io = session.io_binding()
             _bind(io.bind_input, "rows", source.shape, source.block.address)
             if other is not None:

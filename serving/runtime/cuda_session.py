@@ -2,7 +2,8 @@
 
 What a step is given crosses to the GPU in one copy, and of what it makes only what somebody looks
 at crosses back. All that a graph reads and writes has a fixed address, so that ONNX Runtime can
-capture its kernels once and start them all at a time.
+capture its kernels once and start them all at a time. Each run is waited for before it returns:
+that orders the streams in which several batches are computed.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ import itertools
 import logging
 import math
 import threading
+import weakref
 from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,8 +24,9 @@ from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import FLOAT_BYTES, DType, Graph, Tensor
-from serving.runtime.cuda_memory import CUDA, LOCK, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
+from serving.runtime.cuda_memory import CUDA, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
 from serving.runtime.ort import names_by_role
+from serving.runtime.turns import Turns
 from serving.search.ids import PAD_ID
 
 ALIGNMENT_BYTES = 256
@@ -32,7 +35,7 @@ _BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
 _RUNS_BEFORE_CAPTURE = 3
 """A capture takes longer than some runs: what is not met again is not worth one."""
-_MOST_GRAPHS = 512
+MOST_GRAPHS = 512
 """Captured by a session: ONNX Runtime 1.31 keeps every one, also when told to release it."""
 _NO_GRAPH = -1
 _GRAPH_ID = "gpu_graph_id"
@@ -95,7 +98,22 @@ class Bound:
         self.input_value: onnxruntime.OrtValue
         self.output_values: list[onnxruntime.OrtValue] = []
         self.runs, self.captured = 0, False
+        self.replay: Callable[[], None] | None = None
+        """Starts the captured graph, where that is none of ONNX Runtime's."""
         self.options = _run_options(_NO_GRAPH)
+
+
+class Lane:
+    """What runs one batch at a time, in a stream of its own; threads that share one take turns."""
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, lock: threading.Lock | None = None
+    ) -> None:
+        """A session that captures CUDA graphs has one stream, and so one lane; others give each run
+        a stream, and may be those of several. `lock` is given where lanes share a stream."""
+        self.session, self.lock = session, lock or threading.Lock()
+        self.threads = 0
+        """How many use it."""
 
 
 class _Own(threading.local):
@@ -105,7 +123,13 @@ class _Own(threading.local):
     ran: Bound | None = None
     """What was run last: its outputs are what the buffers hold."""
 
-    def __init__(self) -> None:
+    def __init__(self, lanes: Sequence[Lane], mutex: threading.Lock) -> None:
+        """Takes the lane that the fewest threads use, until the thread ends."""
+        with mutex:
+            self.lane = min(lanes, key=lambda lane: lane.threads)
+            self.lane.threads += 1
+        self._here = _Here()
+        weakref.finalize(self._here, _leave, self.lane, mutex)
         self.bound: OrderedDict[object, Bound] = OrderedDict()
         self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
 
@@ -116,12 +140,21 @@ class _Own(threading.local):
         return self.values[use, size]
 
 
+class _Here:
+    """Goes with its thread."""
+
+
+def _leave(lane: Lane, mutex: threading.Lock) -> None:
+    with mutex:
+        lane.threads -= 1
+
+
 class _Outputs(Mapping[str, Any]):
     """The outputs of the last run by role, copied to the host when somebody looks at them."""
 
-    def __init__(self, own: _Own, bound: Bound, lengths: Mapping[str, int]) -> None:
+    def __init__(self, own: _Own, bound: Bound, lengths: Mapping[str, int], turns: Turns) -> None:
         """`lengths` are those of the first axes without what fills up a bucket."""
-        self._own, self._bound, self._lengths = own, bound, lengths
+        self._own, self._bound, self._lengths, self._turns = own, bound, lengths, turns
         self._found: dict[str, NDArray[Any]] = {}
 
     def forget(self) -> None:
@@ -139,7 +172,7 @@ class _Outputs(Mapping[str, Any]):
             if self._own.ran is not self._bound:
                 raise RuntimeError(f"another run has taken the place of {role}")
             number = next(n for n, each in enumerate(self._bound.outputs) if role in each.places)
-            with LOCK:
+            with self._turns.take():
                 buffer = self._bound.output_values[number].numpy()
             for name, place in self._bound.outputs[number].places.items():
                 self._found[name] = place.of(buffer)[: self._lengths[name]]
@@ -183,7 +216,8 @@ class CudaBinding:
         self._session, self._bound = session, bound
         self.inputs = {role: array[: lengths[role]] for role, array in bound.arrays.items()}
         found = [role for layout in bound.outputs for role in layout.places]
-        self._outputs = _Outputs(own, bound, {role: lengths[role] for role in found})
+        found_lengths = {role: lengths[role] for role in found}
+        self._outputs = _Outputs(own, bound, found_lengths, session.turns)
         self.outputs: Mapping[str, Any] = self._outputs
 
     def run(self) -> None:
@@ -196,18 +230,14 @@ class CudaSession:
     """A graph on the GPU; see `serving.runtime.session.GraphSession`."""
 
     def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        graph: Graph,
-        mover: RowMover,
-        *,
-        graphs: bool,
+        self, lanes: Sequence[Lane], graph: Graph, mover: RowMover, *, graphs: bool
     ) -> None:
-        """With `graphs` the session captures CUDA graphs."""
-        self._session, self._graph, self._mover = session, graph, mover
+        """As many batches are computed at once as there are lanes. With `graphs` CUDA graphs are
+        captured."""
+        self._graph, self._mover, self.turns = graph, mover, mover.turns
         self._graphs = graphs
         self._graph_ids = itertools.count(1)
-        self._own = _Own()
+        self._own = _Own(lanes, threading.Lock())
 
     def bind(
         self,
@@ -249,18 +279,24 @@ class CudaSession:
         last = int(bound.arrays["write_index"].max()) + queries
         if last > slots:
             raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
-        with LOCK:
-            if self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE:
-                graph_id = next(self._graph_ids)
-                if graph_id <= _MOST_GRAPHS:
-                    bound.options, bound.captured = _run_options(graph_id), True
+        captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
+        own = self._own
+        with self.turns.alone() if captures else self.turns.take(), own.lane.lock:
             bound.runs += 1
-            self._own.ran = bound
+            own.ran = bound
             bound.input_value.update_inplace(bound.staged)
+            if captures:
+                self._capture(bound)
             self._execute(bound)
 
+    def _capture(self, bound: Bound) -> None:
+        """Have the next run of what is bound, which uses the GPU alone, captured."""
+        graph_id = next(self._graph_ids)
+        if graph_id <= MOST_GRAPHS:
+            bound.options, bound.captured = _run_options(graph_id), True
+
     def _execute(self, bound: Bound) -> None:
-        self._session.run_with_iobinding(bound.io, bound.options)
+        self._own.lane.session.run_with_iobinding(bound.io, bound.options)
 
     def encode(self, ids_BS: Ints, mask_BS: Floats) -> GpuSources:
         """Run an encoder's graph."""
@@ -287,13 +323,14 @@ class CudaSession:
         self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
     ) -> None:
         """Run an encoder's graph on arrays of the host; outputs are of that type."""
-        with LOCK:
-            io = self._session.io_binding()
+        lane = self._own.lane
+        with self.turns.take(), lane.lock:
+            io = lane.session.io_binding()
             for name, array in inputs.items():
                 io.bind_cpu_input(name, array)
             for name, place in outputs.items():
                 io.bind_output(name, CUDA, 0, _element(dtype), *place)
-            self._session.run_with_iobinding(io)
+            lane.session.run_with_iobinding(io)
 
     def _keep(self, key: object, bound: Bound) -> None:
         """Keep a binding in the place of the longest unused one that has no CUDA graph."""
@@ -320,8 +357,8 @@ class CudaSession:
             if tensor.role != "self" and tensor.role not in unwanted:
                 use: str = "choices" if tensor.role in _CHOICES else tensor.role
                 outputs.setdefault(use, _Layout()).add(tensor, sizes)
-        with LOCK:
-            io = self._session.io_binding()
+        with self.turns.take():
+            io = self._own.lane.session.io_binding()
             bound = Bound(io, sizes, inputs, list(outputs.values()))
             bound.input_value = self._own.value("inputs", inputs.size)
             places: dict[str, tuple[onnxruntime.OrtValue, int]]

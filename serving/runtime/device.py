@@ -9,7 +9,13 @@ import onnxruntime
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime.cuda_device import PROVIDER, NoDeviceError, open_cuda
+from serving.runtime.cuda_device import (
+    PACKAGE_NEEDED,
+    PROVIDER,
+    NoDeviceError,
+    open_cuda,
+    streams_wanted,
+)
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 from serving.runtime.tensorrt_device import open_tensorrt
@@ -47,13 +53,15 @@ def computes_on_cpu(manifest: Manifest) -> bool:
 
 
 def batches_at_once(manifest: Manifest, workers: int) -> int:
-    """How many batches of a bundle are decoded at once where so many are wanted: a GPU computes one
-    at a time, and each thread would capture CUDA graphs of its own there."""
-    return workers if computes_on_cpu(manifest) else 1
+    """How many batches of a bundle are decoded at once where so many are wanted: on a GPU no more
+    than it has streams for, on each of which CUDA graphs are captured anew. Raises SettingsError
+    where the number of streams is none."""
+    return workers if computes_on_cpu(manifest) else min(workers, streams_wanted(os.environ))
 
 
-def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Device:
-    """The device that a bundle runs on, whose batches may fill `cache_bytes` with caches.
+def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches: int = 1) -> Device:
+    """The device that a bundle runs on, of which so many batches are decoded at once, whose caches
+    may fill `cache_bytes` together.
 
     Raises as `check_device` does, and BundleError where the device cannot be used or has too little
     memory.
@@ -67,7 +75,7 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0) -> Devic
     by_engines = wanted() == "tensorrt" or (wanted() == "auto" and manifest.engines)
     opened = open_tensorrt if by_engines else _SESSIONS[target]
     try:
-        return opened(folder, manifest, cache_bytes)
+        return opened(folder, manifest, cache_bytes, batches)
     except NoDeviceError as error:
         raise BundleError(
             f"{folder}: the bundle is for {target}, but {error}; {_way_out(manifest)}"
@@ -100,7 +108,8 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         )
     raise BundleError(
         f"{folder}: the bundle is for {target}, and this service computes on the CPU alone (ONNX "
-        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}); {_way_out(manifest)}"
+        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}; {PACKAGE_NEEDED}); "
+        f"{_way_out(manifest)}"
     )
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
 
 from serving.bundle.manifest import Graph, Manifest
 from serving.runtime.cuda_device import (
+    GRAPHS_SWITCH,
     CudaDevice,
     NoDeviceError,
+    graphs_wanted,
     needed_bytes,
     open_cuda,
     opened_mover,
@@ -22,17 +25,25 @@ from serving.runtime.tensorrt_engines import (
     fitting_library,
     load_engine,
 )
-from serving.runtime.tensorrt_session import TensorRtSession
+from serving.runtime.tensorrt_session import EngineLane, EngineStream, TensorRtSession
 
 
 class TensorRtDevice(CudaDevice):
     """A GPU and engines; see `serving.runtime.session.Device`."""
 
     def __init__(
-        self, mover: RowMover, use: DeviceUse, engines: Sequence[LoadedEngine], stream: Stream
+        self,
+        mover: RowMover,
+        use: DeviceUse,
+        engines: Sequence[LoadedEngine],
+        streams: Sequence[EngineStream],
+        *,
+        graphs: bool,
     ) -> None:
-        super().__init__(mover, use, graphs=False)
-        self._engines, self._stream = engines, stream
+        """As many batches are computed at once as there are streams. With `graphs` what engines do
+        is captured."""
+        super().__init__(mover, use, len(streams), graphs=graphs)
+        self._engines, self._streams = engines, streams
 
     def load(
         self,
@@ -44,40 +55,68 @@ class TensorRtDevice(CudaDevice):
         profile_prefix: Path | None = None,
     ) -> TensorRtSession:
         """A graph's engines, and the graph for sizes that they do not take; raises BundleError
-        where ONNX Runtime refuses it."""
+        where ONNX Runtime refuses it, or TensorRT to run an engine."""
         del threads, int8
-        session, _ = self._open_graph(folder, graph, profile_prefix)
+        session, _ = self._open_graph(folder, graph, profile_prefix, graphs=False)
         engines = [each for each in self._engines if each.engine.graph == graph.file]
-        return TensorRtSession(session, graph, self._mover, engines, self._stream)
+        with self._mover.turns.take():
+            lanes = [EngineLane(session, engines, stream) for stream in self._streams]
+        return TensorRtSession(lanes, graph, self._mover, graphs=self._graphs)
 
 
-def open_tensorrt(folder: Path, manifest: Manifest, cache_bytes: int) -> CudaDevice:
-    """The GPU for a bundle, with its engines where all of them fit this machine; else its graphs
-    are run, and the device tells the reason. Raises NoDeviceError as `open_cuda` does."""
-    cuda = open_cuda(folder, manifest, cache_bytes)
+def open_tensorrt(
+    folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1
+) -> CudaDevice:
+    """The GPU for a bundle, with its engines where all of them fit; else its graphs are run, and
+    the device tells the reason. The rest is as with `open_cuda`."""
+    cuda = open_cuda(folder, manifest, cache_bytes, batches)
     try:
-        return _open(folder, manifest, cache_bytes)
+        return _open(folder, manifest, cache_bytes, batches)
     except EngineError as error:
         cuda.use = DeviceUse(cuda.use.name, f"{cuda.use.reason}; without TensorRT: {error}")
         return cuda
 
 
-def _open(folder: Path, manifest: Manifest, cache_bytes: int) -> TensorRtDevice:
+def _open(folder: Path, manifest: Manifest, cache_bytes: int, batches: int) -> TensorRtDevice:
+    opened = opened_mover()
     try:
         gpu = look()
         tensorrt = fitting_library(manifest, gpu)
         needed = sum(engine.bytes for engine in manifest.engines)
-        left = gpu.free_bytes - needed_bytes(folder, manifest, cache_bytes)
-        if left < needed:
-            raise EngineError(
-                f"its engines take {needed >> 20:,} MiB, and {max(left, 0) >> 20:,} MiB are free "
-                "beside its graphs and caches"
-            )
-        engines = [load_engine(folder, engine, tensorrt) for engine in manifest.engines]
-        stream = Stream()
+        left = gpu.free_bytes - needed_bytes(folder, manifest, cache_bytes, batches=1)
+        _check_room(needed, left, "its engines take")
+        with opened.turns.take():
+            engines = [load_engine(folder, engine, tensorrt) for engine in manifest.engines]
+            activations = max(engine.activation_bytes for engine in engines)
+            _check_room(needed + batches * activations, left, "its engines and what they make take")
+            streams = [EngineStream(Stream(), activations) for _ in range(batches)]
     except DriverError as error:
         raise NoDeviceError(str(error)) from error
-    capacities = {engine.capacity for engine in manifest.engines if engine.capacity is not None}
-    mover = RowMover(opened_mover().sessions, graphs=False, capacities=sorted(capacities))
+    graphs = graphs_wanted(os.environ)
+    mover = RowMover(
+        opened.sessions,
+        opened.turns,
+        graphs=graphs,
+        capacities=sorted({e.capacity for e in manifest.engines if e.capacity is not None}),
+        most_rows=_most_rows(manifest),
+    )
     reason = f"{gpu.name}, engines of {tensorrt.name} {tensorrt.version}"
-    return TensorRtDevice(mover, DeviceUse("tensorrt", reason), engines, stream)
+    reason += ", CUDA graphs" if graphs else f", no CUDA graphs ({GRAPHS_SWITCH}=off)"
+    reason += f", {batches} streams" if batches > 1 else ""
+    return TensorRtDevice(mover, DeviceUse("tensorrt", reason), engines, streams, graphs=graphs)
+
+
+def _check_room(needed: int, left: int, what: str) -> None:
+    if left < needed:
+        raise EngineError(
+            f"{what} {needed >> 20:,} MiB, and {max(left, 0) >> 20:,} MiB are free beside its "
+            "graphs and caches"
+        )
+
+
+def _most_rows(manifest: Manifest) -> int:
+    """Up to which number rows may be filled up to a bucket such that engines still take them: none
+    where the rows that an engine takes depend on the sources."""
+    if any("BS" in engine.profile for engine in manifest.engines):
+        return 0
+    return min(engine.profile["B"][2] for engine in manifest.engines)

@@ -19,42 +19,77 @@ class EngineError(Exception):
 
 
 class LoadedEngine:
-    """An engine in a context, which runs for one batch after the other."""
+    """An engine, of which several contexts run."""
 
-    def __init__(self, engine: EngineFile, loaded: Any, context: Any, log: Any) -> None:
-        """`loaded` and `context` are the library's; `log` is the logger that they write to."""
-        self.engine = engine
-        # The context does not keep alive the engine that it comes of.
-        self._loaded, self._context, self._log = loaded, context, log
+    def __init__(self, engine: EngineFile, loaded: Any, tensorrt: TensorRT, log: Any) -> None:
+        """`loaded` is the library's; `log` is the logger that it writes to."""
+        self.engine, self.log = engine, log
+        self.loaded, self._module = loaded, tensorrt.module
+        self.activation_bytes = int(loaded.device_memory_size_v2)
+        """What a context needs of the GPU's memory while it runs."""
         names = [loaded.get_tensor_name(place) for place in range(loaded.num_io_tensors)]
-        self.names = frozenset(names)
-        """Of all inputs and outputs."""
-        self._aliases = {
+        self.aliases = {
             name: cache for name in names if (cache := loaded.get_aliased_input_tensor(name))
         }
         """By output, the input whose memory it must have."""
 
-    def run(
-        self, shapes: Mapping[str, Sequence[int]], addresses: Mapping[str, int], stream: int
-    ) -> None:
-        """Run it on inputs of these shapes; `addresses` are those of all inputs and outputs on the
-        device. Returns once the work waits in that stream of CUDA.
+    def context(self, activations: int) -> EngineContext:
+        """A new context, which has its activations at that address, in memory of as many bytes as
+        it needs or more; raises EngineError where the library gives none."""
+        self.log.errors.clear()
+        strategy: Any = self._module.ExecutionContextAllocationStrategy.USER_MANAGED
+        context = self.loaded.create_execution_context(strategy)
+        if context is None:
+            raise EngineError(_refusal(self.engine, self.log))
+        if self.activation_bytes:
+            context.set_device_memory(activations, self.activation_bytes)
+        return EngineContext(self, context)
+
+
+class EngineContext:
+    """The state of an engine that runs: for one batch after the other, or for a captured graph, of
+    which it is a part and which ends with any change of it."""
+
+    def __init__(self, loaded: LoadedEngine, context: Any) -> None:
+        """`context` is the library's."""
+        # The context does not keep alive the engine that it comes of.
+        self._loaded, self._context = loaded, context
+
+    def bind(self, shapes: Mapping[str, Sequence[int]], addresses: Mapping[str, int]) -> None:
+        """Have it run on inputs of these shapes; `addresses` are those of all inputs and outputs on
+        the GPU.
 
         Raises RuntimeError with what the library says against it, and for a cache that would not be
         written in place.
         """
-        for output, cache in self._aliases.items():
+        for output, cache in self._loaded.aliases.items():
             if addresses[output] != addresses[cache]:
-                raise RuntimeError(f"{self.engine.file}: {output} does not lie where {cache} does")
+                file = self._loaded.engine.file
+                raise RuntimeError(f"{file}: {output} does not lie where {cache} does")
         context = self._context
         taken = all(context.set_input_shape(name, tuple(shape)) for name, shape in shapes.items())
-        taken = taken and all(context.set_tensor_address(*each) for each in addresses.items())
-        if not (taken and context.execute_async_v3(stream)):
-            reasons = "; ".join(self._log.errors) or "no reason given"
-            self._log.errors.clear()
-            raise RuntimeError(
-                f"{self.engine.file}: {self.engine.library} refuses to run: {reasons}"
-            )
+        if not (taken and all(context.set_tensor_address(*each) for each in addresses.items())):
+            self._refuse()
+
+    def run(self, stream: int) -> None:
+        """Run it on what is bound; returns once the work waits in that stream of CUDA. Raises
+        RuntimeError with what the library says against it."""
+        if not self._context.execute_async_v3(stream):
+            self._refuse()
+
+    def run_captured(self, stream: int) -> None:
+        """`run` in a stream that captures; raises RuntimeError where the library allows no capture
+        of it."""
+        tell = getattr(self._context, "is_stream_capturable", None)  # of TensorRT-RTX alone
+        if tell is not None and not tell(stream):
+            raise RuntimeError("the engine cannot be captured")
+        self.run(stream)
+
+    def _refuse(self) -> None:
+        engine, log = self._loaded.engine, self._loaded.log
+        reasons = "; ".join(log.errors) or "no reason given"
+        log.errors.clear()
+        raise RuntimeError(f"{engine.file}: {engine.library} refuses to run: {reasons}")
 
 
 def fitting_library(manifest: Manifest, gpu: Gpu) -> TensorRT:
@@ -88,13 +123,16 @@ def load_engine(folder: Path, engine: EngineFile, tensorrt: TensorRT) -> LoadedE
     module: Any = tensorrt.module
     log = tensorrt.logger()
     loaded = module.Runtime(log).deserialize_cuda_engine((folder / engine.file).read_bytes())
-    context = None if loaded is None else loaded.create_execution_context()
-    if context is None:
-        raise EngineError(
-            f"{engine.file} is refused by {engine.library} {engine.version}: "
-            f"{'; '.join(log.errors) or 'no reason given'}"
-        )
-    return LoadedEngine(engine, loaded, context, log)
+    if loaded is None:
+        raise EngineError(_refusal(engine, log))
+    return LoadedEngine(engine, loaded, tensorrt, log)
+
+
+def _refusal(engine: EngineFile, log: Any) -> str:
+    return (
+        f"{engine.file} is refused by {engine.library} {engine.version}: "
+        f"{'; '.join(log.errors) or 'no reason given'}"
+    )
 
 
 def check_file(folder: Path, engine: EngineFile) -> None:

@@ -1,86 +1,177 @@
 """Graphs on a GPU by TensorRT engines, in memory of the CUDA session's, which goes on to run the
-graph itself for sizes that no engine takes."""
+graph itself for sizes that no engine takes.
+
+What an engine does for a bucket of sizes, bound to the same memory, is captured as a CUDA graph. A
+graph is bound to its context as well as to addresses, so each has a context of its own; all that
+run in one stream share the memory of their activations.
+"""
 
 from __future__ import annotations
 
+import logging
 import math
-from collections.abc import Iterable, Mapping, Sequence
+import threading
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from serving.bundle.manifest import DType, Graph, Tensor
-from serving.runtime.cuda_driver import Stream
-from serving.runtime.cuda_memory import LOCK, RowMover, on_gpu
-from serving.runtime.cuda_session import ALIGNMENT_BYTES, Bound, CudaSession, Places, shape_of
+from serving.bundle.manifest import DType, Tensor
+from serving.runtime.cuda_driver import CapturedGraph, DriverError, Stream
+from serving.runtime.cuda_memory import on_gpu
+from serving.runtime.cuda_session import (
+    ALIGNMENT_BYTES,
+    MOST_GRAPHS,
+    Bound,
+    CudaSession,
+    Lane,
+    Places,
+    shape_of,
+)
 from serving.runtime.layouts import bucket
-from serving.runtime.tensorrt_engines import LoadedEngine
+from serving.runtime.tensorrt_engines import EngineContext, EngineError, LoadedEngine
+
+logger = logging.getLogger(__name__)
+
+
+class EngineStream:
+    """A stream in which engines run for one batch, and the memory for what they make on the way."""
+
+    def __init__(self, stream: Stream, activation_bytes: int) -> None:
+        """`activation_bytes` are those of the largest context."""
+        self.stream, self.lock = stream, threading.Lock()
+        self.activations = on_gpu(max(activation_bytes, 1))
+
+
+class EngineLane(Lane):
+    """See `Lane`; several graphs' lanes may share a stream."""
+
+    def __init__(
+        self,
+        session: onnxruntime.InferenceSession,
+        engines: Sequence[LoadedEngine],
+        stream: EngineStream,
+    ) -> None:
+        """Raises EngineError where a context cannot be made. `session` runs the graph where none of
+        the engines does."""
+        super().__init__(session, stream.lock)
+        self.stream, self._activations = stream.stream, stream.activations
+        self._engines = [(each, self.new_context(each)) for each in engines]
+        self.scratch_memory: onnxruntime.OrtValue | None = None
+        """Where outputs go that nobody looks at."""
+        self._scratch_size = 0
+
+    def new_context(self, engine: LoadedEngine) -> EngineContext:
+        """A context whose activations are where those of all others in this stream are."""
+        return engine.context(self._activations.data_ptr())
+
+    def choose(self, sizes: Mapping[str, int]) -> tuple[LoadedEngine, EngineContext] | None:
+        """The engine that takes these sizes, with the context that it runs in without a graph."""
+        return next((pair for pair in self._engines if pair[0].engine.takes(sizes)), None)
+
+    def scratch(self, size: int) -> int:
+        """An address to which so many bytes can be written at which nobody looks. Graphs that write
+        to an earlier, smaller one keep that."""
+        if size > self._scratch_size:
+            self._scratch_size = bucket(size, ALIGNMENT_BYTES)
+            self.scratch_memory = on_gpu(self._scratch_size)
+        return self.scratch_memory.data_ptr() if self.scratch_memory is not None else 0
 
 
 class TensorRtSession(CudaSession):
     """A graph by its engines; see `serving.runtime.session.GraphSession`."""
 
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        graph: Graph,
-        mover: RowMover,
-        engines: Iterable[LoadedEngine],
-        stream: Stream,
-    ) -> None:
-        """`session` runs the graph where none of the engines does."""
-        super().__init__(session, graph, mover, graphs=False)
-        self._engines, self._stream = tuple(engines), stream
-        self._scratch: onnxruntime.OrtValue | None = None
-        self._scratch_size = 0
+    def _capture(self, bound: Bound) -> None:
+        """Capture what an engine does with what is bound, in a context of the graph's own."""
+        lane = self._lane()
+        chosen = lane.choose(bound.sizes)
+        captured = sum(each.captured for each in self._own.bound.values())
+        if chosen is None or captured >= MOST_GRAPHS:
+            return
+        try:
+            context = lane.new_context(chosen[0])
+            context.bind(*self._placed(bound.places, bound.sizes))
+            # What a new shape has the library do besides must not come into the graph.
+            context.run(lane.stream.handle)
+            lane.stream.wait()
+            graph = lane.stream.capture(lambda: context.run_captured(lane.stream.handle))
+        except (DriverError, EngineError, RuntimeError) as error:
+            logger.warning("%s: runs without CUDA graphs: %s", chosen[0].engine.file, error)
+            self._graphs = False
+            return
+        bound.captured, bound.replay = True, _Replay(graph, context, lane.scratch_memory)
 
     def _execute(self, bound: Bound) -> None:
-        engine = self._choose(bound.sizes)
-        if engine is None:
+        lane = self._lane()
+        if bound.replay is not None:
+            bound.replay()
+            lane.stream.wait()
+            return
+        chosen = lane.choose(bound.sizes)
+        if chosen is None:
             super()._execute(bound)
         else:
-            self._compute(engine, bound.places, bound.sizes)
+            self._compute(chosen[1], bound.places, bound.sizes)
 
     def _run_encoder(
         self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
     ) -> None:
         rows, length = next(iter(inputs.values())).shape
         sizes = {"B": rows, "S": length}
-        engine = self._choose(sizes)
-        if engine is None:
+        lane = self._lane()
+        chosen = lane.choose(sizes)
+        if chosen is None:
             super()._run_encoder(inputs, outputs, dtype)
             return
         offsets = _offsets([array.nbytes for array in inputs.values()])
         staged = np.zeros(offsets[-1], np.uint8)
         for offset, array in zip(offsets, inputs.values(), strict=False):
             staged[offset : offset + array.nbytes] = array.view(np.uint8).ravel()
-        with LOCK:
+        with self.turns.take(), lane.lock:
             value = self._own.value("inputs", staged.size)
             value.update_inplace(staged)
             places = dict(outputs)
             for offset, (name, array) in zip(offsets, inputs.items(), strict=False):
                 places[name] = list(array.shape), value.data_ptr() + offset
-            self._compute(engine, places, sizes)
+            self._compute(chosen[1], places, sizes)
 
-    def _choose(self, sizes: Mapping[str, int]) -> LoadedEngine | None:
-        return next((each for each in self._engines if each.engine.takes(sizes)), None)
+    def _lane(self) -> EngineLane:
+        lane = self._own.lane
+        assert isinstance(lane, EngineLane)
+        return lane
 
-    def _compute(self, engine: LoadedEngine, places: Places, sizes: Mapping[str, int]) -> None:
-        """Run an engine; outputs that have no place go where nobody looks at them."""
+    def _compute(self, context: EngineContext, places: Places, sizes: Mapping[str, int]) -> None:
+        """Run an engine, and wait for it."""
+        stream = self._lane().stream
+        context.bind(*self._placed(places, sizes))
+        context.run(stream.handle)
+        stream.wait()
+
+    def _placed(
+        self, places: Places, sizes: Mapping[str, int]
+    ) -> tuple[dict[str, Sequence[int]], dict[str, int]]:
+        """Shapes of an engine's inputs, and all addresses: outputs that have no place go where
+        nobody looks at them."""
         shapes = {t.name: _engine_shape(t, places[t.name][0]) for t in self._graph.inputs}
         addresses = {name: address for name, (_, address) in places.items()}
         unwanted = [tensor for tensor in self._graph.outputs if tensor.name not in places]
         offsets = _offsets([_bytes(tensor, sizes) for tensor in unwanted])
-        if offsets[-1] > self._scratch_size:
-            self._scratch_size = bucket(offsets[-1], ALIGNMENT_BYTES)
-            self._scratch = on_gpu(self._scratch_size)
+        scratch = self._lane().scratch(offsets[-1])
         for tensor, offset in zip(unwanted, offsets, strict=False):
-            assert self._scratch is not None
-            addresses[tensor.name] = self._scratch.data_ptr() + offset
-        engine.run(shapes, addresses, self._stream.handle)
-        self._stream.wait()
+            addresses[tensor.name] = scratch + offset
+        return shapes, addresses
+
+
+class _Replay:
+    """A captured graph, with what must stay as it was when it was captured."""
+
+    def __init__(self, graph: CapturedGraph, *held: object) -> None:
+        self._graph, self._held = graph, held
+
+    def __call__(self) -> None:
+        self._graph.launch()
 
 
 def _offsets(sizes: Sequence[int]) -> list[int]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 from serving.bundle.manifest import parse_manifest
 from serving.queue.limits import BatchLimits
-from serving.runtime.device import batches_at_once, computes_on_cpu
+from serving.runtime.cuda_device import MOST_STREAMS
+from serving.runtime.device import computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
@@ -23,10 +24,10 @@ def load_translator(
 
     `throughput`: as many batches are decoded at once as there are threads. `latency`: one batch,
     whose products are shared by as many threads as are found to be fastest for one short text.
-    A GPU computes one batch at a time.
+    A GPU computes as many batches at a time as it has streams for.
     """
     if not computes_on_cpu(parse_manifest(folder)):
-        return Translator(folder, threads=1, limits=limits)
+        return Translator(folder, threads=1, workers=MOST_STREAMS, limits=limits)
     if preset == "throughput":
         workers = _workers(preset, threads)
         return Translator(folder, threads=threads, workers=workers, limits=limits)
@@ -40,14 +41,16 @@ def load_translator(
 def load_isolated_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
 ) -> IsolatedTranslator:
-    """`load_translator`, each worker in a process of its own."""
-    workers = batches_at_once(parse_manifest(folder), _workers(preset, threads))
+    """`load_translator`, each worker in a process of its own; on a GPU, of which processes do not
+    compute at once, there is one."""
+    on_cpu = computes_on_cpu(parse_manifest(folder))
+    workers = _workers(preset, threads) if on_cpu else 1
     return IsolatedTranslator(
         folder,
         threads=threads // workers,
         workers=workers,
         limits=limits,
-        tune=preset == "latency",
+        tune=on_cpu and preset == "latency",
     )
 
 

@@ -401,7 +401,8 @@ class Translator(ModelTranslator):
 
         `threads` (default: the processors at hand) are shared by `workers` batches that are decoded
         at once: one worker is best for single sentences, one for each thread for many. All workers
-        together keep to the memory of `limits`. On a GPU there is one. With `zero_shot` a bundle of
+        together keep to the memory of `limits`. On a GPU there are no more than it has streams for,
+        one unless MACARON_CUDA_STREAMS says otherwise. With `zero_shot` a bundle of
         several directions also translates between languages of its own on whose pair it was not
         trained.
         """
@@ -412,7 +413,7 @@ class Translator(ModelTranslator):
         texts = load_texts(folder, workers, limits)
         each = max(1, (threads or default_threads()) // workers)
         cache_bytes = (limits or BatchLimits()).max_cache_bytes
-        device = open_device(folder, texts.manifest, cache_bytes)
+        device = open_device(folder, texts.manifest, cache_bytes, workers)
         steppers = BundleSteppers(folder, texts.manifest, each, device)
         super().__init__(
             texts,

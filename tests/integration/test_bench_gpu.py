@@ -18,6 +18,7 @@ from bench.scenarios import (
     GPU_FP16_GRAPHS,
     GPU_PEER,
     GPU_TENSORRT,
+    GPU_TENSORRT_GRAPHS,
     Comparison,
     Scenario,
     System,
@@ -37,10 +38,10 @@ def on_cpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
     """The systems of a GPU, which run on the CPU; they are still written as for a GPU."""
     systems = {s.name: replace(s, device="cpu") for s in (GPU_EAGER, GPU_FP16, GPU_PEER)}
     systems[GPU_FP16_GRAPHS.name] = replace(GPU_FP16_GRAPHS, device="cpu")
-    systems[GPU_TENSORRT.name] = GPU_TENSORRT
+    systems |= {s.name: s for s in (GPU_TENSORRT, GPU_TENSORRT_GRAPHS)}
     monkeypatch.setattr("export.engine.find_tensorrt", no_library)
     monkeypatch.setattr(System, "on_gpu", property(lambda system: True))
-    may_be_missing = GPU_TENSORRT, systems[GPU_PEER.name]
+    may_be_missing = GPU_TENSORRT, GPU_TENSORRT_GRAPHS, systems[GPU_PEER.name]
     for module in ("engine", "materials"):
         monkeypatch.setattr(f"bench.{module}.MAY_BE_MISSING", may_be_missing)
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
@@ -73,9 +74,11 @@ def test_the_table_has_each_system_and_its_shares(on_cpu: dict[str, System]) -> 
     left_out = [line for line in text.splitlines() if "is left out" in line]
     assert [line.split(" is left out: ")[0] for line in left_out] == [
         GPU_TENSORRT.name,
+        GPU_TENSORRT_GRAPHS.name,
         GPU_PEER.name,
     ]
-    assert "float16" in left_out[1]
+    assert "no TensorRT here" in left_out[1]
+    assert "float16" in left_out[2]
     (agreement,) = result.agreements
     assert agreement.system == on_cpu[GPU_FP16.name]
     assert agreement.identical + agreement.ties >= 0.75 * agreement.sentences

@@ -14,6 +14,7 @@ import pytest
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
 from serving.runtime import cuda_device, cuda_session
+from serving.runtime.device import open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.layouts import bucket, bucket_capacity
 from serving.runtime.translation_stepper import OnnxStepper
@@ -47,10 +48,11 @@ def gpu() -> Iterator[Recorded]:
         yield recorded
 
 
-def stepper_of(written: Written, target: str) -> Any:
+def stepper_of(written: Written, target: str, batches: int = 1) -> Any:
     manifest = written.manifest.model_copy(update={"target": target})
     kind = LanguageStepper if manifest.task == "generate" else OnnxStepper
-    return kind(written.folder, manifest, 1)
+    device = open_device(written.folder, manifest, 0, batches)
+    return kind(written.folder, manifest, 1, device=device)
 
 
 def both(bundles: Path, name: str, precision: str) -> tuple[Any, Any]:
@@ -236,7 +238,7 @@ def test_bindings_are_forgotten_but_for_those_with_cuda_graphs_of_which_there_ar
     bundles: Path, gpu: Recorded, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(cuda_session, "_BINDINGS", 4)
-    monkeypatch.setattr(cuda_session, "_MOST_GRAPHS", 3)
+    monkeypatch.setattr(cuda_session, "MOST_GRAPHS", 3)
     cpu, cuda = both(bundles, "macaron", "fp16")
     options = SearchOptions(beam_size=3, max_length=40, min_length=30, loop_guard=False)
     sentences = [Sentence(s.source, options) for s in random_sentences(5)]
@@ -265,6 +267,52 @@ def test_several_threads_take_turns(bundles: Path, gpu: Recorded) -> None:
         found = dict(decode_in_batches(cuda, sentences, 3, BatchLimits(max_rows=5)))
         assert {key: each.hypotheses for key, each in found.items()} == wanted
     assert len({thread for _, thread, _ in gpu.captures}) > 1
+    assert gpu.most_at_once == 1
+
+
+@pytest.mark.parametrize("graphs", ["on", "off"])
+def test_several_batches_are_computed_at_once_in_streams_of_their_own(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch, graphs: str
+) -> None:
+    monkeypatch.setenv(cuda_device.GRAPHS_SWITCH, graphs)
+    monkeypatch.setenv(cuda_device.STREAMS_SWITCH, "2")
+    written = write(bundles, "macaron", "cuda", "fp16")
+    with recorded_gpu() as gpu:
+        gpu.linger_s = 0.0005
+        cpu, cuda = stepper_of(written, "cpu"), stepper_of(written, "cuda", batches=2)
+        sentences = dict(enumerate(with_prefixes(24, every_hypothesis(4))))
+        wanted = {key: each.hypotheses for key, each in decode_in_batches(cpu, sentences)}
+        # More threads than streams share these.
+        for threads in (2, 3):
+            found = dict(decode_in_batches(cuda, sentences, threads, BatchLimits(max_rows=5)))
+            assert {key: each.hypotheses for key, each in found.items()} == wanted
+        assert gpu.most_at_once == 2
+        sessions = {session for session, _, _ in gpu.captures}
+        assert len(sessions) == (2 if graphs == "on" else 0)
+
+
+def test_a_scheduler_of_two_streams_answers_as_on_the_cpu(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(cuda_device.STREAMS_SWITCH, "2")
+    written = write(bundles, "macaron", "cuda", "fp16")
+    texts = [chr(65 + n % 20) * (1 + n % 7) for n in range(32)]
+    found = []
+    with recorded_gpu() as gpu:
+        gpu.linger_s = 0.0005
+        for stepper in (stepper_of(written, "cpu"), stepper_of(written, "cuda", batches=2)):
+            echo = EchoTranslator(stepper=stepper)
+            limits = BatchLimits(max_rows=8)
+            scheduler = TranslationScheduler(echo, limits=limits, workers=2)
+            options = [SearchOptions(beam_size=size, max_length=20) for size in (4, 1)]
+            tickets = [
+                scheduler.submit(Request(text=text, options=options[n % 2]))
+                for n, text in enumerate(texts)
+            ]
+            found.append([ticket.result(60).translation for ticket in tickets])
+            scheduler.close()
+        assert gpu.most_at_once == 2
+    assert found[0] == found[1]
 
 
 def test_requests_of_a_scheduler_are_answered_as_on_the_cpu(bundles: Path, gpu: Recorded) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -131,6 +132,7 @@ def test_a_bundle_with_engines_is_built_and_read_back(
     name: str,
     precision: str,
     capsys: pytest.CaptureFixture[str],
+    record_property: Callable[[str, object], None],
 ) -> None:
     bundle, out = bundle_of(bundles, name, precision), tmp_path / "out"
     assert build(bundle, out, PROFILE.replace(SOURCE, "") if name in LANGUAGE else PROFILE) == 0
@@ -141,10 +143,8 @@ def test_a_bundle_with_engines_is_built_and_read_back(
     graphs = [graph.file for graph in (manifest.encoder, manifest.step) if graph]
     assert [engine.graph for engine in manifest.engines] == graphs
     for engine, told in zip(manifest.engines, report["engines"], strict=True):
-        print(
-            f"{name} {precision} {engine.file}: {engine.bytes / 1e6:.1f} MB in "
-            f"{engine.build_seconds} s"
-        )
+        built = f"{engine.bytes / 1e6:.1f} MB in {engine.build_seconds} s"
+        record_property("told", f"{name} {precision} {engine.file}: {built}")
         assert told["bytes"] == engine.bytes == (out / engine.file).stat().st_size > 10_000
         assert engine.sha256 == file_hash(out / engine.file)
         assert (engine.library, engine.version) == ("tensorrt_rtx", tensorrt.version)

@@ -17,13 +17,22 @@ import numpy as np
 import onnxruntime
 import pytest
 
+from export.engine import export_engines
+from serving.bundle.manifest import Manifest, read_manifest
+from serving.queue.limits import BatchLimits
+from serving.queue.offline import decode_in_batches
+from serving.runtime.cuda_device import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.cuda_driver import DriverError, look
+from serving.runtime.device import open_device
+from serving.runtime.tensorrt_session import TensorRtSession
+from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sampled_batch import GenerationBatch
 from serving.search.sentence import Finished, Sentence
-from tests.integration.test_cuda_graphs import LANGUAGE, write
+from tests.integration.test_cuda_graphs import LANGUAGE, Written, write
 from tests.integration.test_cuda_session import both, stepper_of
+from tests.integration.test_engines import bundle_of
 from tests.integration.test_export import decode_joining, random_sentences
 from tests.integration.test_language_decoding import output, random_ids
 
@@ -44,6 +53,7 @@ pytestmark = [
     pytest.mark.usefixtures("traced_once"),
 ]
 
+ROOT = Path(__file__).parents[2]
 NEAR = {"fp32": 1e-4, "fp16": 5e-3}
 """By which scores may differ from those on the CPU, nats a token."""
 OPTIONS = SearchOptions(beam_size=4, num_hypotheses=1, max_length=24, loop_guard=False)
@@ -99,6 +109,62 @@ def test_language_models_continue_as_on_the_cpu(bundles: Path, name: str) -> Non
     np.testing.assert_allclose(found[0], found[1], atol=0.02)
 
 
+@pytest.mark.parametrize("graphs", ["on", "off"])
+def test_batches_in_two_streams_come_out_as_on_the_cpu(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch, graphs: str
+) -> None:
+    # In a process of its own: the GPU is opened once for all bundles of one.
+    written = write(bundles, "macaron", "cuda", "fp16")
+    monkeypatch.setenv(GRAPHS_SWITCH, graphs)
+    monkeypatch.setenv(STREAMS_SWITCH, "2")
+    program = (
+        "import sys; from pathlib import Path; "
+        "from tests.integration.test_gpu import in_two_streams; in_two_streams(Path(sys.argv[1]))"
+    )
+    subprocess.run(
+        [sys.executable, "-c", program, str(written.folder)], cwd=ROOT, check=True, timeout=300
+    )
+
+
+def in_two_streams(folder: Path) -> None:
+    """Decode with two threads, again and again."""
+    written = Written(folder, Manifest.model_validate_json((folder / "made.json").read_text()))
+    cpu, cuda = stepper_of(written, "cpu"), stepper_of(written, "cuda", batches=2)
+    sentences = dict(enumerate(random_sentences(24, options=OPTIONS)))
+    wanted = dict(decode_in_batches(cpu, sentences))
+    for _ in range(5):
+        found = dict(decode_in_batches(cuda, sentences, 2, BatchLimits(max_rows=5)))
+        check_close(*([each[key] for key in sentences] for each in (wanted, found)), "fp16")
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+@pytest.mark.parametrize("graphs", ["on", "off"])
+def test_engines_decode_as_the_cpu_does(
+    bundles: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, graphs: str
+) -> None:
+    pytest.importorskip("tensorrt")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.setenv(GRAPHS_SWITCH, graphs)
+    bundle = bundle_of(bundles, name, "fp16")
+    export_engines(
+        bundle, tmp_path / "engines", profile="rows=4:16,capacity=64", library="tensorrt"
+    )
+    manifest = read_manifest(tmp_path / "engines")
+    device = open_device(tmp_path / "engines", manifest)
+    assert device.use.name == "tensorrt", device.use.reason
+    engines = OnnxStepper(tmp_path / "engines", manifest, 1, device=device)
+    on_cpu = manifest.model_copy(update={"target": "cpu", "engines": ()})
+    cpu = OnnxStepper(tmp_path / "engines", on_cpu, 1)
+    sentences = random_sentences(16, options=OPTIONS)
+    wanted = decode(cpu, sentences)
+    for _ in range(4):
+        check_close(wanted, decode(engines, sentences), "fp16")
+    step = engines._step
+    assert isinstance(step, TensorRtSession)
+    captured = sum(bound.captured for bound in step._own.bound.values())
+    assert (captured > 0) == (graphs == "on")
+
+
 def test_bf16_runs(bundles: Path) -> None:
     stepper = stepper_of(write(bundles, "macaron", "cuda", "bf16"), "cuda")
     found = decode(stepper, random_sentences(8, options=OPTIONS))
@@ -128,7 +194,7 @@ def test_attention_takes_a_kernel_that_keeps_no_scores_in_memory(bundles: Path) 
     )
     done = subprocess.run(
         [sys.executable, "-c", program, str(written.folder)],
-        cwd=Path(__file__).parents[2],
+        cwd=ROOT,
         env={**os.environ, "ORT_ENABLE_ATTENTION_KERNEL_DEBUG_INFO": "1"},
         capture_output=True,
         text=True,
@@ -140,9 +206,6 @@ def test_attention_takes_a_kernel_that_keeps_no_scores_in_memory(bundles: Path) 
 
 def told_by(folder: Path) -> None:
     """Decode with a bundle, in a process of which somebody reads what ONNX Runtime says."""
-    from serving.bundle.manifest import Manifest
-    from tests.integration.test_cuda_graphs import Written
-
     manifest = Manifest.model_validate_json((folder / "made.json").read_text())
     stepper: Any = stepper_of(Written(folder, manifest), "cuda")
     decode(stepper, [Sentence([5, 6, 7, 3], OPTIONS)])

@@ -3,13 +3,16 @@ engines where these take the sizes and by the graph elsewhere."""
 
 from __future__ import annotations
 
+import ctypes
 import dataclasses
+import gc
 import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from export.__main__ import main
@@ -18,11 +21,13 @@ from serving.bundle.manifest import Manifest, file_hash, read_manifest, write_ma
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
-from serving.runtime.cuda_driver import Gpu
+from serving.runtime.cuda_device import GRAPHS_SWITCH, STREAMS_SWITCH
+from serving.runtime.cuda_driver import Gpu, Stream
+from serving.runtime.cuda_memory import on_gpu
 from serving.runtime.device import SWITCH, open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.session import DeviceUse
-from serving.runtime.tensorrt_engines import load_engine
+from serving.runtime.tensorrt_engines import EngineContext, load_engine
 from serving.runtime.tensorrt_library import find_tensorrt
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
@@ -33,7 +38,7 @@ from tests.integration.test_engines import bundle_of
 from tests.integration.test_export import decode_joining, every_hypothesis, random_sentences
 from tests.integration.test_language_decoding import random_ids
 from tests.recorded_device import Recorded, recorded_gpu
-from tests.recorded_tensorrt import VERSION, Runs, recorded_tensorrt
+from tests.recorded_tensorrt import VERSION, RecordedEngine, Runs, recorded_tensorrt
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
@@ -89,19 +94,22 @@ def test_whole_searches_by_engines_are_equal_to_the_bit(
 ) -> None:
     folder = with_engines(bundles, name, precision)
     stepper, use = stepper_of(folder)
-    assert use == DeviceUse("tensorrt", f"Recorded GPU, engines of tensorrt {VERSION}")
+    reason = f"Recorded GPU, engines of tensorrt {VERSION}, CUDA graphs"
+    assert use == DeviceUse("tensorrt", reason)
     sentences = with_prefixes(11, every_hypothesis(beam_size))
     wanted = [finished.hypotheses for finished in decode(on_cpu(folder), sentences)]
     assert not runs.shapes
     assert [finished.hypotheses for finished in decode(stepper, sentences)] == wanted
     assert decode_joining(stepper, list(sentences)) == wanted
     assert len(runs.shapes) > 40
-    assert not runs.waiting
+    assert not runs.recorded.unfinished
     # Neither the encoder's graph nor the step's: all is in the engines.
     assert not runs.recorded.shapes
     steps = [shapes for shapes in runs.shapes if "write_index" in shapes]
     assert {shapes["visible"][3] for shapes in steps} <= {64, 128}
     assert {len(shapes["self_key_0"]) for shapes in steps} == {4}
+    assert runs.captured > 3
+    assert runs.driver.launches > 2 * runs.captured
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
@@ -161,6 +169,122 @@ def test_several_threads_take_turns(bundles: Path, runs: Runs) -> None:
     assert steps_of(runs.recorded) == 0
 
 
+def test_cuda_graphs_of_engines_can_be_turned_off(
+    bundles: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    sentences = with_prefixes(7, every_hypothesis(3))
+    found = []
+    for switch in ("on", "off"):
+        monkeypatch.setenv(GRAPHS_SWITCH, switch)
+        with recorded_gpu() as recorded, recorded_tensorrt(recorded) as runs:
+            stepper, use = stepper_of(with_engines(bundles, "macaron"))
+            found.append([f.hypotheses for f in decode(stepper, sentences)])
+            rows = {shapes["visible"][0] for shapes in runs.shapes if "visible" in shapes}
+            assert (7 in rows, 8 in rows) == (switch == "off", switch == "on")
+            assert (runs.driver.launches > 0) == (switch == "on")
+            assert use.reason.endswith(
+                ", CUDA graphs" if switch == "on" else "no CUDA graphs (MACARON_CUDA_GRAPHS=off)"
+            )
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("name", ["macaron", "joint fast"])
+def test_rows_are_not_filled_up_beyond_what_engines_take(
+    bundles: Path, runs: Runs, name: str
+) -> None:
+    stepper, _ = stepper_of(with_engines(bundles, name, profile="rows=7,source=64,capacity=64,128"))
+    sentences = with_prefixes(7, every_hypothesis(3))
+    decode(stepper, sentences)
+    rows = {shapes["visible"][0] for shapes in runs.shapes if "visible" in shapes}
+    assert 7 in rows
+    assert steps_of(runs.recorded) == 0
+    assert (5 in rows) <= (name == "joint fast")  # whose rows have no buckets
+
+
+@pytest.mark.parametrize("case", ["refused", "waits", "no context"])
+def test_an_engine_that_cannot_be_captured_runs_without_a_graph(
+    bundles: Path,
+    runs: Runs,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    case: str,
+) -> None:
+    folder = with_engines(bundles, "macaron")
+    stepper, _ = stepper_of(folder)
+    if case == "refused":
+        runs.capturable, reason = False, "the engine cannot be captured"
+    elif case == "waits":
+
+        def wait(self: Any, stream: int) -> None:
+            runs.driver.cuStreamSynchronize(ctypes.c_void_p(stream))
+
+        monkeypatch.setattr(EngineContext, "run_captured", wait)
+        reason = "cuStreamEndCapture gave error 901"
+    else:
+        monkeypatch.setattr(RecordedEngine, "create_execution_context", lambda *_: None)
+        reason = "is refused by tensorrt"
+    sentences = with_prefixes(11, every_hypothesis(4))
+    wanted = [finished.hypotheses for finished in decode(on_cpu(folder), sentences)]
+    for _ in range(2):
+        assert [finished.hypotheses for finished in decode(stepper, sentences)] == wanted
+    assert not runs.driver.launches
+    (warning,) = [each.message for each in caplog.records if "without CUDA graphs" in each.message]
+    assert reason in warning
+
+
+def test_batches_run_in_streams_of_their_own(
+    bundles: Path, runs: Runs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(STREAMS_SWITCH, "2")
+    runs.recorded.linger_s = 0.0005
+    folder = with_engines(bundles, "macaron")
+    manifest = read_manifest(folder)
+    device = open_device(folder, manifest, 0, 2)
+    assert device.use.reason.endswith(", CUDA graphs, 2 streams")
+    stepper = OnnxStepper(folder, manifest, 1, device=device)
+    sentences = dict(enumerate(with_prefixes(24, every_hypothesis(4))))
+    wanted = {key: each.hypotheses for key, each in decode_in_batches(on_cpu(folder), sentences)}
+    for threads in (2, 3):
+        found = dict(decode_in_batches(stepper, sentences, threads, BatchLimits(max_rows=5)))
+        assert {key: each.hypotheses for key, each in found.items()} == wanted
+    assert runs.recorded.most_at_once == 2
+    assert len(runs.driver.streams) == 2
+    assert runs.driver.launches > 20
+    assert not runs.recorded.unfinished
+
+
+def test_a_replay_fails_on_the_recorded_gpu_once_its_context_or_memory_has_changed(
+    bundles: Path, runs: Runs
+) -> None:
+    engine = read_manifest(with_engines(bundles, "macaron")).engines[0]
+    loaded = load_engine(with_engines(bundles, "macaron"), engine, find_tensorrt("tensorrt"))
+    stream, activations = Stream(), on_gpu(4096)
+    context = loaded.context(activations.data_ptr())
+    shapes = dict.fromkeys(("source_ids", "source_mask"), (2, 8))
+    values = {name: on_gpu(4096) for name in loaded.loaded.dtypes}
+    for value in values.values():
+        value.update_inplace(np.zeros(4096, np.uint8))
+    addresses = {name: value.data_ptr() for name, value in values.items()}
+    context.bind(shapes, addresses)
+    with pytest.raises(RuntimeError, match="shapes have changed since the last run"):
+        stream.capture(lambda: context.run_captured(stream.handle))
+    context.run(stream.handle)
+    with pytest.raises(AssertionError, match="is read before the stream that writes it"):
+        next(reversed(values.values())).numpy()
+    stream.wait()
+    graph = stream.capture(lambda: context.run_captured(stream.handle))
+    graph.launch()
+    stream.wait()
+    del values["source_ids"], value
+    gc.collect()
+    with pytest.raises(AssertionError, match="given back or never taken"):
+        graph.launch()
+    values["source_ids"] = on_gpu(4096)
+    context.bind(shapes, {name: value.data_ptr() for name, value in values.items()})
+    with pytest.raises(AssertionError, match="the context of a captured graph has changed"):
+        graph.launch()
+
+
 def changed(folder: Path, tmp_path: Path, **fields: Any) -> Path:
     """A copy of a bundle whose manifest says something else of its last engine."""
     copy = tmp_path / "changed"
@@ -174,13 +298,13 @@ def changed(folder: Path, tmp_path: Path, **fields: Any) -> Path:
     return copy
 
 
-def damage(folder: Path) -> None:
+def damage(runs: Runs, folder: Path) -> None:
     (folder / "step-128.engine").write_bytes(b"something else")
 
 
-def refuse(folder: Path) -> None:
+def refuse(runs: Runs, folder: Path) -> None:
     """A file that is what the manifest says, and that the library does not read."""
-    damage(folder)
+    damage(runs, folder)
     tree = json.loads((folder / "manifest.json").read_text())
     tree["engines"][-1]["sha256"] = file_hash(folder / "step-128.engine")
     (folder / "manifest.json").write_text(json.dumps(tree))
@@ -201,6 +325,11 @@ def refuse(folder: Path) -> None:
             r"was built for NVIDIA A100 \(8.0\), and this GPU is Recorded GPU \(9.0\)",
         ),
         ({"bytes": 1 << 40}, None, r"its engines take 1,048,576 MiB, and \d,\d+ MiB are free"),
+        (
+            {},
+            lambda runs, folder: setattr(runs, "activation_bytes", 1 << 40),
+            r"its engines and what they make take 1,048,576 MiB, and \d,\d+ MiB are free",
+        ),
         ({}, damage, r"step-128.engine is damaged: its sha256 is \w{12}, the manifest says \w{12}"),
         (
             {},
@@ -209,7 +338,7 @@ def refuse(folder: Path) -> None:
         ),
         (
             {},
-            lambda folder: (folder / "step-128.engine").unlink(),
+            lambda runs, folder: (folder / "step-128.engine").unlink(),
             r"step-128.engine cannot be read \(No such file or directory\)",
         ),
     ],
@@ -219,7 +348,7 @@ def test_engines_that_do_not_fit_are_not_used_and_the_device_tells_why(
 ) -> None:
     folder = changed(with_engines(bundles, "macaron"), tmp_path, **fields)
     if change is not None:
-        change(folder)
+        change(runs, folder)
     stepper, use = stepper_of(folder)
     assert use.name == "cuda"
     assert use.reason.startswith("Recorded GPU, CUDA graphs; without TensorRT: ")
@@ -235,7 +364,7 @@ def test_verify_names_a_damaged_engine(
     bundles: Path, runs: Runs, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = changed(with_engines(bundles, "macaron"), tmp_path)
-    damage(folder)
+    damage(runs, folder)
     assert main(["verify", str(folder)]) == 1
     error = capsys.readouterr().err
     assert "step-128.engine is damaged" in error
@@ -274,21 +403,27 @@ def test_the_switch_says_whether_engines_are_used(
 
 def test_what_the_library_refuses_is_an_error_that_says_why(bundles: Path, runs: Runs) -> None:
     folder = with_engines(bundles, "macaron")
-    engine = read_manifest(folder).engines[0]
-    loaded = load_engine(folder, engine, find_tensorrt("tensorrt"))
-    addresses = dict.fromkeys(loaded._loaded.dtypes, 1 << 40)
+    encoder, step = read_manifest(folder).engines[:2]
+    loaded = load_engine(folder, encoder, find_tensorrt("tensorrt"))
+    addresses = dict.fromkeys(loaded.loaded.dtypes, 1 << 40)
     shapes = dict.fromkeys(("source_ids", "source_mask"), (2, 8))
     for wrong, reason in (
         ((shapes | {"source_ids": (17, 8)}, addresses), r"\(17, 8\) is outside \[1, 8\] to \[16,"),
         ((shapes, addresses | {"source_ids": 0}), "source_ids has no address"),
         ((shapes, addresses | {"source_ids": 264}), "source_ids does not begin at a multiple"),
     ):
+        context = loaded.context(4096)
         with pytest.raises(RuntimeError, match=f"encoder.engine: tensorrt refuses.*{reason}"):
-            loaded.run(*wrong, 77)
-    step = load_engine(folder, read_manifest(folder).engines[1], find_tensorrt("tensorrt"))
-    addresses = {name: place << 40 for place, name in enumerate(step._loaded.dtypes, 1)}
+            run(context, *wrong)
+    loaded = load_engine(folder, step, find_tensorrt("tensorrt"))
+    addresses = {name: place << 40 for place, name in enumerate(loaded.loaded.dtypes, 1)}
     with pytest.raises(RuntimeError, match="self_key_0_out does not lie where self_key_0 does"):
-        step.run({}, addresses, 77)
+        loaded.context(4096).bind({}, addresses)
+
+
+def run(context: EngineContext, shapes: dict[str, Any], addresses: dict[str, int]) -> None:
+    context.bind(shapes, addresses)
+    context.run(Stream().handle)
 
 
 def test_a_gpu_is_named_by_its_compute_capability(bundles: Path, runs: Runs) -> None:

@@ -1,8 +1,11 @@
 """What is concluded from measurements."""
 
+from dataclasses import replace
+
 import pytest
 
 from bench.engine import Agreement, Result, Roofline, compare, failures
+from bench.errors import BenchError
 from bench.repetitions import Measured
 from bench.scenarios import (
     COMPILED,
@@ -15,8 +18,10 @@ from bench.scenarios import (
     Setting,
     System,
 )
-from bench.systems import SystemOutput
+from bench.systems import BenchJob, SystemOutput
+from bench.translation_systems import check_device
 from bench.worker import RepetitionTime
+from serving.runtime.session import DeviceUse
 
 SCENARIO = Scenario(2, 5)
 
@@ -98,3 +103,13 @@ def test_sentences_of_a_rival_are_named() -> None:
         "beam 5: 75.00% of the sentences of PyTorch compiled come out as PyTorch eager's fp32, at "
         "least 99% must"
     ]
+
+
+def test_a_row_is_not_measured_on_another_device_than_it_says() -> None:
+    job = BenchJob(
+        kind="onnx", folder="none", precision="fp16", workers=1, threads=1, tokenizer_file=None
+    )
+    for asked, found in (("cpu", "cpu"), ("cuda", "cuda"), ("cpu", "cuda")):
+        check_device(replace(job, device=asked), DeviceUse(found, "a reason"))
+    with pytest.raises(BenchError, match="runs on cuda, not tensorrt: engines do not fit"):
+        check_device(replace(job, device="tensorrt"), DeviceUse("cuda", "engines do not fit"))

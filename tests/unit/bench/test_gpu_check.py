@@ -15,6 +15,7 @@ PYTHON = """#!/bin/sh
 echo "$*" >> {noted}
 case "$*" in
   *"-m pytest"*) echo "1 failed" >&2; exit 1 ;;
+  *"tensorrt-cu13"*) exit 1 ;;
   *"import torch"*) {torch} ;;
   *) echo "a table" ;;
 esac
@@ -48,13 +49,15 @@ def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path:
     assert status == 1
     assert "tests: status 1 after" in told
     assert "1 failed" in told
+    assert "tensorrt: cannot be installed here" in told
     for part in ("install", "engine", "joint", "training", "compiled"):
         assert f"{part}: status 0 after" in told
         assert (tmp_path / "out" / f"{part}.txt").read_text() == "a table\n"
-    (install,) = [line for line in asked if " pip install " in line]
+    install, tensorrt = [line for line in asked if " pip install " in line]
     assert f"--no-index --find-links {tmp_path} " in install
     assert "onnxruntime-gpu==" in install
     assert ("torch==" in install) is installed
+    assert f"--no-index --find-links {tmp_path} tensorrt-cu13" in tensorrt
     assert len([line for line in asked if "--device cuda" in line]) == 4
 
 

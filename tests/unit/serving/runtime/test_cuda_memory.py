@@ -13,6 +13,7 @@ from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.cuda_device import _open
 from serving.runtime.cuda_memory import GpuBlocks, GpuCaches, GpuTensors, move_files
 from serving.runtime.layouts import bucket_capacity
+from serving.runtime.turns import Turns
 from serving.search.prefix_tree import Repack
 from tests.recorded_device import Recorded, recorded_gpu
 
@@ -127,7 +128,7 @@ def test_memory_is_used_again_and_what_is_kept_is_bounded(gpu: Recorded) -> None
 
 
 def test_freed_memory_is_not_found(gpu: Recorded) -> None:
-    block = GpuBlocks().take(100)
+    block = GpuBlocks(Turns(1)).take(100)
     address = block.address
     gpu.find(address, 100)
     with pytest.raises(AssertionError, match="reaches over the end"):
