@@ -10,8 +10,9 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from training.models.attention import AttentionContext, KeyValue, SelfAttention, SourceAttention
+from training.models.attention import SelfAttention, SourceAttention
 from training.models.config import ModelConfig, TransformerConfig
+from training.models.context import AttentionContext, KeyValue
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
@@ -72,7 +73,7 @@ class DecoderLayer(nn.Module):
         return self.source_attention.project(memory_BSD)
 
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context.cache` is replaced by the appended cache."""
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
         x_BQD = self.self_attention_residual(
             x_BQD, lambda x: self.self_attention.decode(x, context)
         )
@@ -104,7 +105,7 @@ class MacaronDecoderLayer(DecoderLayer):
         self.ffn_residual.scale = 0.5
 
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context.cache` is replaced by the appended cache."""
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
         return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
