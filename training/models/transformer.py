@@ -35,10 +35,12 @@ class Transformer(TranslationModel):
         self.config: TransformerConfig = config
         self.embedding = TokenEmbedding(config)
         self.encoder = nn.ModuleList(
-            block.encoder_layer(config) for _ in range(config.num_encoder_layers)
+            block.encoder_layer(config.of_layer(number))
+            for number in range(config.num_encoder_layers)
         )
         self.decoder = nn.ModuleList(
-            block.decoder_layer(config) for _ in range(config.num_decoder_layers)
+            block.decoder_layer(config.of_layer(number))
+            for number in range(config.num_decoder_layers)
         )
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
