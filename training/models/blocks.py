@@ -129,7 +129,7 @@ def self_attention(config: ModelConfig) -> SelfAttention:
     return SelfAttention(config.model_dim, config.num_heads, config.attention_dropout)
 
 
-def mixing(config: ModelConfig, side: str) -> nn.Module:
+def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
     """What brings the positions of a side together in a layer: self-attention, or what the layer's
     configuration has in its place."""
     if not isinstance(config, TransformerConfig):
