@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from bench.errors import BenchError
 from training.batching import pad
 from training.models import JointModel, Transformer, TranslationModel
-from training.models.attention import KeyValue, SelfAttention
+from training.models.attention import SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import DecoderLayer
+from training.models.context import KeyValue
 from training.models.embedding import TokenEmbedding
 from training.models.joint import JointLayer
 
@@ -44,7 +45,10 @@ def start_batch(
     """
     if isinstance(model, JointModel):
         return _JointBatch(model, sources, beam_size)
-    if isinstance(model, Transformer) and all(type(m) is DecoderLayer for m in model.decoder):
+    if isinstance(model, Transformer) and all(
+        type(m) is DecoderLayer and isinstance(m.self_attention, SelfAttention)
+        for m in model.decoder
+    ):
         return _TransformerBatch(model, sources, beam_size)
     raise BenchError(
         "PyTorch eager decodes the baseline Transformer and joint models only; "
@@ -117,6 +121,7 @@ class _TransformerBatch:
 
     def _run_layer(self, index: int, layer: DecoderLayer, x_R1D: Tensor) -> Tensor:
         own, source = layer.self_attention, layer.source_attention
+        assert isinstance(own, SelfAttention)
 
         def attend_own(x_R1D: Tensor) -> Tensor:
             query, new = project(own, x_R1D)

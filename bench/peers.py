@@ -18,6 +18,8 @@ VOCABULARY_MAP = "vmap.txt"
 """The name under which CTranslate2 looks for it."""
 _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
+    "encoder_mixing": ("attention",),
+    "decoder_mixing": ("attention",),
     "norm_type": ("layer", "rms"),
     "embedding_scale": ("token",),
     "fix_norm_scale": (False,),

@@ -41,8 +41,8 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
 from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
-from training.models.attention import AttentionContext
 from training.models.blocks import DecoderLayer, EncoderLayer
+from training.models.context import AttentionContext
 from training.run import load_trained
 from training.stepper import TorchStepper
 
@@ -64,6 +64,10 @@ MODELS = {
     "joint rms norm": JointConfig(
         **(SIZES | {"norm_type": "rms", "fix_norm": True, "activation": "gelu"})
     ),
+    "dynamic convolution": TransformerConfig(
+        **SIZES, encoder_mixing="dynamic_conv", decoder_mixing="dynamic_conv"
+    ),
+    "ssru": TransformerConfig(**SIZES, encoder_mixing="light_conv", decoder_mixing="ssru"),
     "swiglu": TransformerConfig(
         **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
     ),

@@ -10,56 +10,18 @@ sentence and attends under an additive mask over all slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
-from training.models.operators import attention, split_heads, tensor_scatter
-
-
-@dataclass
-class KeyValue:
-    """Keys and values of one attention layer, both [B, C or S, D] or, by head, [B,H,C,E]."""
-
-    keys: Tensor
-    values: Tensor
-
-
-@dataclass(kw_only=True)
-class CacheContext:
-    """What causal self-attention sees in one call.
-
-    Training leaves all of it empty and attends causally. Decoding passes the cache, `visible`
-    [B,1,Q,C] (0 or -inf) and `write_index` [B]; after the call `cache` holds the appended cache.
-    """
-
-    visible: Tensor | None = None
-    cache: KeyValue | None = None
-    write_index: Tensor | None = None
-
-
-@dataclass(kw_only=True)
-class AttentionContext(CacheContext):
-    """What the attentions of one decoder layer of a Transformer see in one call."""
-
-    source: KeyValue
-    source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
-    source_query: Tensor | None = None  # [B,Q,D], left by the source attention for alignments
-
-
-def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
-    """[key, value] of each layer's appended cache."""
-    tensors = []
-    for context in contexts:
-        assert context.cache is not None
-        tensors += [context.cache.keys, context.cache.values]
-    return tensors
+from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
+from training.models.operators import attention, split_heads
 
 
 class SelfAttention(nn.Module):
     """Self-attention with one fused input projection, initialised by `init_linear`."""
+
+    needs = StepNeeds(attentions=1)
 
     def __init__(
         self, model_dim: int, num_heads: int, dropout: float, *, bias: bool = True
@@ -83,26 +45,22 @@ class SelfAttention(nn.Module):
         )
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
-        """Causal attention of a decoder; appends to `context.cache` where there is one."""
+        """Causal attention of a decoder; appends to its cache where there is one."""
         projected = self.in_proj(x_BQD)
-        if context.cache is not None and context.cache.keys.dim() == 4:
+        if context.cached and context.key_values[0].keys.dim() == 4:
             query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
         else:
             query, key, value = projected.chunk(3, dim=-1)
-        if context.cache is None:
-            return self._attend(
-                query,
-                KeyValue(key, value),
-                None,
-                causal=True,
-                rows_sharing_dropout=rows_sharing_dropout,
-            )
-        assert context.write_index is not None
-        context.cache = KeyValue(
-            tensor_scatter(context.cache.keys, key, context.write_index),
-            tensor_scatter(context.cache.values, value, context.write_index),
+        if context.cached:
+            cache = context.append_key_value(key, value)
+            return self._attend(query, cache, context.visible)
+        return self._attend(
+            query,
+            KeyValue(key, value),
+            None,
+            causal=True,
+            rows_sharing_dropout=rows_sharing_dropout,
         )
-        return self._attend(query, context.cache, context.visible)
 
     def _attend(
         self,

@@ -10,11 +10,14 @@ from typing import NamedTuple
 
 from torch import Tensor, nn
 
-from training.models.attention import AttentionContext, KeyValue, SelfAttention, SourceAttention
-from training.models.config import ModelConfig, TransformerConfig
+from training.models.attention import SelfAttention, SourceAttention
+from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
+from training.models.context import AttentionContext, KeyValue
+from training.models.convolution import Convolution
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
+from training.models.recurrence import Ssru
 
 
 class Residual(nn.Module):
@@ -44,7 +47,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, config: ModelConfig) -> None:
         super().__init__()
-        self.self_attention = self_attention(config)
+        self.self_attention = mixing(config, "encoder")
         self.ffn = feed_forward(config)
         self.self_attention_residual = Residual(config)
         self.ffn_residual = Residual(config)
@@ -60,7 +63,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__()
-        self.self_attention = self_attention(config)
+        self.self_attention = mixing(config, "decoder")
         self.source_attention = source_attention(config)
         self.ffn = feed_forward(config)
         self.self_attention_residual = Residual(config)
@@ -72,7 +75,7 @@ class DecoderLayer(nn.Module):
         return self.source_attention.project(memory_BSD)
 
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context.cache` is replaced by the appended cache."""
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
         x_BQD = self.self_attention_residual(
             x_BQD, lambda x: self.self_attention.decode(x, context)
         )
@@ -104,7 +107,7 @@ class MacaronDecoderLayer(DecoderLayer):
         self.ffn_residual.scale = 0.5
 
     def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context.cache` is replaced by the appended cache."""
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
         return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
@@ -124,6 +127,17 @@ BLOCKS: dict[str, Block] = {
 def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
     return SelfAttention(config.model_dim, config.num_heads, config.attention_dropout)
+
+
+def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
+    """What brings the positions of a side together in a layer: self-attention, or what the layer's
+    configuration has in its place."""
+    if not isinstance(config, TransformerConfig):
+        return self_attention(config)
+    name = config.encoder_mixing if side == "encoder" else config.decoder_mixing
+    if name in CONVOLUTIONS:
+        return Convolution(config, name, config.kernel_sizes(side)[0])
+    return Ssru(config) if name == "ssru" else self_attention(config)
 
 
 def source_attention(config: ModelConfig) -> SourceAttention:
@@ -146,6 +160,7 @@ __all__ = [
     "MacaronEncoderLayer",
     "Residual",
     "feed_forward",
+    "mixing",
     "self_attention",
     "source_attention",
 ]

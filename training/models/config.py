@@ -7,6 +7,7 @@ have equal parameter counts up to one norm and one bias a layer (Lu et al. 2019,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -14,6 +15,9 @@ from training.errors import ConfigError
 
 ATTENTIONS = ("full", "dilated", "dilated_memory", "cascade")
 """What the layers of a language model see; see `light_attention.layer_offsets`."""
+
+CONVOLUTIONS = ("light_conv", "dynamic_conv")
+"""Convolutions that may stand in the place of self-attention; see `convolution.Convolution`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -115,9 +119,79 @@ class ModelConfig(ABC):
 class TransformerConfig(ModelConfig):
     """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
 
+    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+        "encoder_mixing": ("attention", *CONVOLUTIONS),
+        "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
+    }
+
     architecture: str = "transformer"
     block: str = "standard"
     """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    encoder_mixing: str = "attention"
+    """What brings the positions of a side together: self-`attention`, `light_conv` or
+    `dynamic_conv` (Wu et al. 2019)."""
+    decoder_mixing: str = "attention"
+    """The same, or `ssru`, a recurrent cell (Kim et al. 2019)."""
+    encoder_kernel_sizes: tuple[int, ...] = ()
+    """Widths of the convolutions, one a layer and odd; none stands for the paper's 3, 7, 15, 31,
+    31 and so on."""
+    decoder_kernel_sizes: tuple[int, ...] = ()
+    conv_glu: bool = True
+    """A gated linear unit before each convolution."""
+    conv_input_dropout: float = 0.0
+    """On what a convolution's sublayer is given."""
+    kernel_dropout: float = 0.0
+    """On the taps of convolutions, after the softmax (DropConnect; `weight_dropout` in the authors'
+    code)."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        convolves = {self.encoder_mixing, self.decoder_mixing}.intersection(CONVOLUTIONS)
+        for name in ("conv_input_dropout", "kernel_dropout"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"{name} must be in [0, 1), got {value}")
+            if value and not convolves:
+                raise ConfigError(
+                    f"{name} needs encoder_mixing or decoder_mixing to be one of {CONVOLUTIONS}, "
+                    f"got {self.encoder_mixing!r} and {self.decoder_mixing!r}"
+                )
+        for side in ("encoder", "decoder"):
+            self._check_kernel_sizes(side)
+
+    def _check_kernel_sizes(self, side: str) -> None:
+        name, mixing = f"{side}_kernel_sizes", getattr(self, f"{side}_mixing")
+        given, layers = getattr(self, name), getattr(self, f"num_{side}_layers")
+        if given and mixing not in CONVOLUTIONS:
+            raise ConfigError(
+                f"{name} needs {side}_mixing to be one of {CONVOLUTIONS}, got {mixing!r}"
+            )
+        if given and len(given) != layers:
+            raise ConfigError(
+                f"{name} must have one width for each of num_{side}_layers = {layers} layers, got "
+                f"{list(given)}"
+            )
+        for width in given:
+            if width < 3 or width % 2 == 0:
+                raise ConfigError(f"{name} must be odd numbers from 3 on, got {width}")
+
+    def kernel_sizes(self, side: str) -> tuple[int, ...]:
+        """The widths of the convolutions of a side, one a layer."""
+        given: tuple[int, ...] = getattr(self, f"{side}_kernel_sizes")
+        layers: int = getattr(self, f"num_{side}_layers")
+        return tuple(given) or ((3, 7, 15) + (31,) * layers)[:layers]
+
+    def of_layer(self, number: int) -> TransformerConfig:
+        """The configuration of one layer of each side, as if there were no others, where layers
+        differ."""
+        sizes = {
+            f"{side}_kernel_sizes": self.kernel_sizes(side)[number : number + 1]
+            for side in ("encoder", "decoder")
+            if getattr(self, f"{side}_mixing") in CONVOLUTIONS
+        }
+        if not sizes:
+            return self
+        return replace(self, num_encoder_layers=1, num_decoder_layers=1, **sizes)  # type: ignore[arg-type]
 
     @property
     def family(self) -> str:
@@ -235,6 +309,23 @@ ARCHITECTURES: dict[str, type[ModelConfig]] = {
 }
 
 
+def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig]:
+    """The baseline with convolutions on both sides. With six layers as the authors ran it: another
+    encoder layer, and without GLU on IWSLT14. Else the quarter of attention's weights that a
+    sublayer with GLU does not have goes to the feed-forward."""
+
+    def convert(baseline: TransformerConfig) -> TransformerConfig:
+        changed = replace(baseline, encoder_mixing=mixing, decoder_mixing=mixing)
+        if baseline.num_decoder_layers < 6:
+            return replace(changed, ffn_dim=baseline.ffn_dim + baseline.model_dim // 2)
+        changed = replace(changed, num_encoder_layers=7, kernel_dropout=0.1)
+        if baseline is _IWSLT_SMALL:
+            return replace(changed, conv_glu=False)
+        return replace(changed, conv_input_dropout=0.1)
+
+    return convert
+
+
 def _macaron(baseline: TransformerConfig) -> TransformerConfig:
     return replace(baseline, block="macaron", ffn_dim=baseline.ffn_dim // 2)
 
@@ -342,7 +433,12 @@ _LM: dict[str, ModelConfig] = {
 PRESETS: dict[str, ModelConfig] = (
     {
         f"{family}_{size}": convert(baseline)
-        for family, convert in (("transformer", lambda c: c), ("macaron", _macaron))
+        for family, convert in (
+            ("transformer", lambda c: c),
+            ("macaron", _macaron),
+            ("lightconv", _convolution("light_conv")),
+            ("dynamicconv", _convolution("dynamic_conv")),
+        )
         for size, baseline in (
             ("tiny", _TINY),
             ("small", _SMALL),

@@ -11,8 +11,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, SelfAttention
+from training.models.attention import SelfAttention
 from training.models.config import LanguageModelConfig
+from training.models.context import CacheContext
 from training.models.operators import attention
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
@@ -181,7 +182,7 @@ class LightSelfAttention(SelfAttention):
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """[B,Q,D] to [B,Q,D]; with a cache, `context.visible` is this layer's own mask."""
-        if context.cache is not None or self.offsets is None:
+        if context.cached or self.offsets is None:
             return super().decode(x_BQD, context, rows_sharing_dropout)
         query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
         out_BQD = light_attention(

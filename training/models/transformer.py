@@ -9,10 +9,17 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import AttentionContext, KeyValue, cache_tensors
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
+from training.models.context import (
+    AttentionContext,
+    KeyValue,
+    StepNeeds,
+    cache_tensors,
+    needs_of,
+    split_caches,
+)
 from training.models.embedding import TokenEmbedding
 from training.models.norms import make_norm, make_output_norm
 
@@ -28,23 +35,25 @@ class Transformer(TranslationModel):
         self.config: TransformerConfig = config
         self.embedding = TokenEmbedding(config)
         self.encoder = nn.ModuleList(
-            block.encoder_layer(config) for _ in range(config.num_encoder_layers)
+            block.encoder_layer(config.of_layer(number))
+            for number in range(config.num_encoder_layers)
         )
         self.decoder = nn.ModuleList(
-            block.decoder_layer(config) for _ in range(config.num_decoder_layers)
+            block.decoder_layer(config.of_layer(number))
+            for number in range(config.num_decoder_layers)
         )
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache: a row for each sentence, whose beams share it."""
+        """Axes of keys and values: a row for each sentence, whose beams share it."""
         return ("B", "C", self.config.model_dim)
 
     @property
-    def num_caches(self) -> int:
-        """Keys and values of each self-attention."""
-        return 2 * self.config.num_decoder_layers
+    def layer_needs(self) -> list[StepNeeds]:
+        """Of each decoder layer."""
+        return [needs_of(layer) for layer in self.decoder]
 
     @property
     def num_sources(self) -> int:
@@ -72,19 +81,27 @@ class Transformer(TranslationModel):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> DecodingStep:
         """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
-        and the appended caches, each [B,C,D]."""
+        and the appended caches, each [B,C,D] or of a state's own width."""
+        asked = asked or {}
         source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
         contexts = [
             AttentionContext(
-                source=KeyValue(sources[layer], sources[layer + 1]),
+                source=KeyValue(sources[2 * layer], sources[2 * layer + 1]),
                 source_mask=source_mask,
                 visible=visible_B1QC,
-                cache=KeyValue(caches[layer], caches[layer + 1]),
                 write_index=write_index_B,
+                positions=positions_BQ,
+                key_values=own_key_values,
+                states=own_states,
+                ancestors=asked.get("ancestors"),
+                slot_positions=asked.get("slot_positions"),
             )
-            for layer in range(0, len(caches), 2)
+            for layer, (own_key_values, own_states) in enumerate(
+                split_caches(self.layer_needs, caches)
+            )
         ]
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
         query_BQD = contexts[self.alignment_layer].source_query
