@@ -17,7 +17,7 @@ from training.batching import pad
 from training.models import JointModel, Transformer, TranslationModel
 from training.models.attention import KeyValue, SelfAttention
 from training.models.base import padding_mask
-from training.models.blocks import DecoderLayer
+from training.models.blocks import STANDARD, DecoderLayer
 from training.models.embedding import TokenEmbedding
 from training.models.joint import JointLayer
 
@@ -44,12 +44,18 @@ def start_batch(
     """
     if isinstance(model, JointModel):
         return _JointBatch(model, sources, beam_size)
-    if isinstance(model, Transformer) and all(type(m) is DecoderLayer for m in model.decoder):
+    if isinstance(model, Transformer) and _is_baseline(model):
         return _TransformerBatch(model, sources, beam_size)
     raise BenchError(
         "PyTorch eager decodes the baseline Transformer and joint models only; "
         "give a run of one of these"
     )
+
+
+def _is_baseline(model: Transformer) -> bool:
+    if model.config.share_layers:
+        return False
+    return all(type(m) is DecoderLayer and list(m.order) == list(STANDARD) for m in model.decoder)
 
 
 def to_half(model: TranslationModel) -> TranslationModel:

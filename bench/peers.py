@@ -18,6 +18,8 @@ VOCABULARY_MAP = "vmap.txt"
 """The name under which CTranslate2 looks for it."""
 _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
+    "ffn_hidden_layers": (1,),
+    "share_layers": (False,),
     "norm_type": ("layer", "rms"),
     "embedding_scale": ("token",),
     "fix_norm_scale": (False,),

@@ -26,6 +26,7 @@ from training.evaluation import evaluate as evaluate_checkpoint
 from training.launch import check_devices, launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
+from training.pruning import prune as prune_run
 from training.ranks import Ranks, is_one_of_many
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
@@ -151,6 +152,25 @@ def average(options: argparse.Namespace) -> int:
     logger.info("averaged %s", ", ".join(names))
     save_weights(out, weights, {"averaged": names, "recipe": recipe_to_dict(recipe)})
     print(out)
+    return 0
+
+
+def prune(options: argparse.Namespace) -> int:
+    """Write a run with fewer layers; prints one JSON object."""
+    _set_threads(options)
+    sides = ("encoder", "decoder")
+    given = {side: getattr(options, f"keep_{side}") for side in sides}
+    depths = {side: getattr(options, f"{side}_layers") for side in sides}
+    pruned = prune_run(
+        options.run,
+        options.out,
+        keep={side: layers for side, layers in given.items() if layers is not None},
+        depths={side: depth for side, depth in depths.items() if depth is not None},
+        method=options.method,
+        sentences=options.sentences,
+        force=options.force,
+    )
+    print(json.dumps(asdict(pruned), default=str))
     return 0
 
 

@@ -11,11 +11,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from training.models.dropout import HeadDropout
 from training.models.operators import attention, split_heads, tensor_scatter
 
 
@@ -31,12 +32,13 @@ class KeyValue:
 class CacheContext:
     """What causal self-attention sees in one call.
 
-    Training leaves all of it empty and attends causally. Decoding passes the cache, `visible`
-    [B,1,Q,C] (0 or -inf) and `write_index` [B]; after the call `cache` holds the appended cache.
+    Training leaves all of it empty and attends causally. Decoding passes `visible` [B,1,Q,C] (0 or
+    -inf), `write_index` [B] and the caches of a layer's self-attentions in the order in which these
+    are called: each takes the first and puts what it has appended to behind the last.
     """
 
     visible: Tensor | None = None
-    cache: KeyValue | None = None
+    caches: list[KeyValue] = field(default_factory=list)
     write_index: Tensor | None = None
 
 
@@ -50,12 +52,14 @@ class AttentionContext(CacheContext):
 
 
 def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
-    """[key, value] of each layer's appended cache."""
-    tensors = []
-    for context in contexts:
-        assert context.cache is not None
-        tensors += [context.cache.keys, context.cache.values]
-    return tensors
+    """[key, value] of each layer's appended caches."""
+    caches = [cache for context in contexts for cache in context.caches]
+    return [tensor for cache in caches for tensor in (cache.keys, cache.values)]
+
+
+def key_values(tensors: Sequence[Tensor]) -> list[KeyValue]:
+    """Tensors [key, value] * L in pairs."""
+    return [KeyValue(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True)]
 
 
 class SelfAttention(nn.Module):
@@ -67,7 +71,8 @@ class SelfAttention(nn.Module):
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.in_proj = nn.Linear(model_dim, 3 * model_dim, bias=bias)
-        self.out_proj = nn.Linear(model_dim, model_dim, bias=bias)
+        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim, bias=bias)
+        self.head_dropout = HeadDropout(num_heads)
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
@@ -83,13 +88,15 @@ class SelfAttention(nn.Module):
         )
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
-        """Causal attention of a decoder; appends to `context.cache` where there is one."""
+        """Causal attention of a decoder; appends to the first of `context.caches` where there is
+        one."""
         projected = self.in_proj(x_BQD)
-        if context.cache is not None and context.cache.keys.dim() == 4:
+        cache = context.caches.pop(0) if context.caches else None
+        if cache is not None and cache.keys.dim() == 4:
             query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
         else:
             query, key, value = projected.chunk(3, dim=-1)
-        if context.cache is None:
+        if cache is None:
             return self._attend(
                 query,
                 KeyValue(key, value),
@@ -98,11 +105,12 @@ class SelfAttention(nn.Module):
                 rows_sharing_dropout=rows_sharing_dropout,
             )
         assert context.write_index is not None
-        context.cache = KeyValue(
-            tensor_scatter(context.cache.keys, key, context.write_index),
-            tensor_scatter(context.cache.values, value, context.write_index),
+        cache = KeyValue(
+            tensor_scatter(cache.keys, key, context.write_index),
+            tensor_scatter(cache.values, value, context.write_index),
         )
-        return self._attend(query, context.cache, context.visible)
+        context.caches.append(cache)
+        return self._attend(query, cache, context.visible)
 
     def _attend(
         self,
@@ -113,18 +121,17 @@ class SelfAttention(nn.Module):
         causal: bool = False,
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
-        return self.out_proj(
-            attention(
-                query,
-                key_value.keys,
-                key_value.values,
-                num_heads=self.num_heads,
-                mask=mask,
-                causal=causal,
-                dropout=self.dropout if self.training else 0.0,
-                rows_sharing_dropout=rows_sharing_dropout,
-            )
+        out_BQD = attention(
+            query,
+            key_value.keys,
+            key_value.values,
+            num_heads=self.num_heads,
+            mask=mask,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            rows_sharing_dropout=rows_sharing_dropout,
         )
+        return self.out_proj(self.head_dropout(out_BQD))
 
 
 class SourceAttention(nn.Module):
@@ -135,7 +142,8 @@ class SourceAttention(nn.Module):
         self.num_heads, self.dropout = num_heads, dropout
         self.query_proj = nn.Linear(model_dim, model_dim)
         self.key_value_proj = nn.Linear(model_dim, 2 * model_dim)
-        self.out_proj = nn.Linear(model_dim, model_dim)
+        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim)
+        self.head_dropout = HeadDropout(num_heads)
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
@@ -154,12 +162,13 @@ class SourceAttention(nn.Module):
             mask=context.source_mask,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(out_BQD)
+        return self.out_proj(self.head_dropout(out_BQD))
 
 
-def init_linear(*layers: nn.Linear) -> None:
+def init_linear(*layers: nn.Module) -> None:
     """Xavier-uniform weights and zero biases, as fairseq does."""
     for layer in layers:
+        assert isinstance(layer, nn.Linear)
         nn.init.xavier_uniform_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
@@ -172,5 +181,5 @@ def small_init(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, SelfAttention | SourceAttention):
             for layer in module.children():
-                assert isinstance(layer, nn.Linear)
-                layer.weight.normal_(0.0, math.sqrt(2 / (5 * layer.in_features)))
+                if isinstance(layer, nn.Linear):
+                    layer.weight.normal_(0.0, math.sqrt(2 / (5 * layer.in_features)))

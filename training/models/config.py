@@ -6,7 +6,9 @@ have equal parameter counts up to one norm and one bias a layer (Lu et al. 2019,
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
@@ -21,12 +23,14 @@ class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
         "activation": ("relu", "gelu", "silu", "reglu", "geglu", "swiglu"),
         "attention_init": ("xavier", "small"),
         "embedding_scale": ("token", "sum", "none"),
+        "ffn_hidden_layers": (1, 2),
+        "head_dropout_schedule": ("constant", "v"),
     }
     """What the fields may be that choose by a name."""
     decoding_budget: ClassVar[int] = 8192
@@ -41,6 +45,9 @@ class ModelConfig(ABC):
     activation: str = "relu"
     """Of the feed-forward: `relu`, `gelu`, `silu`, or gated `reglu`, `geglu`, `swiglu`, which have
     three matrices of `ffn_dim` each: two thirds of it keep the number of parameters."""
+    ffn_hidden_layers: int = 1
+    """Of the feed-forward, each of `ffn_dim`: 1, or 2, with an activation behind each and no
+    residual inside (the ablation of Lu et al. 2019)."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
@@ -69,6 +76,17 @@ class ModelConfig(ABC):
     """On attention probabilities, after the softmax."""
     activation_dropout: float = 0.0
     """Inside the feed-forward, after the activation and its gate."""
+    head_dropout: float = 0.0
+    """Probability with which a row loses a head of each attention (DropHead; Zhou et al. 2020)."""
+    head_dropout_schedule: str = "constant"
+    """`v`: from `head_dropout` down to 0 at the end of the learning rate's warm-up, and up to it
+    again at the end of training."""
+    encoder_layerdrop: float = 0.0
+    """Probability with which an update leaves out a layer of the encoder (LayerDrop; Fan et al.
+    2019)."""
+    decoder_layerdrop: float = 0.0
+    learns_layerdrop: bool = False
+    """Each layer learns its own probability; the mean of a side's is the given one."""
 
     def __post_init__(self) -> None:
         if ARCHITECTURES.get(self.architecture) is not type(self):
@@ -97,9 +115,24 @@ class ModelConfig(ABC):
             raise ConfigError(
                 "fix_norm_scale needs fix_norm: true, got fix_norm: false; set both or neither"
             )
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
+        rates = ("dropout", "attention_dropout", "activation_dropout", "head_dropout")
+        for name in (*rates, "encoder_layerdrop", "decoder_layerdrop"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        self._check_layerdrop()
+
+    def _check_layerdrop(self) -> None:
+        """Raise ConfigError for rates of layers that there are none of."""
+        if self.encoder_layerdrop and not self.num_encoder_layers:
+            raise ConfigError(
+                f"encoder_layerdrop = {self.encoder_layerdrop} leaves out layers of the encoder, "
+                "but num_encoder_layers is 0; set it to 0"
+            )
+        if self.learns_layerdrop and not (self.encoder_layerdrop or self.decoder_layerdrop):
+            raise ConfigError(
+                "learns_layerdrop shares out encoder_layerdrop and decoder_layerdrop, and both are "
+                "0; set one of them"
+            )
 
     @property
     @abstractmethod
@@ -117,7 +150,40 @@ class TransformerConfig(ModelConfig):
 
     architecture: str = "transformer"
     block: str = "standard"
-    """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
+    `package.module:name` of a pair (encoder layer, decoder layer)."""
+    share_layers: bool = False
+    """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
+    `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
+    halting: bool = False
+    """With shared layers: each position has as many steps as it needs, that many at most."""
+    halting_threshold: float = 0.99
+    """Sum of the halting probabilities at which a position has had its last step."""
+    ponder_weight: float = 0.01
+    """Weight of the steps of a position, in the mean, beside the loss of a label."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.block == "weighted" and self.ffn_dim % self.num_heads:
+            raise ConfigError(
+                "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
+                f"num_heads = {self.num_heads}, got {self.ffn_dim}"
+            )
+        if self.halting and not self.share_layers:
+            raise ConfigError(
+                "halting: true ends the steps of one layer early and needs share_layers: true, got "
+                "share_layers: false; set both or neither"
+            )
+        if not 0.0 < self.halting_threshold < 1.0:
+            raise ConfigError(f"halting_threshold must be in (0, 1), got {self.halting_threshold}")
+        if not self.ponder_weight >= 0.0:
+            raise ConfigError(f"ponder_weight must be >= 0, got {self.ponder_weight}")
+        for name in ("encoder_layerdrop", "decoder_layerdrop"):
+            if self.share_layers and getattr(self, name):
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)} leaves out layers of their own, but "
+                    "share_layers: true has one for all steps; set one of the two"
+                )
 
     @property
     def family(self) -> str:
@@ -136,7 +202,7 @@ class JointConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre",),
         "joint_dropout": ("shared", "ordinary"),
     }
@@ -177,7 +243,7 @@ class LanguageModelConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre", "post", "none"),
         "block": ("standard", "macaron"),
         "attention": ATTENTIONS,
@@ -237,6 +303,43 @@ ARCHITECTURES: dict[str, type[ModelConfig]] = {
 
 def _macaron(baseline: TransformerConfig) -> TransformerConfig:
     return replace(baseline, block="macaron", ffn_dim=baseline.ffn_dim // 2)
+
+
+def _attention_ffn_attention(baseline: TransformerConfig) -> TransformerConfig:
+    """A second self-attention has the parameters of 2 model_dim of the feed-forward; where that is
+    all of it, a layer less has those of model_dim in each of the others."""
+    ffn_dim = baseline.ffn_dim - 2 * baseline.model_dim
+    block = replace(baseline, block="attention_ffn_attention")
+    if ffn_dim > 0:
+        return replace(block, ffn_dim=ffn_dim)
+    depth = baseline.num_encoder_layers - 1
+    return replace(
+        block, ffn_dim=baseline.model_dim, num_encoder_layers=depth, num_decoder_layers=depth
+    )
+
+
+def _two_hidden(baseline: TransformerConfig) -> TransformerConfig:
+    """Two hidden layers of F', a multiple of 8: 2 D F' + F'^2 is about the baseline's 2 D F."""
+    dim = baseline.model_dim
+    ffn_dim = math.sqrt(dim * dim + 2 * dim * baseline.ffn_dim) - dim
+    return replace(baseline, ffn_hidden_layers=2, ffn_dim=8 * round(ffn_dim / 8))
+
+
+def _weighted(baseline: TransformerConfig) -> TransformerConfig:
+    return replace(baseline, block="weighted")
+
+
+def _universal(baseline: TransformerConfig, model_dim: int, num_heads: int) -> TransformerConfig:
+    """One layer a side, so much wider that its parameters are those of all layers of the
+    baseline."""
+    ratio = baseline.ffn_dim // baseline.model_dim
+    return replace(
+        baseline,
+        share_layers=True,
+        model_dim=model_dim,
+        num_heads=num_heads,
+        ffn_dim=ratio * model_dim,
+    )
 
 
 _SMALL = TransformerConfig()
@@ -339,23 +442,56 @@ _LM: dict[str, ModelConfig] = {
     ),
 }
 
+_BASELINES = {
+    "tiny": _TINY,
+    "small": _SMALL,
+    "small_6_2": _SMALL_6_2,
+    "small_12_1": _SMALL_12_1,
+    "iwslt_small": _IWSLT_SMALL,
+    "base": _BASE,
+    "big": _BIG,
+}
+_FAMILIES: dict[str, Callable[[TransformerConfig], TransformerConfig]] = {
+    "transformer": lambda baseline: baseline,
+    "macaron": _macaron,
+    "attention_ffn_attention": _attention_ffn_attention,
+    "two_hidden": _two_hidden,
+    "weighted": _weighted,
+}
+_DEEPER: dict[str, ModelConfig] = {
+    f"transformer_{size}_{depth}_{depth}": replace(
+        _BASELINES[size], num_encoder_layers=depth, num_decoder_layers=depth
+    )
+    for size in ("tiny", "small", "iwslt_small", "base", "big")
+    for depth in (8, 10)
+}
+# Width and heads; those of `base` are the authors'.
+_UNIVERSAL: dict[str, ModelConfig] = {
+    f"universal_{size}": _universal(_BASELINES[size], model_dim, num_heads)
+    for size, model_dim, num_heads in (
+        ("tiny", 200, 5),
+        ("small", 400, 5),
+        ("small_6_2", 440, 5),
+        ("small_12_1", 544, 4),
+        ("iwslt_small", 1120, 10),
+        ("base", 1024, 16),
+        ("big", 2240, 35),
+    )
+}
+
 PRESETS: dict[str, ModelConfig] = (
     {
         f"{family}_{size}": convert(baseline)
-        for family, convert in (("transformer", lambda c: c), ("macaron", _macaron))
-        for size, baseline in (
-            ("tiny", _TINY),
-            ("small", _SMALL),
-            ("small_6_2", _SMALL_6_2),
-            ("small_12_1", _SMALL_12_1),
-            ("iwslt_small", _IWSLT_SMALL),
-            ("base", _BASE),
-            ("big", _BIG),
-        )
+        for family, convert in _FAMILIES.items()
+        for size, baseline in _BASELINES.items()
     }
+    | _DEEPER
+    | _UNIVERSAL
     | _JOINT
     | _LM
 )
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
 of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
-machines, `6_2` and `12_1` with so many layers in encoder and decoder."""
+machines, `6_2` and `12_1` with so many layers in encoder and decoder. At one size, all families
+have as many parameters as the baseline, to within a few hundredths, but for the deeper baselines
+`8_8` and `10_10`."""

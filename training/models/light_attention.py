@@ -181,7 +181,7 @@ class LightSelfAttention(SelfAttention):
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """[B,Q,D] to [B,Q,D]; with a cache, `context.visible` is this layer's own mask."""
-        if context.cache is not None or self.offsets is None:
+        if context.caches or self.offsets is None:
             return super().decode(x_BQD, context, rows_sharing_dropout)
         query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
         out_BQD = light_attention(
@@ -192,4 +192,4 @@ class LightSelfAttention(SelfAttention):
             num_heads=self.num_heads,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(out_BQD)
+        return self.out_proj(self.head_dropout(out_BQD))
