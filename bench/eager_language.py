@@ -15,7 +15,7 @@ from torch import Tensor
 from bench.eager_models import append, attend, project
 from training.checkpoint import load_weights, read_state
 from training.models import CausalLanguageModel, LanguageModelConfig
-from training.models.attention import KeyValue
+from training.models.context import KeyValue
 
 Generate = Callable[[list[list[int]], int, int], list[list[int]]]
 

@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from bench.errors import BenchError
 from training.batching import pad
 from training.models import JointModel, Transformer, TranslationModel
-from training.models.attention import KeyValue, SelfAttention
+from training.models.attention import SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import STANDARD, DecoderLayer
+from training.models.context import KeyValue
 from training.models.embedding import TokenEmbedding
 from training.models.joint import JointLayer
 

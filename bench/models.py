@@ -127,4 +127,4 @@ def slot_bytes(model: TranslationModel, source_length: int) -> int:
     A joint model keeps them for each of its `source_length` ids.
     """
     height = source_length if model.decoder_kind == "joint" else 1
-    return 4 * model.num_caches * height * model.config.model_dim
+    return 4 * height * sum(cache.slot_size for cache in model.caches)

@@ -189,7 +189,8 @@ class _Clocked:
     def __init__(self, stepper: Stepper) -> None:
         self._stepper, self.clocks = stepper, Clocks()
         self.repack_every, self.most_states = stepper.repack_every, stepper.most_states
-        self.reach, self.cache_bytes = stepper.reach, stepper.cache_bytes
+        self.reach, self.lookback = stepper.reach, stepper.lookback
+        self.cache_bytes = stepper.cache_bytes
         self.one_query_first = stepper.one_query_first
         self.prefill, self.extend, self.free = stepper.prefill, stepper.extend, stepper.free
 

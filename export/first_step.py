@@ -18,6 +18,9 @@ def tell_beams_from_queries(description: Graph, lowered: onnx.ModelProto) -> Gra
     functions = {function.name for function in lowered.functions}
     for node in lowered.graph.node:
         computed = node.op_type == "MatMul" and constants.isdisjoint(node.input)
+        # What is made of ancestors may be summed along a middle axis: ONNX Runtime then adds in
+        # another order where there is one query.
+        computed = computed or "ancestors" in node.input
         if node.op_type not in functions and (computed or node.op_type in _ALL_QUERIES):
             return description.model_copy(
                 update={"inputs": tuple(map(_by_query, description.inputs))}

@@ -69,6 +69,15 @@ def check_heads(config: ModelConfig, target: str) -> None:
         )
 
 
+def check_states(model: Network, target: str) -> None:
+    """Raise ExportError for caches that only the CPU's session has."""
+    if target == "cuda" and model.step_needs.states:
+        raise ExportError(
+            "--target cuda takes no decoder layers that keep states of their own beside keys and "
+            "values; use --target cpu"
+        )
+
+
 def check_shortlist(target: str) -> None:
     """Raise ExportError where a bundle for that device cannot have shortlists."""
     if target != "cpu":
@@ -107,6 +116,7 @@ def write_graphs(
     """
     check_precision(precision, target)
     check_heads(model.config, target)
+    check_states(model, target)
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     encoder, encoder_graph = form.lower(*export_encoder(model))
@@ -150,6 +160,7 @@ def write_language_graphs(
     """`write_graphs` for a language model, which has a step graph alone; its length is open."""
     check_precision(precision, target)
     check_heads(model.config, target)
+    check_states(model, target)
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     step, step_graph = form.lower(*export_language_step(model))
@@ -242,6 +253,7 @@ def _manifest(
         "activations": "row" if form.ranges is None else "static",
         "target": form.target,
         "sizes": ModelSizes(
+            recurrent=model.step_needs.recurrent,
             model_dim=config.model_dim,
             num_heads=config.num_heads,
             num_encoder_layers=config.num_encoder_layers,

@@ -128,7 +128,13 @@ def _step_logits(stepper: LanguageStepper, window: Window) -> Floats:
     """Logits [T,V] of the bundle, decoded token by token with a cache."""
     tokens = window.tokens[:-1].tolist()
     state = stepper.encode([()])
-    tree = PrefixTree(np.zeros(1, np.int64), 1, stepper.repack_every, reach=stepper.reach)
+    tree = PrefixTree(
+        np.zeros(1, np.int64),
+        1,
+        stepper.repack_every,
+        reach=stepper.reach,
+        lookback=stepper.lookback,
+    )
     found = []
     for token in tokens:
         outputs = stepper.next(state, step_inputs(tree, np.array([token])), 1)

@@ -1,8 +1,8 @@
 """From the model's own modules to ONNX at opset 24, through torch.onnx.
 
 Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
-slots, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R queries with
-outputs and M = B * R; L pieces of the longest shortlist.
+slots, W ancestors, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R
+queries with outputs and M = B * R; L pieces of the longest shortlist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle.manifest import Graph, Role, Tensor
-from training.models import CausalLanguageModel, TranslationModel
+from training.models import CausalLanguageModel, Network, TranslationModel
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
@@ -30,7 +30,7 @@ from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
 _B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7
-_EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
+_EXAMPLE = {"B": _B, "BS": _B * _S, "Q": _Q, "C": _C}
 
 
 def _tensor(name: str, dtype: Any, axes: tuple[str | int, ...], role: Role) -> Tensor:
@@ -102,9 +102,7 @@ def export_shortlist_step(model: TranslationModel) -> tuple[onnx.ModelProto, Gra
 
 def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, Graph]:
     """The step graph of a language model, fp32, and its description."""
-    dim, vocab_size = model.config.model_dim, model.config.vocab_size
-    heads = model.config.num_heads
-    cache_names, cache_axes = _cache_names("self", model.num_caches), model.cache_axes
+    vocab_size = model.config.vocab_size
     inputs = (
         _tensor("token_ids", "int64", ("B", "Q"), "token"),
         _tensor("positions", "int64", ("B", "Q"), "position"),
@@ -114,14 +112,15 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
         _tensor("output_index", "int64", ("B", "R"), "output_index"),
         _tensor("top_ranks", "int64", ("T",), "top_rank"),
         _tensor("label_ids", "int64", ("B", "R"), "label"),
-        *(_tensor(name, "float32", cache_axes, "self") for name in cache_names),
+        *_cache_inputs(model),
+        *_asked_inputs(model),
     )
     outputs = (
         _tensor("top_scores", "float32", ("B", "R", "T"), "top_score"),
         _tensor("top_tokens", "int32", ("B", "R", "T"), "top_token"),
         _tensor("label_scores", "float32", ("B", "R"), "label_score"),
         _tensor("logits", "float32", ("M", vocab_size), "logits"),
-        *(_tensor(f"{name}_out", "float32", cache_axes, "self") for name in cache_names),
+        *_cache_outputs(model),
     )
     arguments = (
         torch.zeros(_B, _Q, dtype=torch.int64),
@@ -132,7 +131,8 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
         torch.zeros(_B, _R, dtype=torch.int64),
         torch.arange(_T),
         torch.zeros(_B, _R, dtype=torch.int64),
-        [torch.zeros(_B, heads, _C, dim // heads) for _ in cache_names],
+        _cache_arguments(model),
+        *_asked_arguments(model),
     )
     proto = _export(LanguageStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
@@ -153,22 +153,23 @@ def _step_arguments() -> tuple[torch.Tensor, ...]:
 def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """What a translation model's step reads beside its tokens."""
     dim = model.config.model_dim
-    caches, sources = _cache_names("self", model.num_caches), _source_names(model)
     return (
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
-        *(_tensor(name, "float32", model.cache_axes, "self") for name in caches),
-        *(_tensor(name, "float32", ("B", "S", dim), "source") for name in sources),
+        *_cache_inputs(model),
+        *(_tensor(name, "float32", ("B", "S", dim), "source") for name in _source_names(model)),
+        *_asked_inputs(model),
     )
 
 
 def _memory_arguments(model: TranslationModel) -> tuple[Any, ...]:
     """Tensors in the shapes of `_memory_inputs`, for the trace; their values have no influence
     on it."""
-    rows, dim = _EXAMPLE[model.cache_axes[0]], model.config.model_dim
+    dim = model.config.model_dim
     return (
         torch.zeros(_B, _S),
-        [torch.zeros(rows, _C, dim) for _ in range(model.num_caches)],
+        _cache_arguments(model),
         [torch.zeros(_B, _S, dim) for _ in _source_names(model)],
+        *_asked_arguments(model),
     )
 
 
@@ -176,21 +177,47 @@ def _memory_outputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """The alignment and the appended caches."""
     role = model.alignment_role
     axis = "S" if role == "alignment" else model.config.model_dim
-    caches = _cache_names("self", model.num_caches)
-    return (
-        _tensor(role, "float32", ("B", "Q", axis), role),
-        *(_tensor(f"{name}_out", "float32", model.cache_axes, "self") for name in caches),
+    return (_tensor(role, "float32", ("B", "Q", axis), role), *_cache_outputs(model))
+
+
+def _cache_inputs(model: Network) -> tuple[Tensor, ...]:
+    return tuple(_tensor(each.name, "float32", each.axes, each.role) for each in model.caches)
+
+
+def _cache_outputs(model: Network) -> tuple[Tensor, ...]:
+    return tuple(
+        _tensor(f"{each.name}_out", "float32", each.axes, each.role) for each in model.caches
     )
 
 
-def _cache_names(role: str, tensors: int) -> list[str]:
-    return [f"{role}_{kind}_{layer}" for layer in range(tensors // 2) for kind in ("key", "value")]
+def _cache_arguments(model: Network) -> list[torch.Tensor]:
+    return [torch.zeros(each.shape(_EXAMPLE)) for each in model.caches]
+
+
+def _asked_inputs(model: Network) -> tuple[Tensor, ...]:
+    """What the model's layers ask of a step; the graphs of others have no such inputs."""
+    needs, found = model.step_needs, []
+    if needs.ancestors:
+        found.append(_tensor("ancestors", "int64", ("B", "Q", needs.ancestors), "ancestor"))
+    if needs.slot_positions and isinstance(model, TranslationModel):
+        found.append(_tensor("slot_positions", "int64", ("B", "C"), "slot_position"))
+    return tuple(found)
+
+
+def _asked_arguments(model: Network) -> tuple[dict[str, torch.Tensor], ...]:
+    """Tensors in the shapes of `_asked_inputs` by name, or no argument where there are none."""
+    found = {}
+    for each in _asked_inputs(model):
+        shape = [axis if isinstance(axis, int) else _EXAMPLE[axis] for axis in each.axes]
+        found[each.name] = torch.zeros(shape, dtype=torch.int64)
+    return (found,) if found else ()
 
 
 def _source_names(model: TranslationModel) -> list[str]:
     if model.num_sources == 1:
         return ["source_states"]
-    return _cache_names("source", model.num_sources)
+    layers = range(model.num_sources // 2)
+    return [f"source_{kind}_{layer}" for layer in layers for kind in ("key", "value")]
 
 
 def _export(
@@ -206,7 +233,7 @@ def _export(
     with _quiet():
         program = torch.onnx.export(
             module.eval(),
-            arguments,
+            (*arguments, {}),  # a dictionary at the end is taken for keyword arguments
             dynamo=True,
             opset_version=OPSET,
             input_names=[tensor.name for tensor in inputs],
@@ -220,6 +247,8 @@ def _export(
 
 def _like(value: Any, leaves: Iterator[Any]) -> Any:
     """Leaves in the nesting of `value`."""
+    if isinstance(value, dict):
+        return {name: _like(item, leaves) for name, item in value.items()}
     if isinstance(value, tuple | list):
         return type(value)(_like(item, leaves) for item in value)
     return next(leaves)

@@ -221,6 +221,11 @@ class PairedStepper:
         """Of the reference, whose layers the second model has as well."""
         return self._both[0].reach
 
+    @property
+    def lookback(self) -> int:
+        """Of the reference, whose layers the second model has as well."""
+        return self._both[0].lookback
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """What the caches of both models take together."""
         return sum(stepper.cache_bytes(rows, source_length, slots) for stepper in self._both)

@@ -163,15 +163,18 @@ def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[
     """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
     step = manifest.step
     caches = [torch.from_numpy(values[name].astype(np.float32)) for name in _named(step, "self")]
-    others = [t.name for t in step.inputs if t.role not in ("self", "source")]
-    plain = [torch.from_numpy(values[name]) for name in others]
+    # A language model is always told the positions of slots, a translation model where it asks.
+    asks = set() if isinstance(twin, CausalLanguageModel) else {"slot_position"}
+    asked = {t.name: torch.from_numpy(values[t.name]) for t in step.inputs if t.role in asks}
+    memory = [t.name for t in step.inputs if t.role in ("self", "source") or t.name in asked]
+    plain = [torch.from_numpy(values[t.name]) for t in step.inputs if t.name not in memory]
     if isinstance(twin, CausalLanguageModel):
-        logits = LanguageStepGraph(twin)(*plain, caches)[3]
+        logits = LanguageStepGraph(twin)(*plain, caches, {})[3]
     else:
         assert isinstance(twin, TranslationModel)
         assert manifest.encoder is not None
         read = [torch.from_numpy(values[t.name]) for t in manifest.encoder.inputs]
-        logits = StepGraph(twin)(*plain, caches, EncoderGraph(twin)(*read))[4]
+        logits = StepGraph(twin)(*plain, caches, EncoderGraph(twin)(*read), asked)[4]
     found: NDArray[np.float32] = logits.flatten(0, 1).numpy()
     return found
 

@@ -128,6 +128,17 @@ def _add_evaluate(verbs: _Verbs) -> None:
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
     parser.add_argument(
+        "--bleu",
+        metavar="NAME,...",
+        help="also BLEU as papers have it, of multi_bleu (of tokens, unsmoothed), multi_bleu_lc "
+        "(in small letters), compound_split (hyphenated words as three tokens)",
+    )
+    parser.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="for --bleu, texts are tokenized: what spaces divide (default: mteval-v13a's tokens)",
+    )
+    parser.add_argument(
         "--domains", type=Path, metavar="FILE", help="also scores by domain: FILE names each line's"
     )
     _add_threads(parser)

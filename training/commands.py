@@ -98,6 +98,8 @@ def evaluate(options: argparse.Namespace) -> int:
         )
     if options.window is not None:
         raise ConfigError("--window belongs to --protocol, which is not given")
+    if options.tokenized and options.bleu is None:
+        raise ConfigError("--tokenized belongs to --bleu, which is not given")
     scores = evaluate_checkpoint(
         options.checkpoint,
         options.source,
@@ -109,6 +111,8 @@ def evaluate(options: argparse.Namespace) -> int:
         domains=options.domains,
         languages=(options.source_language, options.target_language),
         analyses=() if options.analysis is None else options.analysis.split(","),
+        bleu=() if options.bleu is None else options.bleu.split(","),
+        tokenized=options.tokenized,
     )
     print(json.dumps(scores))
     return 0
@@ -119,6 +123,7 @@ def _evaluate_text(options: argparse.Namespace) -> int:
         "reference": "reference",
         "output": "output",
         "analysis": "analysis",
+        "bleu": "--bleu",
         "domains": "domains",
         "source_language": "--from",
         "target_language": "--to",

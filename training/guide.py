@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from serving.arrays import Doubles, Ints
 from training.errors import ConfigError
 from training.lexicon import IdPair, Lexicon, diagonal_prior, learn_lexicon, links_of, turned
-from training.models.attention import AttentionContext
+from training.models.context import AttentionContext
 
 TENSION = 4.0
 """How much a link is held to the diagonal; Dyer et al. learn about this for most languages."""

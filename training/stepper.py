@@ -13,7 +13,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from serving.search.prefix_tree import REPACK_EVERY, Repack, fill_rows
+from serving.search.prefix_tree import REPACK_EVERY, Repack, chain, fill_rows
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 from training.batching import pad
 from training.models import TranslationModel
@@ -57,10 +57,16 @@ class TorchStepper:
         """A decoder sees all of its target."""
         return None
 
+    @property
+    def lookback(self) -> int:
+        """As many ancestors as the layers ask for."""
+        return self._model.step_needs.ancestors
+
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes of caches of that size, with the copy that a repack makes."""
         height = source_length if self._model.decoder_kind == "joint" else 1
-        return 2 * 4 * self._model.num_caches * rows * height * slots * self._model.config.model_dim
+        numbers = sum(cache.slot_size for cache in self._model.caches)
+        return 2 * 4 * numbers * rows * height * slots
 
     @torch.no_grad()
     def encode(self, sources: Sequence[Sequence[int]]) -> TorchState:
@@ -72,9 +78,9 @@ class TorchStepper:
         mask_BS = mask_BS.masked_fill(padded_BS, -torch.inf)
         tensors = self._encoder(ids_BS, mask_BS)
         sizes = {"B": len(sources), "BS": ids_BS.numel(), "C": 0}
-        shape = [axis if isinstance(axis, int) else sizes[axis] for axis in self._model.cache_axes]
-        empty = torch.zeros(shape, device=self._device)
-        return TorchState(tensors, mask_BS, [empty] * self._model.num_caches)
+        caches = self._model.caches
+        empty = [torch.zeros(cache.shape(sizes), device=self._device) for cache in caches]
+        return TorchState(tensors, mask_BS, empty)
 
     @torch.no_grad()
     def prefill(
@@ -87,19 +93,26 @@ class TorchStepper:
     ) -> PrefillOutputs:
         """Fill the caches with given tokens."""
         rows, length = token_ids_BP.shape
-        causal = torch.full((length, length), -torch.inf).triu(1)
-        positions = torch.arange(length).expand(rows, -1)
-        outputs = self._call(
-            state,
-            token_ids_BP,
-            positions,
-            np.zeros(rows, dtype=np.int64),
-            causal.expand(rows, -1, -1).numpy(),
-            np.zeros(token_ids_BP.shape, dtype=np.float32),
-            labels_BP,
-        )
-        attention = self._attention(outputs[5], state) if want_attention else None
-        return PrefillOutputs(outputs[3].float().cpu().numpy(), attention)
+        positions = np.arange(length)
+        causal = np.where(positions <= positions[:, None], 0.0, -np.inf).astype(np.float32)
+        size = 1 if self._model.step_needs.recurrent else length
+        scores, attention = [], []
+        for start in range(0, length, size):
+            part = slice(start, start + size)
+            inputs = StepInputs(
+                token_ids_BP[:, part],
+                np.tile(positions[part], (rows, 1)),
+                np.full(rows, start),
+                np.tile(causal[part], (rows, 1, 1)),
+                np.zeros((rows, size), dtype=np.float32),
+                np.tile(positions, (rows, 1)),
+                np.tile(chain(start, size, self.lookback), (rows, 1, 1)),
+            )
+            outputs = self._call(state, inputs, labels_BP[:, part])
+            scores.append(outputs[3].float().cpu().numpy())
+            attention += [self._attention(outputs[5], state)] if want_attention else []
+        weights = np.concatenate(attention, axis=1) if want_attention else None
+        return PrefillOutputs(np.concatenate(scores, axis=1), weights)
 
     @torch.no_grad()
     def step(
@@ -112,13 +125,7 @@ class TorchStepper:
     ) -> StepOutputs:
         """One step of all beams."""
         scores, tokens, parents, _, logits, alignment, _ = self._call(
-            state,
-            inputs.token_ids_BQ,
-            torch.from_numpy(inputs.positions_BQ),
-            inputs.write_index_B,
-            inputs.visible_BQC,
-            inputs.scores_BK,
-            np.zeros_like(inputs.token_ids_BQ),
+            state, inputs, np.zeros_like(inputs.token_ids_BQ)
         )
         return StepOutputs(
             scores.cpu().numpy(),
@@ -186,39 +193,43 @@ class TorchStepper:
         """Nothing to give back: tensors go with the state."""
 
     def _call(
-        self,
-        state: TorchState,
-        token_ids_BQ: NDArray[np.int64],
-        positions_BQ: Tensor,
-        write_index_B: NDArray[np.int64],
-        visible_BQC: NDArray[np.float32],
-        scores_BK: NDArray[np.float32],
-        label_ids_BQ: NDArray[np.int64],
+        self, state: TorchState, inputs: StepInputs, label_ids_BQ: NDArray[np.int64]
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
-        missing = visible_BQC.shape[2] - state.caches[0].shape[1]
+        missing = inputs.visible_BQC.shape[2] - state.caches[0].shape[1]
         if missing > 0:
             state.caches = [
                 torch.nn.functional.pad(cache, (0, 0, 0, missing)) for cache in state.caches
             ]
-        visible = torch.from_numpy(visible_BQC)[:, None].to(self._device)
-        capacity = state.caches[0].shape[1]
-        if visible.shape[-1] < capacity:
-            hidden = capacity - visible.shape[-1]
+        visible = torch.from_numpy(inputs.visible_BQC)[:, None].to(self._device)
+        hidden = state.caches[0].shape[1] - visible.shape[-1]
+        if hidden > 0:
             visible = torch.nn.functional.pad(visible, (0, hidden), value=-torch.inf)
         outputs = self._step(
-            torch.from_numpy(token_ids_BQ).to(self._device),
-            positions_BQ.to(self._device),
-            torch.from_numpy(write_index_B).to(self._device),
+            torch.from_numpy(inputs.token_ids_BQ).to(self._device),
+            torch.from_numpy(inputs.positions_BQ).to(self._device),
+            torch.from_numpy(inputs.write_index_B).to(self._device),
             visible,
-            torch.from_numpy(scores_BK).to(self._device),
+            torch.from_numpy(inputs.scores_BK).to(self._device),
             torch.from_numpy(label_ids_BQ).to(self._device),
             state.source_mask_BS,
             state.caches,
             state.sources,
+            self._asked(inputs, hidden),
         )
         state.caches = outputs[6]
         result: tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]] = outputs
         return result
+
+    def _asked(self, inputs: StepInputs, hidden: int) -> dict[str, Tensor]:
+        """What the model's layers ask of a step; `hidden` slots are beyond those of the inputs."""
+        needs, asked = self._model.step_needs, {}
+        if needs.ancestors:
+            assert inputs.ancestors_BQW is not None
+            asked["ancestors"] = torch.from_numpy(inputs.ancestors_BQW).to(self._device)
+        if needs.slot_positions:
+            slots = torch.from_numpy(inputs.slot_positions_BC).to(self._device)
+            asked["slot_positions"] = torch.nn.functional.pad(slots, (0, max(hidden, 0)))
+        return asked
 
     def _attention(self, alignment: Tensor, state: TorchState) -> NDArray[np.float32]:
         """Weights of the source positions [B,Q,S]: a joint model's own, or probabilities of one

@@ -55,11 +55,13 @@ Role = Literal[
     "token",
     "position",
     "slot_position",
+    "ancestor",
     "write_index",
     "visible",
     "score",
     "label",
     "self",
+    "state",
     "source",
     "source_mask",
     "candidate_score",
@@ -90,6 +92,11 @@ class Tensor(_Strict):
     """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
     shortlist, or fixed sizes."""
     role: Role
+
+    @property
+    def slot_size(self) -> int:
+        """Of a cache: numbers in one slot of a row."""
+        return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
 
 class Graph(_Strict):
@@ -124,6 +131,9 @@ class ModelSizes(_Strict):
     """Longest target; null where positions are computed and length is open."""
     reach: tuple[PositiveInt, ...] | None = None
     """Slots that each layer can see; null where it is all of them."""
+    recurrent: bool = False
+    """Whether states are computed from those of the parent: tokens that are given are then read one
+    a call."""
     alignment_layer: NonNegativeInt | None = None
     """Decoder layer of the alignment queries; null is the last, as bundles had it once, and is
     without meaning where the graph gives the alignment itself."""
@@ -298,6 +308,17 @@ class Manifest(_Strict):
     """The sha256 of every other file in the folder but the card and engines, in hexadecimal, by
     name."""
 
+    @property
+    def caches(self) -> list[Tensor]:
+        """What a step keeps of each position: keys and values, and other modules' states."""
+        return [tensor for tensor in self.step.inputs if tensor.role in ("self", "state")]
+
+    @property
+    def lookback(self) -> int:
+        """How many of its nearest ancestors each query of a step is told; 0 where it is none."""
+        found = [tensor.axes[-1] for tensor in self.step.inputs if tensor.role == "ancestor"]
+        return int(found[0]) if found else 0
+
     @field_validator("files")
     @classmethod
     def _leave_out_card(cls, files: dict[str, str]) -> dict[str, str]:
@@ -310,10 +331,11 @@ class CacheSizes:
     process that only fills batches needs no session."""
 
     def __init__(self, manifest: Manifest) -> None:
-        self._kind, self._dim = manifest.decoder_kind, manifest.sizes.model_dim
-        caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
-        self._num_caches = len(caches)
-        self._cache_dtype: DType = caches[0].dtype if caches else "float32"
+        self._kind = manifest.decoder_kind
+        self.lookback = manifest.lookback
+        """How many slots of its nearest ancestors each query is told; 0 where none."""
+        self._caches = manifest.caches
+        self._cache_dtype: DType = self._caches[0].dtype if self._caches else "float32"
 
     @property
     def repack_every(self) -> int:
@@ -329,8 +351,8 @@ class CacheSizes:
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes that caches of that size take, the spare copy that a repack writes included."""
         height = round_up(source_length) if self._kind == "joint" else 1
-        size = FLOAT_BYTES[self._cache_dtype] * self._dim
-        return 2 * self._num_caches * rows * height * slots * size
+        numbers = sum(tensor.slot_size for tensor in self._caches)
+        return 2 * FLOAT_BYTES[self._cache_dtype] * numbers * rows * height * slots
 
 
 def read_manifest(folder: Path) -> Manifest:

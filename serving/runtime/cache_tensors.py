@@ -1,20 +1,23 @@
 """The tensors of a running batch on the CPU: the memory that caches get, and their layout, which
 changes with rows and slots; and its sources.
 
-Shape letters: T cache tensors (keys and values of each decoder layer), R cache rows, C slots,
-B sentences, S source positions, D model.
+Shape letters: T cache tensors (keys and values, or states, of each decoder layer), R cache rows,
+C slots, B sentences, S source positions, D model.
 """
 
 from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
+from serving.bundle.manifest import Tensor
+from serving.runtime.session import CacheMemory, TensorMemory
 from serving.search.prefix_tree import Repack, fill_padded, places
 
 _KEPT = 4
@@ -77,6 +80,11 @@ class Caches:
         self.layout = 0
         """The number of the present layout. Each new one puts the arrays elsewhere in memory, so
         what was bound to them before is void."""
+
+    @property
+    def arrays(self) -> list[Floats]:
+        """The cache tensors, each [R,C,D]."""
+        return [*self.array_TRCD]
 
     @property
     def capacity(self) -> int:
@@ -199,6 +207,78 @@ class Caches:
     def _give(self, block: Floats) -> None:
         if block.size:
             self._pool.give(block)
+
+
+class CacheGroups:
+    """Caches whose tensors are not all of one shape, as one; see `CacheMemory`."""
+
+    def __init__(self, groups: Sequence[Any], order: Sequence[int]) -> None:
+        """`order` says for each tensor, in the order of the graph, in which group it is."""
+        self._groups, self._order = groups, order
+
+    @property
+    def arrays(self) -> list[Floats]:
+        """The cache tensors in the order of the graph, each [R,C,D]."""
+        arrays = [iter(group.arrays) for group in self._groups]
+        return [next(arrays[number]) for number in self._order]
+
+    @property
+    def layout(self) -> int:
+        """The number of the present layout: each change of a group's makes another."""
+        layout: int = sum(group.layout for group in self._groups)
+        return layout
+
+    @property
+    def capacity(self) -> int:
+        """How many slots each row has."""
+        capacity: int = self._groups[0].capacity
+        return capacity
+
+    def resize(self, capacity: int) -> None:
+        """Grow or shrink to `capacity` slots."""
+        for group in self._groups:
+            group.resize(capacity)
+
+    def repack(self, repack: Repack) -> None:
+        """Keep the given rows and slots, in the given order."""
+        for group in self._groups:
+            group.repack(repack)
+
+    def extend(self, other: CacheGroups, sentences: Ints) -> None:
+        """Put the other's sentences in the place of these, the rest behind all."""
+        for group, added in zip(self._groups, other._groups, strict=True):
+            group.extend(added, sentences)
+
+    def lower(self, height: int) -> None:
+        """Keep only the first `height` cache rows of each sentence."""
+        for group in self._groups:
+            group.lower(height)
+
+    def free(self) -> None:
+        """Give the memory back."""
+        for group in self._groups:
+            group.free()
+
+
+class StepMemory:
+    """Memory for the caches of a step graph, used again from batch to batch."""
+
+    def __init__(self, tensors: Sequence[Tensor], memory: Callable[[], TensorMemory]) -> None:
+        """`tensors` are the graph's caches; `memory` gives new memory of their type."""
+        kinds = list(dict.fromkeys(tensor.axes for tensor in tensors))
+        self._order = [kinds.index(tensor.axes) for tensor in tensors]
+        self._memories = [(axes, memory()) for axes in kinds]
+
+    def caches(self, rows: int, source_length: int = 1) -> CacheMemory:
+        """Caches of `rows` sentences, without slots; those of a joint model have a row for each of
+        its `source_length` positions."""
+        groups: list[CacheMemory] = []
+        for number, (axes, memory) in enumerate(self._memories):
+            first, *heads, _, dim = axes  # B or BS, perhaps heads, C, numbers of a slot
+            height = source_length if first == "BS" else int(heads[0]) if heads else 1
+            count = self._order.count(number)
+            groups.append(memory.caches(count, rows, int(dim), height))
+        return groups[0] if len(groups) == 1 else CacheGroups(groups, self._order)
 
 
 class Sources:

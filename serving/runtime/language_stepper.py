@@ -17,12 +17,13 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Int32s, Ints
 from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
+from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.ort import Bindings, check_int8
 from serving.runtime.session import Binding, CacheMemory, Device
-from serving.runtime.translation_stepper import write_visible
+from serving.runtime.translation_stepper import write_positions, write_visible
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, round_capacity, round_up
+from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
 from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks
 from serving.search.sampling import TOP
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -63,9 +64,9 @@ class LanguageStepper(CacheSizes):
                 "checkpoint again with `python -m macaron export bundle`"
             )
         super().__init__(manifest)
-        self._vocab_size, self._heads = manifest.sizes.vocab_size, manifest.sizes.num_heads
+        self._vocab_size, self._recurrent = manifest.sizes.vocab_size, manifest.sizes.recurrent
         device = device or open_device(folder, manifest)
-        self._memory = device.memory(self._cache_dtype)
+        self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = device.load(folder, manifest.step, threads, int8=int8)
@@ -160,9 +161,7 @@ class LanguageStepper(CacheSizes):
         state.caches.free()
 
     def _empty(self, rows: int) -> LanguageState:
-        dim = self._dim // self._heads
-        caches = self._memory.caches(self._num_caches, rows, dim, self._heads)
-        return LanguageState(rows, caches)
+        return LanguageState(rows, self._memory.caches(rows))
 
     def _read(
         self, prompts: Sequence[Sequence[int]], labels: Sequence[Sequence[int]] | None
@@ -188,10 +187,11 @@ class LanguageStepper(CacheSizes):
         if len({chunks(prompt) for prompt in prompts}) > 1 and keep is not None:
             raise ValueError("prompts of one batch must take the same number of chunks")
         padded, first = round_up(longest), 0
+        chunk = 1 if self._recurrent else CHUNK
         parts: list[dict[str, NDArray[Any]]] = []
-        for start in range(0, padded, CHUNK):
-            size = min(CHUNK, padded - start)
-            if keep is not None and start - first > keep:
+        for start in range(0, longest, chunk):
+            size = min(chunk, padded - start)
+            if keep is not None and start % CHUNK == 0 and start - first > keep:
                 self._drop(state, start - first, keep)
                 first = start - keep
             used = start - first
@@ -211,11 +211,14 @@ class LanguageStepper(CacheSizes):
             arrays["write_index"][:] = used
             causal = np.arange(capacity) <= used + queries[:, None]
             write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
+            if self.lookback:
+                arrays["ancestor"][:] = chain(used, size, self.lookback)
             binding.run()
             if labels is not None:
                 wanted = ("label_score", "top_score", "top_token")
                 parts.append({name: binding.outputs[name].copy() for name in wanted})
-            yield
+            if (start + size) % CHUNK == 0 or start + size >= longest:
+                yield
         joined = {
             name: np.concatenate([part[name] for part in parts], axis=1)[:, :longest]
             if parts
@@ -241,9 +244,11 @@ class LanguageStepper(CacheSizes):
         arrays = binding.inputs
         arrays["token"][:] = inputs.token_ids_BQ
         arrays["position"][:] = inputs.positions_BQ
-        arrays["slot_position"][:, : inputs.slot_positions_BC.shape[1]] = inputs.slot_positions_BC
+        write_positions(binding, inputs.slot_positions_BC)
         arrays["write_index"][:] = inputs.write_index_B
         write_visible(binding, inputs.visible_BQC)
+        if inputs.ancestors_BQW is not None:
+            arrays["ancestor"][:] = inputs.ancestors_BQW
         binding.run()
         return binding.outputs
 

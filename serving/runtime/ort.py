@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import DType, Graph, Manifest
 from serving.errors import BundleError
-from serving.runtime.cache_tensors import BlockPool, Caches, Sources
+from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
 from serving.runtime.kernels import native_library
 from serving.runtime.session import Binding, DeviceUse
 
@@ -22,6 +22,9 @@ _INT8_PRODUCTS = "macaron.int8_products"
 _EXACT_PRODUCTS = "session.x64quantprecision"
 """ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
 VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
+
+_CACHES = frozenset(("self", "state"))
+"""Roles of the tensors that are read and written in place."""
 
 
 class CpuBinding:
@@ -83,7 +86,7 @@ class CpuSession:
     def bind(
         self,
         sizes: Mapping[str, int],
-        caches: Caches,
+        caches: Caches | CacheGroups,
         sources: Sources | None = None,
         given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
         unwanted: Collection[str] = (),
@@ -93,18 +96,18 @@ class CpuSession:
         if sources is not None:
             others["source"] = sources.tensors
         held = [array for arrays in others.values() for array in arrays]
-        binding = CpuBinding(self._session, {}, {}, [*caches.array_TRCD, *held])
+        arrays = caches.arrays
+        binding = CpuBinding(self._session, {}, {}, [*arrays, *held])
         io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
         # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
-        axes = next(tensor.axes for tensor in self._graph.inputs if tensor.role == "self")
-        shape = _shape(axes, sizes)
+        tensors = [tensor for tensor in self._graph.inputs if tensor.role in _CACHES]
         cache_values = [
-            onnxruntime.OrtValue.ortvalue_from_numpy(cache.reshape(shape))
-            for cache in caches.array_TRCD
+            onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(_shape(tensor.axes, sizes)))
+            for tensor, array in zip(tensors, arrays, strict=True)
         ]
         read, written = iter(cache_values), iter(cache_values)
         for tensor in self._graph.inputs:
-            if tensor.role == "self":
+            if tensor.role in _CACHES:
                 io.bind_ortvalue_input(tensor.name, next(read))
             elif tensor.role in waiting:
                 io.bind_cpu_input(tensor.name, next(waiting[tensor.role]))
@@ -113,7 +116,7 @@ class CpuSession:
                 binding.inputs[tensor.role] = array
                 io.bind_cpu_input(tensor.name, array)
         for tensor in self._graph.outputs:
-            if tensor.role == "self":
+            if tensor.role in _CACHES:
                 io.bind_ortvalue_output(tensor.name, next(written))
             elif tensor.role not in unwanted:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)

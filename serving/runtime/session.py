@@ -39,10 +39,10 @@ ON_CPU = DeviceUse("cpu", "the bundle is for the CPU; --target cuda exports one 
 class CacheMemory(Protocol):
     """The caches of a running batch: cache tensors of cache rows of slots of features."""
 
-    layout: int
-    """The number of the present layout: what was bound to an earlier one is void."""
-    height: int
-    """Cache rows of a sentence."""
+    @property
+    def layout(self) -> int:
+        """The number of the present layout: what was bound to an earlier one is void."""
+        ...
 
     @property
     def capacity(self) -> int:

@@ -16,12 +16,13 @@ from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.manifest import CacheSizes, Graph, Manifest
+from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import Bindings, check_int8, has_kernels
 from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
-from serving.search.prefix_tree import Repack, round_up
+from serving.search.prefix_tree import Repack, chain, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
 
 PREFILL_CHUNK = {"cross": 64, "joint": 8}
@@ -73,7 +74,10 @@ class OnnxStepper(CacheSizes):
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
         device = device or open_device(folder, manifest)
-        self._memory = device.memory(self._cache_dtype)
+        self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
+        self._recurrent = manifest.sizes.recurrent
+        roles = {tensor.role for tensor in self._step_graph.inputs}
+        self._asks_positions = "slot_position" in roles
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self.encoder = encoder or Encoder(folder, manifest, threads, device)
@@ -89,10 +93,7 @@ class OnnxStepper(CacheSizes):
     def encode(self, sources: Sequence[Sequence[int]]) -> OnnxState:
         """Run the encoder on sources, padded on the right to a multiple of 8."""
         encoded = self.encoder.run(sources)
-        height = encoded.mask_BS.shape[1] if self._kind == "joint" else 1
-        dim = self._sizes.model_dim
-        caches = self._memory.caches(self._num_caches, len(sources), dim, height)
-        return OnnxState(encoded, caches)
+        return OnnxState(encoded, self._memory.caches(*encoded.mask_BS.shape))
 
     def prefill(
         self,
@@ -108,8 +109,8 @@ class OnnxStepper(CacheSizes):
         state.caches.resize(padded)
         scores = np.zeros((rows, padded), dtype=np.float32)
         attention: list[Floats] = []
-        chunk = PREFILL_CHUNK[self._kind]
-        for start in range(0, padded, chunk):
+        chunk = 1 if self._recurrent else PREFILL_CHUNK[self._kind]
+        for start in range(0, length, chunk):
             size = min(chunk, padded - start)
             binding = self._binding(
                 state, size, size, want_logits=False, want_attention=want_attention
@@ -124,6 +125,10 @@ class OnnxStepper(CacheSizes):
             binding.inputs["write_index"][:] = start
             causal = np.arange(padded) <= positions[:, None]
             write_visible(binding, np.where(causal, np.float32(0), np.float32(-np.inf)))
+            if self.lookback:
+                binding.inputs["ancestor"][:] = chain(start, size, self.lookback)
+            if self._asks_positions:
+                binding.inputs["slot_position"][:] = np.arange(state.caches.capacity)
             binding.inputs["score"][:] = 0.0
             binding.run()
             scores[:, start : start + size] = binding.outputs["label_score"]
@@ -151,6 +156,10 @@ class OnnxStepper(CacheSizes):
         arrays["position"][:] = inputs.positions_BQ
         arrays["write_index"][:] = inputs.write_index_B
         write_visible(binding, inputs.visible_BQC)
+        if inputs.ancestors_BQW is not None:
+            arrays["ancestor"][:] = inputs.ancestors_BQW
+        if self._asks_positions:
+            write_positions(binding, inputs.slot_positions_BC)
         arrays["score"][:] = inputs.scores_BK
         binding.run()
         outputs = binding.outputs
@@ -234,6 +243,12 @@ class OnnxStepper(CacheSizes):
         weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
         result: Floats = weights_RHQS.mean(axis=1)
         return result
+
+
+def write_positions(binding: Binding, slot_positions_BC: Ints) -> None:
+    """Put the positions of slots into the input of that role; nobody sees slots that a device's
+    caches have beyond these."""
+    binding.inputs["slot_position"][:, : slot_positions_BC.shape[1]] = slot_positions_BC
 
 
 def write_visible(binding: Binding, visible_BQC: Floats) -> None:

@@ -150,7 +150,13 @@ class BeamSearch:
     def _tree(self, used_B: Ints) -> PrefixTree:
         """A tree of sentences whose prefixes fill so many slots."""
         stepper = self._stepper
-        return PrefixTree(used_B, self._beam_size, stepper.repack_every, reach=stepper.reach)
+        return PrefixTree(
+            used_B,
+            self._beam_size,
+            stepper.repack_every,
+            reach=stepper.reach,
+            lookback=stepper.lookback,
+        )
 
     def _prefill(self, state: State, searches: Sequence[SentenceSearch]) -> Ints:
         """Put the start and all but the last prefix token into new caches; returns the slots used.

@@ -1,6 +1,6 @@
 """Bookkeeping of the prefix-tree cache: which slots each hypothesis may see.
 
-Shape letters: B sentences, K beams, C cache slots.
+Shape letters: B sentences, K beams, Q queries, C cache slots, W ancestors.
 
 Beam search grows a tree. Each cached slot is one node, a hypothesis is a path, and all beams of a
 sentence share one cache: a step appends K slots and never reorders. Every `repack_every` steps of
@@ -123,12 +123,21 @@ def _lengthen(array: NDArray[Any], size: int, filler: float) -> NDArray[Any]:
     return longer
 
 
+def chain(used: int, queries: int, lookback: int) -> Ints:
+    """The slots [Q,W] of the nearest ancestors of tokens that follow each other and take the slots
+    from `used` on, nearest first; -1 where there is none."""
+    slots: Ints = used + np.arange(queries)[:, None] - 1 - np.arange(lookback)
+    return np.maximum(slots, -1)
+
+
 class PrefixTree:
     """The tree of each sentence of a running batch.
 
     `visible` [B,K,C] is 0 where query k descends from slot c and -inf elsewhere; `slot_positions`
     [B,C] are the positions of the tokens in the slots in use. `used`, `steps` and `peak` [B] count
-    a sentence's slots in use, its steps, and the most slots it has used.
+    a sentence's slots in use, its steps, and the most slots it has used. Where the model looks back
+    along its hypotheses, `ancestors` [B,K,W] are the slots of the nearest ancestors of each query,
+    nearest first, -1 where there is none.
     """
 
     def __init__(
@@ -138,11 +147,14 @@ class PrefixTree:
         repack_every: int,
         *,
         reach: int | None = None,
+        lookback: int = 0,
         first_position: int = 0,
     ) -> None:
         """`used` slots of each sentence hold its prefix, from `first_position` on, visible to every
-        beam. Slots that lie `reach` positions or more before the next token are dropped too."""
+        beam. Slots that lie `reach` positions or more before the next token are dropped too.
+        `lookback` is the number of ancestors, W, less than `reach`."""
         self.beam_size, self.repack_every, self.reach = beam_size, repack_every, reach
+        self.lookback = lookback
         self.used, self._peak = used.copy(), used.copy()
         self.num_steps = 0
         """Steps that this tree has done, whichever sentences it had."""
@@ -157,6 +169,8 @@ class PrefixTree:
         self.visible = np.repeat(prefix_BC[:, None, :], beam_size, axis=1)
         self.slot_positions = np.zeros(prefix_BC.shape, dtype=np.int64)
         self.slot_positions += np.arange(first_position, first_position + prefix_BC.shape[1])
+        last_B1W = np.maximum(used[:, None, None] - 1 - np.arange(lookback), -1)
+        self.ancestors = np.repeat(last_B1W, beam_size, axis=1)
         self._number()
 
     @property
@@ -184,6 +198,10 @@ class PrefixTree:
         """Whether `repack` has something to look at while the same rows stay."""
         return self._wait <= 0
 
+    def told_ancestors(self, queries: int) -> Ints | None:
+        """The ancestors of the first `queries` of each sentence; None where nobody looks back."""
+        return self.ancestors[:, :queries] if self.lookback else None
+
     def write(self) -> Ints:
         """Give each query its own new slot; returns the write index [B]."""
         used_B1 = self.used[:, None]
@@ -196,6 +214,7 @@ class PrefixTree:
         self._peak = self.peak
         self.used[row] = self._next[row] = 0
         self.visible[row] = -np.inf
+        self.ancestors[row] = -1
 
     def advance(self, parents_BK: NDArray[np.integer], queries_B: Ints) -> None:
         """Move to the next step: beam k descends from query `parents[b, k]`.
@@ -204,6 +223,11 @@ class PrefixTree:
         """
         if self.beam_size > 1:
             self.visible = self.visible[self._rows_B1, parents_BK]
+        if self.lookback:
+            own_BK1 = (self.used[:, None] + parents_BK)[:, :, None]
+            older_BKW = self.ancestors[self._rows_B1, parents_BK, :-1]
+            self.ancestors = np.concatenate([own_BK1, older_BKW], axis=2)
+            self.ancestors[queries_B == 0] = -1  # idle rows begin anew at each step
         self.used = self.used + queries_B
         self._next = self._next + (queries_B > 0)
         self.num_steps += 1
@@ -243,6 +267,8 @@ class PrefixTree:
         visible = np.take_along_axis(visible, slots_BC[:, None, :], axis=2)
         self.visible = np.where(in_use_BC[:, None, :], visible, np.float32(-np.inf))
         self.slot_positions = np.take_along_axis(self.slot_positions[rows], slots_BC, axis=1)
+        if self.lookback:
+            self._renumber_ancestors(rows, alive_BC)
         self._number()
         return Repack(rows, slots_BC, used, in_place)
 
@@ -260,8 +286,17 @@ class PrefixTree:
         self._next = fill_rows(self._next, other._next, rows)
         self.visible = fill_rows(self.visible, other.visible, rows)
         self.slot_positions = fill_rows(self.slot_positions, other.slot_positions, rows)
+        self.ancestors = fill_rows(self.ancestors, other.ancestors, rows)
         self._wait = 0
         self._number()
+
+    def _renumber_ancestors(self, rows: Ints, kept_BC: Bools) -> None:
+        """Say where the ancestors are, now that of these rows only some slots are kept. All of a
+        live beam's are: it sees them, and `reach` is longer than the way back to them."""
+        old_BKW, new_BC = self.ancestors[rows], kept_BC.cumsum(axis=1) - 1
+        flat_BX = np.maximum(old_BKW, 0).reshape(len(rows), -1)
+        new_BKW = np.take_along_axis(new_BC, flat_BX, axis=1).reshape(old_BKW.shape)
+        self.ancestors = np.where(old_BKW < 0, -1, new_BKW)
 
     def _number(self) -> None:
         """Note where the arrays, as they now are, have each query's own slot were none in use.

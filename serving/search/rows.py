@@ -173,6 +173,7 @@ class Rows:
             visible_BQC=self.tree.visible[:, :queries],
             scores_BK=self.scores_BK,
             slot_positions_BC=self.tree.slot_positions,
+            ancestors_BQW=self.tree.told_ancestors(queries),
         )
 
     def advance(self, beams: NextBeams) -> None:

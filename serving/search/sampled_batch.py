@@ -161,6 +161,7 @@ class GenerationBatch:
             1,
             self._stepper.repack_every,
             reach=self._stepper.reach,
+            lookback=self._stepper.lookback,
             first_position=prompted.first_position,
         )
         joining = [output for outputs in sharers for output in outputs]
@@ -249,6 +250,7 @@ def step_inputs(tree: PrefixTree, tokens_B: Ints) -> StepInputs:
         visible_BQC=tree.visible,
         scores_BK=np.zeros((len(tokens_B), 1), dtype=np.float32),
         slot_positions_BC=tree.slot_positions,
+        ancestors_BQW=tree.told_ancestors(1),
     )
 
 

@@ -1,7 +1,7 @@
 """What the search asks of a model: one step of a batch, and care for its caches.
 
 Shape letters: B sentences, R some of them, K beams, Q queries, P prefix tokens, S source ids,
-C cache slots, V vocabulary, N candidates.
+C cache slots, W ancestors, V vocabulary, N candidates.
 """
 
 from __future__ import annotations
@@ -30,6 +30,9 @@ class StepInputs(NamedTuple):
     """Cumulative log-probabilities; -inf for a dead beam."""
     slot_positions_BC: Ints
     """Positions of the tokens in the slots."""
+    ancestors_BQW: Ints | None = None
+    """The slots of each query's nearest ancestors, nearest first, -1 where there is none; None
+    where the model does not look back so (`Stepper.lookback`)."""
 
 
 class StepOutputs(NamedTuple):
@@ -85,6 +88,11 @@ class Stepper(CacheCosts, Protocol):
     @property
     def reach(self) -> int | None:
         """A query sees no slot so many positions or more before it; None where it sees all."""
+        ...
+
+    @property
+    def lookback(self) -> int:
+        """How many slots of its nearest ancestors each query is told (W); 0 where none."""
         ...
 
     @property

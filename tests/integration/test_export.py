@@ -41,8 +41,8 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from tests.conftest import TinyModel
 from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
-from training.models.attention import AttentionContext
 from training.models.blocks import DecoderLayer, EncoderLayer
+from training.models.context import AttentionContext
 from training.run import load_trained
 from training.stepper import TorchStepper
 

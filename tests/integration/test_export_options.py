@@ -31,6 +31,8 @@ MODELS: dict[str, ModelConfig] = {
     "attention ffn attention": replace(BASE, block="attention_ffn_attention", ffn_hidden_layers=2),
     "weighted": replace(BASE, block="weighted"),
     "universal": replace(BASE, share_layers=True, block="macaron", num_decoder_layers=3),
+    "relative": replace(BASE, positions="relative", max_relative_distance=3),
+    "rotary": replace(BASE, positions="rotary", block="macaron"),
     "halting": replace(BASE, share_layers=True, halting=True, num_encoder_layers=3),
 }
 OPTIONS = SearchOptions(beam_size=3, num_hypotheses=3, max_length=14, loop_guard=False)

@@ -34,13 +34,19 @@ def run(
     return done
 
 
-def test_a_block_of_ones_own_is_trained_exported_and_served(tmp_path: Path) -> None:
-    code = re.search(r"```python\n(.*?)```", GUIDE.read_text(encoding="utf-8"), re.DOTALL)
-    assert code is not None
-    assert len(code[1].splitlines()) < 40
-    (tmp_path / "parallel_block.py").write_text(code[1], encoding="utf-8")
+@pytest.mark.parametrize(
+    ("number", "name", "most_lines"), [(0, "parallel_block", 40), (1, "convolution_block", 60)]
+)
+def test_a_block_of_ones_own_is_trained_exported_and_served(
+    tmp_path: Path, number: int, name: str, most_lines: int
+) -> None:
+    guide = GUIDE.read_text(encoding="utf-8")
+    code = re.findall(r"```python\n(.*?)```", guide, re.DOTALL)[number]
+    assert len(code.splitlines()) < most_lines
+    assert f"`{name}.py`" in guide
+    (tmp_path / f"{name}.py").write_text(code, encoding="utf-8")
     recipe = write_toy_recipe(tmp_path, pairs=3000, seed=2, task="copy")
-    block = "model.block=parallel_block:BLOCK"
+    block = f"model.block={name}:BLOCK"
     command = ["training", "train", str(recipe), *OVERRIDES, block, "--threads", "1"]
     run(*command, "--run", str(tmp_path / "run"), path=tmp_path)
     bundle = tmp_path / "bundle"
@@ -48,4 +54,4 @@ def test_a_block_of_ones_own_is_trained_exported_and_served(tmp_path: Path) -> N
     # The server does not know the block: its file is not on the path.
     text = "dog cat child\n\nking apple house key\n"
     assert run("serving", "translate", str(bundle), text=text).stdout == text
-    assert '"parallel_block:BLOCK"' in (bundle / "manifest.json").read_text(encoding="utf-8")
+    assert f'"{name}:BLOCK"' in (bundle / "manifest.json").read_text(encoding="utf-8")

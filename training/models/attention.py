@@ -10,69 +10,40 @@ sentence and attends under an additive mask over all slots.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor, nn
 
+from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
 from training.models.dropout import HeadDropout
-from training.models.operators import attention, split_heads, tensor_scatter
-
-
-@dataclass
-class KeyValue:
-    """Keys and values of one attention layer, both [B, C or S, D] or, by head, [B,H,C,E]."""
-
-    keys: Tensor
-    values: Tensor
-
-
-@dataclass(kw_only=True)
-class CacheContext:
-    """What causal self-attention sees in one call.
-
-    Training leaves all of it empty and attends causally. Decoding passes `visible` [B,1,Q,C] (0 or
-    -inf), `write_index` [B] and the caches of a layer's self-attentions in the order in which these
-    are called: each takes the first and puts what it has appended to behind the last.
-    """
-
-    visible: Tensor | None = None
-    caches: list[KeyValue] = field(default_factory=list)
-    write_index: Tensor | None = None
-
-
-@dataclass(kw_only=True)
-class AttentionContext(CacheContext):
-    """What the attentions of one decoder layer of a Transformer see in one call."""
-
-    source: KeyValue
-    source_mask: Tensor | None  # [B,1,Q or 1,S], 0 or -inf
-    source_query: Tensor | None = None  # [B,Q,D], left by the source attention for alignments
-
-
-def cache_tensors(contexts: Sequence[CacheContext]) -> list[Tensor]:
-    """[key, value] of each layer's appended caches."""
-    caches = [cache for context in contexts for cache in context.caches]
-    return [tensor for cache in caches for tensor in (cache.keys, cache.values)]
-
-
-def key_values(tensors: Sequence[Tensor]) -> list[KeyValue]:
-    """Tensors [key, value] * L in pairs."""
-    return [KeyValue(*pair) for pair in zip(tensors[::2], tensors[1::2], strict=True)]
+from training.models.operators import attention, split_heads
+from training.models.positions import RelativePositions, RotaryPositions
 
 
 class SelfAttention(nn.Module):
     """Self-attention with one fused input projection, initialised by `init_linear`."""
 
+    needs = StepNeeds(attentions=1)
+
     def __init__(
-        self, model_dim: int, num_heads: int, dropout: float, *, bias: bool = True
+        self,
+        model_dim: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        bias: bool = True,
+        positions: RotaryPositions | RelativePositions | None = None,
     ) -> None:
+        """`positions` is how it knows of them, where the embedding does not say."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.in_proj = nn.Linear(model_dim, 3 * model_dim, bias=bias)
         self.out_proj: nn.Module = nn.Linear(model_dim, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
+        self.rotary = positions if isinstance(positions, RotaryPositions) else None
+        self.relative = positions if isinstance(positions, RelativePositions) else None
+        if self.relative is not None:
+            self.needs = StepNeeds(attentions=1, slot_positions=True)
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
@@ -82,56 +53,92 @@ class SelfAttention(nn.Module):
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        positions_1Q = _in_order(x_BQD)
+        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
         return self._attend(
-            query, KeyValue(key, value), mask, rows_sharing_dropout=rows_sharing_dropout
+            query,
+            KeyValue(key, value),
+            mask,
+            self._distance(positions_1Q, positions_1Q),
+            rows_sharing_dropout=rows_sharing_dropout,
         )
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
-        """Causal attention of a decoder; appends to the first of `context.caches` where there is
-        one."""
-        projected = self.in_proj(x_BQD)
-        cache = context.caches.pop(0) if context.caches else None
-        if cache is not None and cache.keys.dim() == 4:
+        """Causal attention of a decoder; appends to its cache where there is one."""
+        positions_BQ = _in_order(x_BQD) if context.positions is None else context.positions
+        projected = self._project(x_BQD, positions_BQ)
+        if context.cached and context.key_values[0].keys.dim() == 4:
             query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
         else:
             query, key, value = projected.chunk(3, dim=-1)
-        if cache is None:
-            return self._attend(
-                query,
-                KeyValue(key, value),
-                None,
-                causal=True,
-                rows_sharing_dropout=rows_sharing_dropout,
-            )
-        assert context.write_index is not None
-        cache = KeyValue(
-            tensor_scatter(cache.keys, key, context.write_index),
-            tensor_scatter(cache.values, value, context.write_index),
+        if context.cached:
+            cache = context.append_key_value(key, value)
+            distance = self._distance(positions_BQ, context.slot_positions)
+            return self._attend(query, cache, context.visible, distance)
+        return self._attend(
+            query,
+            KeyValue(key, value),
+            None,
+            self._distance(positions_BQ, positions_BQ),
+            causal=True,
+            rows_sharing_dropout=rows_sharing_dropout,
         )
-        context.caches.append(cache)
-        return self._attend(query, cache, context.visible)
+
+    def _project(self, x_BQD: Tensor, positions_BQ: Tensor) -> Tensor:
+        """Queries, keys and values side by side, [B,Q,3D]."""
+        projected = self.in_proj(x_BQD)
+        return projected if self.rotary is None else self.rotary(projected, positions_BQ)
+
+    def _distance(self, positions_BQ: Tensor, slots_BC: Tensor | None) -> Tensor | None:
+        """How far each key lies from each query, [B,Q,C], where that counts: key less query."""
+        if self.relative is None:
+            return None
+        assert slots_BC is not None
+        return slots_BC[:, None, :] - positions_BQ[:, :, None]
 
     def _attend(
         self,
         query: Tensor,
         key_value: KeyValue,
         mask: Tensor | None,
+        distance_BQC: Tensor | None,
         *,
         causal: bool = False,
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
-        out_BQD = attention(
-            query,
-            key_value.keys,
-            key_value.values,
-            num_heads=self.num_heads,
-            mask=mask,
-            causal=causal,
-            dropout=self.dropout if self.training else 0.0,
-            rows_sharing_dropout=rows_sharing_dropout,
-        )
+        dropout = self.dropout if self.training else 0.0
+        if self.relative is None:
+            out_BQD = attention(
+                query,
+                key_value.keys,
+                key_value.values,
+                num_heads=self.num_heads,
+                mask=mask,
+                causal=causal,
+                dropout=dropout,
+                rows_sharing_dropout=rows_sharing_dropout,
+                scales_queries=self.rotary is None,
+            )
+        else:
+            assert distance_BQC is not None
+            if causal:
+                mask = torch.zeros_like(distance_BQC, dtype=torch.float32)
+                mask = mask.masked_fill(distance_BQC > 0, -torch.inf)[:, None]
+            out_BQD = self.relative(
+                query,
+                key_value.keys,
+                key_value.values,
+                distance_BQC,
+                num_heads=self.num_heads,
+                mask=mask,
+                dropout=dropout,
+            )
         return self.out_proj(self.head_dropout(out_BQD))
+
+
+def _in_order(x_BQD: Tensor) -> Tensor:
+    """The positions [1,Q] of rows from their beginning."""
+    return torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
 
 
 class SourceAttention(nn.Module):

@@ -6,8 +6,9 @@ D model, V vocabulary.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, ClassVar, Literal, NamedTuple
 
 import torch
@@ -16,6 +17,7 @@ from torch.utils.checkpoint import checkpoint
 
 from serving.search.ids import PAD_ID
 from training.models.config import ModelConfig
+from training.models.context import StepNeeds
 from training.models.dropout import HeadDropout
 
 
@@ -27,7 +29,26 @@ class DecodingStep(NamedTuple):
     alignment: Tensor
     """What the tokens are aligned to, in the form that `alignment_role` names."""
     caches: list[Tensor]
-    """The caches with the new tokens' keys and values in their slots."""
+    """The caches with what is kept of the new tokens in their slots."""
+
+
+class Cache(NamedTuple):
+    """One tensor in which a step keeps something of each position."""
+
+    name: str
+    role: Literal["self", "state"]
+    """`self`: keys or values of self-attention; `state`: another module's states."""
+    axes: tuple[str | int, ...]
+    """In the letters of a bundle's manifest."""
+
+    def shape(self, sizes: Mapping[str, int]) -> list[int]:
+        """Its shape where the letters have these sizes."""
+        return [axis if isinstance(axis, int) else sizes[axis] for axis in self.axes]
+
+    @property
+    def slot_size(self) -> int:
+        """Numbers in one slot of a row."""
+        return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
 
 class Network(nn.Module, ABC):
@@ -56,12 +77,30 @@ class Network(nn.Module, ABC):
     @property
     @abstractmethod
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache, in the letters of a bundle's manifest."""
+        """Axes of each cache of keys or values, in the letters of a bundle's manifest."""
 
     @property
     @abstractmethod
-    def num_caches(self) -> int:
-        """Cache tensors, keys before values."""
+    def layer_needs(self) -> list[StepNeeds]:
+        """What each decoder layer keeps of a position and asks of a step."""
+
+    @property
+    def step_needs(self) -> StepNeeds:
+        """What all decoder layers keep of a position and ask of a step together."""
+        return sum(self.layer_needs, StepNeeds())
+
+    @property
+    def caches(self) -> list[Cache]:
+        """All caches of a step, in the order of `split_caches`."""
+        needs, pair = self.step_needs, ("key", "value")
+        return [
+            Cache(f"self_{kind}_{number}", "self", self.cache_axes)
+            for number in range(needs.attentions)
+            for kind in pair
+        ] + [
+            Cache(f"state_{number}", "state", ("B", "C", width))
+            for number, width in enumerate(needs.states)
+        ]
 
     @property
     @abstractmethod
@@ -140,8 +179,12 @@ class TranslationModel(Network):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> DecodingStep:
-        """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows."""
+        """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows.
+
+        `asked` holds what `step_needs` asks for: `ancestors` [B,Q,W] and `slot_positions` [B,C].
+        """
 
     @abstractmethod
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:

@@ -7,16 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, KeyValue, SelfAttention, SourceAttention
+from training.models.attention import SelfAttention, SourceAttention
 from training.models.branches import Branches
 from training.models.config import ModelConfig, TransformerConfig
+from training.models.context import AttentionContext, CacheContext, KeyValue
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
+from training.models.positions import make_positions
 
 Order = Mapping[str, float]
 """Sublayers in the order in which they run, with the factor of what each adds."""
@@ -123,18 +125,27 @@ class EncoderLayer(Layer):
         return self.run(x_BSD, call)
 
 
+@runtime_checkable
+class Causal(Protocol):
+    """What may stand in a decoder in the place of self-attention."""
+
+    def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
+        """[B,Q,D] to [B,Q,D], of what comes before each position."""
+
+
 class CausalLayer(Layer):
     """Causal self-attention, source attention where there is a source, feed-forward (Vaswani et al.
     2017, section 3.1), or what a block says."""
 
     def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; the caches of `context` are replaced by the appended ones."""
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
 
         def call(sublayer: nn.Module, x_BQD: Tensor) -> Tensor:
-            if isinstance(sublayer, SelfAttention):
-                return sublayer.decode(x_BQD, context)
             if isinstance(sublayer, SourceAttention):
+                assert isinstance(context, AttentionContext)
                 return sublayer(x_BQD, context)
+            if isinstance(sublayer, Causal):
+                return sublayer.decode(x_BQD, context)
             return sublayer(x_BQD)
 
         return self.run(x_BQD, call)
@@ -166,7 +177,10 @@ BLOCKS: dict[str, Block] = {
 
 def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
-    return SelfAttention(config.model_dim, config.num_heads, config.attention_dropout)
+    positions = make_positions(config)
+    return SelfAttention(
+        config.model_dim, config.num_heads, config.attention_dropout, positions=positions
+    )
 
 
 def source_attention(config: ModelConfig) -> SourceAttention:

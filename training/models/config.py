@@ -31,6 +31,7 @@ class ModelConfig(ABC):
         "embedding_scale": ("token", "sum", "none"),
         "ffn_hidden_layers": (1, 2),
         "head_dropout_schedule": ("constant", "v"),
+        "positions": ("sinusoid", "relative", "rotary"),
     }
     """What the fields may be that choose by a name."""
     decoding_budget: ClassVar[int] = 8192
@@ -62,6 +63,11 @@ class ModelConfig(ABC):
     embedding_scale: str = "token"
     """What sqrt(model_dim) multiplies: the vector of a `token`, its `sum` with the position, or
     `none` of them."""
+    positions: str = "sinusoid"
+    """`sinusoid`: added to the embedding; in self-attention, in their place: `relative`, a vector
+    for each distance (Shaw et al. 2018), or `rotary` (Su et al. 2021)."""
+    max_relative_distance: int = 16
+    """Of positions that are `relative`: those further away count as that far."""
     fix_norm: bool = False
     """Vectors of unit length in the embedding and the output matrix, which must be one (FixNorm;
     Nguyen and Salazar 2019)."""
@@ -109,6 +115,10 @@ class ModelConfig(ABC):
                     f"{name} of architecture {self.architecture!r} must be one of {allowed}, "
                     f"got {getattr(self, name)!r}"
                 )
+        if self.max_relative_distance < 1:
+            raise ConfigError(
+                f"max_relative_distance must be >= 1, got {self.max_relative_distance}"
+            )
         if not self.norm_eps > 0.0:
             raise ConfigError(f"norm_eps must be > 0, got {self.norm_eps}")
         if self.fix_norm_scale and not self.fix_norm:
@@ -205,6 +215,7 @@ class JointConfig(ModelConfig):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre",),
         "joint_dropout": ("shared", "ordinary"),
+        "positions": ("sinusoid",),
     }
     decoding_budget: ClassVar[int] = 131072
 
@@ -247,7 +258,7 @@ class LanguageModelConfig(ModelConfig):
         "norm": ("pre", "post", "none"),
         "block": ("standard", "macaron"),
         "attention": ATTENTIONS,
-        "positions": ("sinusoid", "gluon"),
+        "positions": ("sinusoid", "gluon", "relative", "rotary"),
         "dropout_layers": ("all", "reference"),
     }
 
@@ -266,7 +277,7 @@ class LanguageModelConfig(ModelConfig):
     window_multiplier: int = 2
     """The window of layer l, from 0, is first_window * window_multiplier^l."""
     positions: str = "sinusoid"
-    """`sinusoid`: as in translation; `gluon`: the authors' code, whose columns do not pair up."""
+    """As in translation, or `gluon`: the authors' code, whose columns do not pair up."""
     attention_bias: bool = True
     """Biases in the projections of attention; the authors have none."""
     output_bias: bool = False
@@ -286,6 +297,11 @@ class LanguageModelConfig(ModelConfig):
         for name in ("kernel_size", "dilation_base", "first_window", "window_multiplier"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.positions == "relative" and self.attention != "full":
+            raise ConfigError(
+                "positions: relative needs attention: full, as sparse attention has no place for "
+                f"its vectors, got attention: {self.attention}; use positions: rotary"
+            )
         if not 0.0 <= self.output_dropout < 1.0:
             raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
 
@@ -327,6 +343,12 @@ def _two_hidden(baseline: TransformerConfig) -> TransformerConfig:
 
 def _weighted(baseline: TransformerConfig) -> TransformerConfig:
     return replace(baseline, block="weighted")
+
+
+def _relative(baseline: TransformerConfig) -> TransformerConfig:
+    """The authors' distances: 16, and 8 where a model is big."""
+    most = 8 if baseline.model_dim >= 1024 else 16
+    return replace(baseline, positions="relative", max_relative_distance=most)
 
 
 def _universal(baseline: TransformerConfig, model_dim: int, num_heads: int) -> TransformerConfig:
@@ -457,6 +479,7 @@ _FAMILIES: dict[str, Callable[[TransformerConfig], TransformerConfig]] = {
     "attention_ffn_attention": _attention_ffn_attention,
     "two_hidden": _two_hidden,
     "weighted": _weighted,
+    "relative": _relative,
 }
 _DEEPER: dict[str, ModelConfig] = {
     f"transformer_{size}_{depth}_{depth}": replace(

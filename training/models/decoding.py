@@ -53,6 +53,7 @@ class StepGraph(nn.Module):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
         the alignment (see `TranslationModel.alignment_role`) and the caches."""
@@ -64,6 +65,7 @@ class StepGraph(nn.Module):
             source_mask_BS,
             caches,
             sources,
+            asked,
         )
         logits_BQV = self.model.output_logits(step.x_BQD)
         log_probs_BQV = logits_BQV.log_softmax(-1)
@@ -90,6 +92,7 @@ class ShortlistStepGraph(nn.Module):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N] of the N = 2K best continuations, the alignment
         and the caches. `columns` are the pieces of each sentence, with -1 behind the last."""
@@ -101,6 +104,7 @@ class ShortlistStepGraph(nn.Module):
             source_mask_BS,
             caches,
             sources,
+            asked,
         )
         logits_BQL = listed_logits(step.x_BQD, self.model.output_weight, columns_BL)
         hidden_B1L = (columns_BL < 0).unsqueeze(1)
@@ -168,6 +172,7 @@ class LanguageStepGraph(nn.Module):
         top_ranks_T: Tensor,
         label_ids_BR: Tensor,
         caches: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns the log-probabilities and ids (int32) [B,R,T] of the likeliest tokens of each
         output row, best first, label log-probabilities [B,R], logits [B,R,V] and the caches. Of
@@ -179,6 +184,7 @@ class LanguageStepGraph(nn.Module):
             write_index_B,
             visible_B1QC,
             caches,
+            asked,
         )
         width = step.x_BQD.shape[2]
         x_BRD = step.x_BQD.gather(1, output_index_BR.unsqueeze(-1).expand(-1, -1, width))

@@ -48,8 +48,11 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
 POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
+    "relative": None,
+    "rotary": None,
     "none": None,
 }
+"""What is added to a token's vector; None where nothing is."""
 
 
 class TokenEmbedding(nn.Module):

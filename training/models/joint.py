@@ -15,10 +15,16 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, cache_tensors, key_values
+from training.models.attention import SelfAttention
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.config import JointConfig
+from training.models.context import (
+    CacheContext,
+    StepNeeds,
+    cache_tensors,
+    split_caches,
+)
 from training.models.embedding import TokenEmbedding
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Stack
@@ -128,9 +134,9 @@ class JointModel(TranslationModel):
         return ("BS", "C", self.config.model_dim)
 
     @property
-    def num_caches(self) -> int:
-        """Keys and values of each target attention."""
-        return 2 * self.config.num_decoder_layers
+    def layer_needs(self) -> list[StepNeeds]:
+        """The target attention of each layer; that along the source keeps nothing."""
+        return [SelfAttention.needs for _ in self.layers]
 
     @property
     def num_sources(self) -> int:
@@ -151,21 +157,19 @@ class JointModel(TranslationModel):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> DecodingStep:
         """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
-        appended caches, each [B*S,C,D]."""
+        appended caches, each [B*S,C,D]. Nothing is `asked`."""
+        del asked
         (source_BSD,) = sources
         length, queries = source_BSD.shape[1], token_ids_BQ.shape[1]
         visible = visible_B1QC[:, None].expand(-1, length, -1, -1, -1).flatten(0, 1)
         write_index = write_index_B[:, None].expand(-1, length).flatten()
         mask = source_mask_BS[:, None, None, None, :].expand(-1, queries, -1, length, -1)
         contexts = [
-            CacheContext(
-                visible=visible,
-                caches=[cache],
-                write_index=write_index,
-            )
-            for cache in key_values(caches)
+            CacheContext(visible=visible, write_index=write_index, key_values=pairs)
+            for pairs, _ in split_caches(self.layer_needs, caches)
         ]
         target_BQD = self.embedding(token_ids_BQ, positions_BQ)
         x_BQSD = self._joint(source_BSD, target_BQD, contexts, mask.flatten(0, 1))

@@ -12,10 +12,16 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, cache_tensors, key_values
 from training.models.base import Network
 from training.models.blocks import ORDERS, CausalLayer
 from training.models.config import LanguageModelConfig
+from training.models.context import (
+    CacheContext,
+    StepNeeds,
+    cache_tensors,
+    needs_of,
+    split_caches,
+)
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
 from training.models.light_attention import LightSelfAttention, layer_offsets, offset_mask
@@ -29,7 +35,7 @@ class LanguageStep(NamedTuple):
     x_BQD: Tensor
     """States of the new tokens, from which `output_logits` makes logits."""
     caches: list[Tensor]
-    """The caches with the new tokens' keys and values in their slots."""
+    """The caches with what is kept of the new tokens in their slots."""
 
 
 class CausalLanguageModel(Network):
@@ -63,14 +69,14 @@ class CausalLanguageModel(Network):
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache: by head, so that a step's one query reads its keys in order."""
+        """Axes of keys and values: by head, so that a step's one query reads its keys in order."""
         heads = self.config.num_heads
         return ("B", heads, "C", self.config.model_dim // heads)
 
     @property
-    def num_caches(self) -> int:
-        """Keys and values of each self-attention."""
-        return 2 * self.config.num_decoder_layers
+    def layer_needs(self) -> list[StepNeeds]:
+        """Of each layer."""
+        return [needs_of(layer) for layer in self.layers]
 
     @property
     def output_weight(self) -> Tensor:
@@ -85,14 +91,17 @@ class CausalLanguageModel(Network):
         write_index_B: Tensor,
         visible_B1QC: Tensor,
         caches: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> LanguageStep:
         """Append Q tokens a row at `write_index`; each sees the slots that `visible` (0 or -inf)
         and its layer's offsets both show.
 
         `slot_positions` are the positions of the tokens in all slots, the new ones included; those
-        of slots that `visible` hides do not matter. `caches` are [key, value] * L, each [B,H,C,E].
-        A slot that no layer can reach any more may be dropped, or taken by another token.
+        of slots that `visible` hides do not matter. `caches` are in the order of `split_caches`,
+        keys and values [B,H,C,E]. `asked` holds the `ancestors` [B,Q,W] where `step_needs` asks for
+        them. A slot that no layer can reach any more may be dropped, or taken by another token.
         """
+        asked = asked or {}
         distance_B1QC = positions_BQ[:, None, :, None] - slot_positions_BC[:, None, None, :]
         masks: dict[tuple[int, ...] | None, Tensor] = {None: visible_B1QC}
         for offsets in self.offsets:
@@ -101,10 +110,16 @@ class CausalLanguageModel(Network):
         contexts = [
             CacheContext(
                 visible=masks[offsets],
-                caches=[cache],
                 write_index=write_index_B,
+                positions=positions_BQ,
+                slot_positions=slot_positions_BC,
+                key_values=own_key_values,
+                states=own_states,
+                ancestors=asked.get("ancestors"),
             )
-            for offsets, cache in zip(self.offsets, key_values(caches), strict=True)
+            for offsets, (own_key_values, own_states) in zip(
+                self.offsets, split_caches(self.layer_needs, caches), strict=True
+            )
         ]
         x_BQD = self._decode(token_ids_BQ, positions_BQ, contexts)
         return LanguageStep(x_BQD, cache_tensors(contexts))

@@ -11,9 +11,11 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import CacheContext, SelfAttention
+from training.models.attention import SelfAttention
 from training.models.config import LanguageModelConfig
+from training.models.context import CacheContext
 from training.models.operators import attention
+from training.models.positions import make_positions
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
 
@@ -174,6 +176,7 @@ class LightSelfAttention(SelfAttention):
             config.num_heads,
             config.attention_dropout,
             bias=config.attention_bias,
+            positions=make_positions(config),
         )
         self.offsets = offsets
         for weight in self.in_proj.weight.detach().chunk(3):
@@ -181,9 +184,10 @@ class LightSelfAttention(SelfAttention):
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """[B,Q,D] to [B,Q,D]; with a cache, `context.visible` is this layer's own mask."""
-        if context.caches or self.offsets is None:
+        if context.cached or self.offsets is None:
             return super().decode(x_BQD, context, rows_sharing_dropout)
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        positions_1Q = torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
+        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
         out_BQD = light_attention(
             query,
             key,

@@ -7,25 +7,28 @@ D model, V vocabulary, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
-from training.models.attention import (
-    AttentionContext,
-    KeyValue,
-    SelfAttention,
-    cache_tensors,
-    key_values,
-)
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
+from training.models.context import (
+    AttentionContext,
+    KeyValue,
+    StepNeeds,
+    cache_tensors,
+    needs_of,
+    split_caches,
+)
 from training.models.embedding import TokenEmbedding, sinusoid
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Halting, Stack
+
+T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
@@ -38,7 +41,7 @@ class Transformer(TranslationModel):
         super().__init__()
         self.config: TransformerConfig = config
         # Where layers are shared, each step adds the positions anew.
-        self.embedding = TokenEmbedding(config, "none" if config.share_layers else "sinusoid")
+        self.embedding = TokenEmbedding(config, "none" if config.share_layers else config.positions)
         self.encoder = make_stack(config, "encoder", block.encoder_layer)
         self.decoder = make_stack(config, "decoder", block.decoder_layer)
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
@@ -47,14 +50,13 @@ class Transformer(TranslationModel):
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache: a row for each sentence, whose beams share it."""
+        """Axes of keys and values: a row for each sentence, whose beams share it."""
         return ("B", "C", self.config.model_dim)
 
     @property
-    def num_caches(self) -> int:
-        """Keys and values of each self-attention, at each of its steps."""
-        attentions = sum(isinstance(m, SelfAttention) for m in self.decoder.modules())
-        return 2 * attentions * self.config.num_decoder_layers // len(self.decoder)
+    def layer_needs(self) -> list[StepNeeds]:
+        """Of each decoder layer, wherever it runs."""
+        return self._at_each_step([needs_of(layer) for layer in self.decoder])
 
     @property
     def num_sources(self) -> int:
@@ -87,20 +89,28 @@ class Transformer(TranslationModel):
         source_mask_BS: Tensor,
         caches: list[Tensor],
         sources: list[Tensor],
+        asked: dict[str, Tensor] | None = None,
     ) -> DecodingStep:
         """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
-        and the appended caches, each [B,C,D]."""
+        and the appended caches, each [B,C,D] or of a state's own width."""
+        asked = asked or {}
         source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
-        pairs, owned = key_values(caches), self.num_caches // 2 // self.decoder.depth
+        pairs = [KeyValue(*pair) for pair in zip(sources[::2], sources[1::2], strict=True)]
         contexts = [
             AttentionContext(
                 source=source,
                 source_mask=source_mask,
                 visible=visible_B1QC,
-                caches=pairs[owned * step : owned * (step + 1)],
                 write_index=write_index_B,
+                positions=positions_BQ,
+                key_values=own_key_values,
+                states=own_states,
+                ancestors=asked.get("ancestors"),
+                slot_positions=asked.get("slot_positions"),
             )
-            for step, source in enumerate(self._at_each_step(key_values(sources)))
+            for source, (own_key_values, own_states) in zip(
+                self._at_each_step(pairs), split_caches(self.layer_needs, caches), strict=True
+            )
         ]
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
         query_BQD = contexts[self._alignment_step].source_query
@@ -119,7 +129,7 @@ class Transformer(TranslationModel):
         """Source keys and values of each decoder layer."""
         return [layer.project_source(memory_BSD) for layer in self.decoder]  # type: ignore[operator]
 
-    def _at_each_step(self, of_layers: list[KeyValue]) -> list[KeyValue]:
+    def _at_each_step(self, of_layers: list[T]) -> list[T]:
         """What belongs to each layer, wherever it runs."""
         return [of_layers[step % len(of_layers)] for step in range(self.decoder.depth)]
 
@@ -145,7 +155,8 @@ class Transformer(TranslationModel):
         if not self.config.share_layers:
             return stack.run(x_BTD, inputs, self.run_layer)
         dim = self.config.model_dim
-        positions_BTD = sinusoid(positions_BT, dim)
+        absolute = self.config.positions == "sinusoid"
+        positions_BTD = sinusoid(positions_BT, dim) if absolute else torch.zeros_like(x_BTD[:1])
 
         def signal(step: int) -> Tensor:
             return positions_BTD + sinusoid(torch.tensor(step, device=x_BTD.device), dim)

@@ -66,27 +66,64 @@ def vectors_of(weights: Weights, config: ModelConfig) -> Array:
     return np.stack([row / math.sqrt(sum(x * x for x in row)) for row in table])
 
 
-def attend(query_TD: Array, key_SD: Array, value_SD: Array, heads: int, *, causal: bool) -> Array:
-    """Vaswani et al. 2017, equation 1, head by head, query by query, key by key."""
+def attend(
+    query_TD: Array,
+    key_SD: Array,
+    value_SD: Array,
+    heads: int,
+    *,
+    causal: bool,
+    tables: tuple[Array, Array] | None = None,
+) -> Array:
+    """Vaswani et al. 2017, equation 1, head by head, query by query, key by key.
+
+    With `tables` of a vector for each distance -k to k, Shaw et al. 2018, equations 3 and 4.
+    """
     out = np.zeros_like(query_TD)
     width = query_TD.shape[1] // heads
+    keys, values = tables or (np.zeros((1, width)), np.zeros((1, width)))
+    most = len(keys) // 2
     for head in range(heads):
         columns = slice(head * width, (head + 1) * width)
         for t, query in enumerate(query_TD[:, columns]):
             reach = t + 1 if causal else len(key_SD)
+            places = [max(-most, min(most, s - t)) + most for s in range(reach)]
             weights = [
-                math.exp(float(query @ key_SD[s, columns]) / math.sqrt(width)) for s in range(reach)
+                math.exp(float(query @ (key_SD[s, columns] + keys[places[s]])) / math.sqrt(width))
+                for s in range(reach)
             ]
             for s, weight in enumerate(weights):
-                out[t, columns] += weight / sum(weights) * value_SD[s, columns]
+                value = value_SD[s, columns] + values[places[s]]
+                out[t, columns] += weight / sum(weights) * value
     return out
 
 
+def turn(x_TD: Array, heads: int) -> Array:
+    """Su et al. 2021: pairs of features, half a head apart, turned by the position's angle."""
+    out, width = x_TD.copy(), x_TD.shape[1] // heads
+    for t in range(len(x_TD)):
+        for head in range(heads):
+            for i in range(width // 2):
+                angle = t * 10000.0 ** (-2 * i / width)
+                a, b = head * width + i, head * width + width // 2 + i
+                out[t, a] = x_TD[t, a] * math.cos(angle) - x_TD[t, b] * math.sin(angle)
+                out[t, b] = x_TD[t, a] * math.sin(angle) + x_TD[t, b] * math.cos(angle)
+    return out
+
+
+def attend_to_itself(projected_TP: Array, weights: Weights, config: Any, *, causal: bool) -> Array:
+    """The heads' outputs by queries, keys and values side by side."""
+    query, key, value = np.split(projected_TP, 3, axis=1)
+    tables = None
+    if config.positions == "rotary":
+        query, key = turn(query, config.num_heads), turn(key, config.num_heads)
+    elif config.positions == "relative":
+        tables = weights["relative.keys_1RE"][0], weights["relative.values_1RE"][0]
+    return attend(query, key, value, config.num_heads, causal=causal, tables=tables)
+
+
 def self_attention(x_TD: Array, weights: Weights, config: ModelConfig, *, causal: bool) -> Array:
-    dim = x_TD.shape[1]
-    projected = linear(x_TD, weights, "in_proj")
-    query, key, value = (projected[:, i * dim : (i + 1) * dim] for i in range(3))
-    heads = attend(query, key, value, config.num_heads, causal=causal)
+    heads = attend_to_itself(linear(x_TD, weights, "in_proj"), weights, config, causal=causal)
     return project_out(heads, weights, config)
 
 
@@ -228,14 +265,16 @@ def run_layers(x_TD: Array, memory: Array | None, whole: Weights, config: Any) -
         return run_halting(x_TD, memory, weights, part(whole, f"{side}_halting"), config, depth)
     for step in range(depth):
         if config.share_layers:
-            x_TD = add_signal(x_TD, step)
+            x_TD = add_signal(x_TD, step, config.positions)
         own = part(weights, "0" if config.share_layers else str(step))
         x_TD = ReferenceLayer(own, config)(x_TD, memory)
     return x_TD
 
 
-def add_signal(x_TD: Array, step: int) -> Array:
+def add_signal(x_TD: Array, step: int, positions: str) -> Array:
     dim = x_TD.shape[1]
+    if positions != "sinusoid":
+        return x_TD + sinusoid(step, dim)
     return np.stack([x + sinusoid(t, dim) + sinusoid(step, dim) for t, x in enumerate(x_TD)])
 
 
@@ -253,7 +292,7 @@ def run_halting(
     state, mean = x_TD, np.zeros_like(x_TD)
     sums, running = [0.0] * len(x_TD), [True] * len(x_TD)
     for step in range(depth):
-        read = add_signal(state, step)
+        read = add_signal(state, step, config.positions)
         after, state = layer(read, memory), state.copy()
         for t in range(len(x_TD)):
             if not running[t]:
@@ -271,8 +310,10 @@ def logits(source: list[int], target: list[int], model: Any) -> Array:
     """Logits [T,V] of one sentence pair by the whole reference model."""
     weights, config = weights_of(model), model.config
     table, scale = vectors_of(weights, config), config.embedding_scale
+    absolute = config.positions == "sinusoid"
     memory, x = (
-        embed(ids, table, scale, positions=not config.share_layers) for ids in (source, target)
+        embed(ids, table, scale, positions=absolute and not config.share_layers)
+        for ids in (source, target)
     )
     memory = run_layers(memory, None, weights, config)
     if config.norm == "pre":

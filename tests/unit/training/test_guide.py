@@ -20,7 +20,7 @@ from training.errors import ConfigError
 from training.guide import TENSION, Guide, guided_loss
 from training.lexicon import IdPair, turned
 from training.models import Transformer, TransformerConfig, build_model
-from training.models.attention import AttentionContext, KeyValue
+from training.models.context import AttentionContext, KeyValue
 
 
 def monotone_pairs(count: int, seed: int = 4) -> list[IdPair]:

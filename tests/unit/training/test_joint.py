@@ -27,7 +27,7 @@ from training.models import (
     TransformerConfig,
     build_model,
 )
-from training.models.attention import CacheContext
+from training.models.context import CacheContext
 from training.models.dropout import Dropout
 from training.models.joint import JointLayer, Reduction
 from training.models.operators import attention

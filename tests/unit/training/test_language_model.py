@@ -122,8 +122,7 @@ def test_logits_equal_the_loop_written_reference(kind: str, block: str, norm: st
 
 def empty_caches(model: CausalLanguageModel, capacity: int) -> list[torch.Tensor]:
     sizes = {"B": 2, "C": capacity}
-    shape = [sizes[axis] if isinstance(axis, str) else axis for axis in model.cache_axes]
-    return [torch.zeros(shape) for _ in range(model.num_caches)]
+    return [torch.zeros(cache.shape(sizes)) for cache in model.caches]
 
 
 @pytest.mark.parametrize(("kind", "block", "norm"), FORMS)

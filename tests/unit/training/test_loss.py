@@ -29,7 +29,7 @@ class Output(Network):
         return self.weight
 
     cache_axes: Any = ()
-    num_caches = 0
+    layer_needs: Any = ()
 
     def states(self, *inputs: Tensor) -> Tensor:
         return inputs[0]

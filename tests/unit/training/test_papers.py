@@ -10,13 +10,17 @@ import pytest
 import torch
 
 from tests.unit.training import reference_blocks
+from tests.unit.training.test_language_model import TINY_LM
 from tests.unit.training.tiny import TINY, randomised
 from training.config import OptimConfig
 from training.errors import ConfigError
 from training.loss import label_smoothed_loss
 from training.models import PRESETS, Transformer, TransformerConfig, build_model
+from training.models.attention import SelfAttention
 from training.models.branches import Branches
+from training.models.context import CacheContext
 from training.models.embedding import settled
+from training.models.positions import RelativePositions, RotaryPositions
 from training.models.stack import Halted, Halting
 from training.optim import build_optimizer, set_rates
 
@@ -30,6 +34,11 @@ PAPERS: dict[str, TransformerConfig] = {
     "halting": replace(
         TINY, share_layers=True, halting=True, num_encoder_layers=4, num_decoder_layers=3
     ),
+}
+PAPERS |= {
+    "relative": replace(TINY, positions="relative", max_relative_distance=2),
+    "relative_universal": replace(TINY, positions="relative", share_layers=True, norm="post"),
+    "rotary": replace(TINY, positions="rotary", block="attention_ffn_attention"),
 }
 SOURCE, TARGET = [5, 9, 30, 7, 11, 3], [2, 8, 6, 33, 20]
 LABELS = torch.tensor([[8, 6, 33, 20, 3]])
@@ -84,13 +93,14 @@ def parameters(config: TransformerConfig) -> int:
     "size", ["tiny", "small", "small_6_2", "small_12_1", "iwslt_small", "base", "big"]
 )
 @pytest.mark.parametrize(
-    "family", ["macaron", "attention_ffn_attention", "two_hidden", "weighted", "universal"]
+    "family",
+    ["macaron", "attention_ffn_attention", "two_hidden", "weighted", "universal", "relative"],
 )
 def test_all_families_of_a_size_have_the_parameters_of_the_baseline(family: str, size: str) -> None:
     config, baseline = PRESETS[f"{family}_{size}"], PRESETS[f"transformer_{size}"]
     assert isinstance(config, TransformerConfig)
     assert isinstance(baseline, TransformerConfig)
-    close = 0.035 if family == "universal" else 0.005
+    close = {"universal": 0.035, "relative": 0.01}.get(family, 0.005)
     assert parameters(config) == pytest.approx(parameters(baseline), rel=close)
 
 
@@ -104,6 +114,8 @@ def test_all_families_of_a_size_have_the_parameters_of_the_baseline(family: str,
         ("weighted_base", 65),
         ("weighted_big", 213),
         ("universal_base", 65),
+        ("relative_base", 65),
+        ("relative_big", 213),
     ],
 )
 def test_parameters_are_those_that_the_papers_tell(preset: str, millions: float) -> None:
@@ -175,7 +187,7 @@ def test_a_universal_transformer_has_the_weights_of_one_layer_and_caches_for_eac
     model = build_model(PAPERS["universal_macaron"])
     assert isinstance(model, Transformer)
     assert (len(model.encoder), len(model.decoder)) == (1, 1)
-    assert (model.num_caches, model.num_sources, model.alignment_layer) == (6, 2, 0)
+    assert (len(model.caches), model.num_sources, model.alignment_layer) == (6, 2, 0)
 
 
 def test_the_gradient_of_halting_is_that_of_its_formula() -> None:
@@ -206,6 +218,38 @@ def test_steps_cost_what_their_weight_says() -> None:
     assert float(model.penalty.detach()) == pytest.approx(0.01 * ((1 + 1) + (3 + 1)), rel=1e-5)
 
 
+# Positions
+
+
+def test_the_gradients_of_position_schemes_are_those_of_their_formulas() -> None:
+    torch.manual_seed(0)
+    relative = RelativePositions(4, 2)
+    attention = SelfAttention(8, 2, 0.0, positions=relative).double()
+    x = torch.randn(1, 4, 8, dtype=torch.float64, requires_grad=True)
+    assert torch.autograd.gradcheck(lambda x: attention.decode(x, CacheContext()), x)
+    for name in ("relative.keys_1RE", "relative.values_1RE"):
+        assert torch.autograd.gradcheck(
+            lambda value, name=name: torch.func.functional_call(
+                attention, {name: value}, (x.detach(),)
+            ),
+            attention.get_parameter(name).detach().clone().requires_grad_(),
+        )
+    projected = torch.randn(1, 4, 24, dtype=torch.float64, requires_grad=True)
+    positions = torch.tensor([[0, 1, 2, 7]])
+    assert torch.autograd.gradcheck(lambda x: RotaryPositions(2)(x, positions), projected)
+
+
+def test_rotary_scores_depend_on_the_distance_alone() -> None:
+    torch.manual_seed(0)
+    rotary, x = RotaryPositions(2), torch.randn(1, 1, 24).expand(1, 9, 24)
+    query, key, value = rotary(x, torch.arange(9)[None]).chunk(3, -1)
+    scores = query[0] @ key[0].T
+    for distance in range(-8, 9):
+        diagonal = scores.diagonal(distance)
+        torch.testing.assert_close(diagonal, diagonal[:1].expand_as(diagonal))
+    assert torch.equal(value, x.chunk(3, -1)[2])
+
+
 # What cannot work
 
 
@@ -222,9 +266,16 @@ def test_steps_cost_what_their_weight_says() -> None:
         ({"encoder_layerdrop": 1.0}, r"encoder_layerdrop must be in \[0, 1\)"),
         ({"head_dropout": -0.1}, r"head_dropout must be in \[0, 1\)"),
         ({"head_dropout_schedule": "w"}, "head_dropout_schedule .*'constant', 'v'.*got 'w'"),
+        ({"positions": "learnt"}, "positions .*'relative', 'rotary'.*got 'learnt'"),
+        ({"max_relative_distance": 0}, "max_relative_distance must be >= 1, got 0"),
         ({"ffn_hidden_layers": 3}, r"ffn_hidden_layers .*\(1, 2\), got 3"),
     ],
 )
 def test_what_cannot_work_is_one_error_that_names_it(change: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         replace(TINY, **change)
+
+
+def test_vectors_of_distances_have_no_place_in_sparse_attention() -> None:
+    with pytest.raises(ConfigError, match=r"positions: relative .*attention: full.*cascade"):
+        replace(TINY_LM, attention="cascade", positions="relative")

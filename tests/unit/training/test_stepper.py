@@ -182,7 +182,7 @@ def test_a_step_with_lists_chooses_from_each_sentences_own_pieces_alone() -> Non
     )
     with torch.no_grad():
         sources = EncoderGraph(model)(source, mask)
-        caches = [torch.zeros(3, 8, model.config.model_dim) for _ in range(model.num_caches)]
+        caches = [torch.zeros(cache.shape({"B": 3, "C": 8})) for cache in model.caches]
         found = ShortlistStepGraph(model)(*step, columns, mask, caches, sources)
         labels = torch.zeros((3, 2), dtype=torch.int64)
         whole = StepGraph(model)(*step, labels, mask, caches, sources)

@@ -99,6 +99,8 @@ def test_what_an_earlier_batch_left_changes_nothing(
     ]
     used, fresh = (OnnxStepper(tmp_path, manifest, 1) for _ in range(2))  # type: ignore[arg-type]
     first = decode(used, sentences)
-    for block in used._memory._blocks:
-        block[:] = 1e30  # finite, as what a batch leaves is
+    for _, pool in used._memory._memories:
+        assert isinstance(pool, BlockPool)
+        for block in pool._blocks:
+            block[:] = 1e30  # finite, as what a batch leaves is
     assert decode(used, sentences) == first == decode(fresh, sentences)

@@ -92,7 +92,7 @@ class FakeState:
 class FakeStepper:
     """Runs a `FakeModel`; `states` holds the state of every batch begun, `calls` counts steps."""
 
-    reach = None
+    reach, lookback = None, 3
 
     def __init__(
         self,
@@ -165,6 +165,7 @@ class FakeStepper:
         for row, source in enumerate(state.sources):
             for beam in np.flatnonzero(inputs.scores_BK[row] > -np.inf):
                 slots = state.seen(row, inputs.visible_BQC[row, beam])
+                self._check_ancestors(state, inputs, row, int(beam), slots)
                 logits[row, beam] = self.model.logits(source, slots)
                 log_probs = self.model.log_probs(source, slots)
                 totals[row, beam] = log_probs + inputs.scores_BK[row, beam]
@@ -182,6 +183,16 @@ class FakeStepper:
             logits if want_logits else None,
             attention[list(attention_rows)] if attention_rows else None,
         )
+
+    def _check_ancestors(
+        self, state: FakeState, inputs: StepInputs, row: int, beam: int, slots: Slots
+    ) -> None:
+        """A query is told where those are of what it sees that came just before it."""
+        assert inputs.ancestors_BQW is not None
+        told = inputs.ancestors_BQW[row, beam].tolist()
+        found = [tuple(state.cache_BC2[row, slot].tolist()) for slot in told if slot >= 0]
+        assert found == list(slots[-2 : -2 - self.lookback : -1])
+        assert told[len(found) :] == [-1] * (self.lookback - len(found))
 
     def repack(self, state: FakeState, repack: Repack) -> None:
         """Keep the given rows and slots."""

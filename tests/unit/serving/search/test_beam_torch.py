@@ -17,7 +17,7 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from tests.unit.serving.search.reference_search import NextScores, Result, plain_search
 from training.models import Transformer, TransformerConfig, build_model
-from training.models.attention import AttentionContext, KeyValue
+from training.models.context import AttentionContext, KeyValue
 from training.stepper import TorchStepper
 
 TOLERANCE = 2e-4
@@ -96,13 +96,14 @@ class ReorderedCache:
                     ),
                     source_mask=None,
                     visible=torch.zeros(rows, 1, 1, room),
-                    cache=KeyValue(*(torch.cat([c, empty], dim=1) for c in old)),
+                    key_values=[KeyValue(*(torch.cat([c, empty], dim=1) for c in old))],
                     write_index=torch.full((rows,), self._length),
                 )
             )
         positions = torch.full((rows, 1), self._length)
         states = self._model.decode(torch.tensor(tokens)[:, None], positions, contexts)
-        self._caches = [(c.cache.keys, c.cache.values) for c in contexts if c.cache]
+        pairs = [context.appended_key_values[0] for context in contexts]
+        self._caches = [(pair.keys, pair.values) for pair in pairs]
         self._query, self._length = contexts[self._aligning].source_query, room
         return self._model.output_logits(states)[:, 0].numpy()
 
