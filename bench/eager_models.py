@@ -17,7 +17,7 @@ from training.batching import pad
 from training.models import JointModel, Transformer, TranslationModel
 from training.models.attention import SelfAttention
 from training.models.base import padding_mask
-from training.models.blocks import DecoderLayer
+from training.models.blocks import STANDARD, DecoderLayer
 from training.models.context import KeyValue
 from training.models.embedding import TokenEmbedding
 from training.models.joint import JointLayer
@@ -45,14 +45,22 @@ def start_batch(
     """
     if isinstance(model, JointModel):
         return _JointBatch(model, sources, beam_size)
-    if isinstance(model, Transformer) and all(
-        type(m) is DecoderLayer and isinstance(m.self_attention, SelfAttention)
-        for m in model.decoder
-    ):
+    if isinstance(model, Transformer) and _is_baseline(model):
         return _TransformerBatch(model, sources, beam_size)
     raise BenchError(
         "PyTorch eager decodes the baseline Transformer and joint models only; "
         "give a run of one of these"
+    )
+
+
+def _is_baseline(model: Transformer) -> bool:
+    if model.config.share_layers:
+        return False
+    return all(
+        type(layer) is DecoderLayer
+        and list(layer.order) == list(STANDARD)
+        and isinstance(layer.self_attention, SelfAttention)
+        for layer in model.decoder
     )
 
 

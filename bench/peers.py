@@ -20,8 +20,11 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
     "encoder_mixing": ("attention",),
     "decoder_mixing": ("attention",),
+    "ffn_hidden_layers": (1,),
+    "share_layers": (False,),
     "norm_type": ("layer", "rms"),
     "embedding_scale": ("token",),
+    "positions": ("sinusoid", "relative"),
     "fix_norm_scale": (False,),
 }
 """What the fields of a configuration may be that CTranslate2 can follow."""
@@ -60,6 +63,7 @@ def convert_to_ctranslate2(
     spec = ctranslate2.specs.TransformerSpec.from_config(
         (config.num_encoder_layers, config.num_decoder_layers),
         config.num_heads,
+        with_relative_position=config.positions == "relative",
         pre_norm=config.norm == "pre",
         rms_norm=config.norm_type == "rms",
         activation=activation_of(config.activation),
@@ -116,6 +120,10 @@ def set_self_attention(spec: Any, layer: Any) -> None:
     set_norm(spec.layer_norm, layer.self_attention_residual.norm)
     set_linear(spec.linear[0], layer.self_attention.in_proj)
     set_linear(spec.linear[1], layer.self_attention.out_proj)
+    relative = layer.self_attention.relative
+    if relative is not None:
+        spec.relative_position_keys = array_of(relative.keys_1RE[0])
+        spec.relative_position_values = array_of(relative.values_1RE[0])
 
 
 def set_ffn(spec: Any, layer: Any) -> None:

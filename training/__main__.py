@@ -50,6 +50,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     _add_evaluate(verbs)
     _add_compare(verbs)
     _add_average(verbs)
+    _add_prune(verbs)
     _add_report(verbs)
     _add_scale(verbs)
     _add_distill(verbs)
@@ -127,6 +128,17 @@ def _add_evaluate(verbs: _Verbs) -> None:
         "the sentence), frequency (F1 of words by their count in the training text)",
     )
     parser.add_argument(
+        "--bleu",
+        metavar="NAME,...",
+        help="also BLEU as papers have it, of multi_bleu (of tokens, unsmoothed), multi_bleu_lc "
+        "(in small letters), compound_split (hyphenated words as three tokens)",
+    )
+    parser.add_argument(
+        "--tokenized",
+        action="store_true",
+        help="for --bleu, texts are tokenized: what spaces divide (default: mteval-v13a's tokens)",
+    )
+    parser.add_argument(
         "--domains", type=Path, metavar="FILE", help="also scores by domain: FILE names each line's"
     )
     _add_threads(parser)
@@ -158,6 +170,33 @@ def _add_average(verbs: _Verbs) -> None:
         "--best", type=_positive, metavar="N", help="the best N in place of the last"
     )
     parser.add_argument("--force", action="store_true", help="replace an existing average")
+
+
+def _add_prune(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "prune",
+        help="a run with fewer layers out of a trained one, as one JSON",
+        description="Layers are counted from 0; a side that no option names stays as it is.",
+    )
+    parser.add_argument("run", type=Path, help="a run or checkpoint folder")
+    parser.add_argument("out", type=Path, help="the new run folder")
+    for side in ("encoder", "decoder"):
+        parser.add_argument(f"--{side}-layers", type=_positive, metavar="N", help="how many stay")
+        parser.add_argument(
+            f"--keep-{side}", type=_numbers, metavar="0,2,4", help="which stay, instead"
+        )
+    parser.add_argument(
+        "--method",
+        choices=("every_other", "search", "learnt"),
+        default="every_other",
+        help="how N are chosen: every_other (default), search (lowest validation loss of all "
+        "combinations), learnt (by rates of model.learns_layerdrop)",
+    )
+    parser.add_argument(
+        "--sentences", type=_positive, default=200, help="validation pairs of a search (200)"
+    )
+    parser.add_argument("--force", action="store_true", help="replace an existing OUT")
+    _add_threads(parser)
 
 
 def _add_report(verbs: _Verbs) -> None:
@@ -241,6 +280,10 @@ def _add_threads(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--threads", type=_positive, help="CPU threads (part of what makes results equal)"
     )
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(word) for word in text.split(",")]
 
 
 def _positive(text: str) -> int:

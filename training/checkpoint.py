@@ -6,7 +6,7 @@ import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -141,7 +141,12 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
     Raises CheckpointError where names or shapes do not fit the model.
     """
-    _load_fitting(folder, _read_tensors(folder / WEIGHTS), model)
+    _load_fitting(folder, read_weights(folder), model)
+
+
+def read_weights(folder: Path) -> dict[str, Tensor]:
+    """The weights of a checkpoint by name; raises BrokenCheckpointError where they are broken."""
+    return _read_tensors(folder / WEIGHTS)
 
 
 def _load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> None:
@@ -153,12 +158,38 @@ def _load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) ->
         for name, value in expected.items()
         if name in weights and weights[name].shape != value.shape
     ]
+    wrong = _wrong_layers(weights.keys(), expected.keys()) + wrong
     if wrong:
         more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
         raise CheckpointError(
             f"{folder}: weights do not fit the recipe's model: {'; '.join(wrong[:3])}{more}"
         )
     model.load_state_dict(weights)
+
+
+def _wrong_layers(found: Iterable[str], expected: Iterable[str]) -> list[str]:
+    """What to tell of layers that are other ones than the model's, as of a pruned model."""
+    layers = [_layers_of(names) for names in (found, expected)]
+    return [
+        f"{stack} has the layers {_numbers(layers[0].get(stack))}, the model's are "
+        f"{_numbers(layers[1].get(stack))} (give the recipe of the run, or prune it again)"
+        for stack in sorted({*layers[0], *layers[1]})
+        if layers[0].get(stack) != layers[1].get(stack)
+    ]
+
+
+def _layers_of(names: Iterable[str]) -> dict[str, set[int]]:
+    """The numbers of the layers of each stack of a model."""
+    layers: dict[str, set[int]] = {}
+    for name in names:
+        stack, number, *_ = name.split(".", 2)
+        if number.isdigit():
+            layers.setdefault(stack, set()).add(int(number))
+    return layers
+
+
+def _numbers(layers: set[int] | None) -> str:
+    return ", ".join(map(str, sorted(layers or ()))) or "none"
 
 
 def read_state(folder: Path) -> dict[str, Any]:

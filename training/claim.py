@@ -41,6 +41,8 @@ _FREE_KEYS = frozenset(
         "model.attention_dropout",
         "model.activation_dropout",
         "model.output_dropout",
+        "model.head_dropout",
+        "model.head_dropout_schedule",
     }
 )
 _FIXED_KEYS = frozenset(

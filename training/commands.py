@@ -26,6 +26,7 @@ from training.evaluation import evaluate as evaluate_checkpoint
 from training.launch import check_devices, launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
+from training.pruning import prune as prune_run
 from training.ranks import Ranks, is_one_of_many
 from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
 from training.scaling import Probe, read_probe
@@ -97,6 +98,8 @@ def evaluate(options: argparse.Namespace) -> int:
         )
     if options.window is not None:
         raise ConfigError("--window belongs to --protocol, which is not given")
+    if options.tokenized and options.bleu is None:
+        raise ConfigError("--tokenized belongs to --bleu, which is not given")
     scores = evaluate_checkpoint(
         options.checkpoint,
         options.source,
@@ -108,6 +111,8 @@ def evaluate(options: argparse.Namespace) -> int:
         domains=options.domains,
         languages=(options.source_language, options.target_language),
         analyses=() if options.analysis is None else options.analysis.split(","),
+        bleu=() if options.bleu is None else options.bleu.split(","),
+        tokenized=options.tokenized,
     )
     print(json.dumps(scores))
     return 0
@@ -118,6 +123,7 @@ def _evaluate_text(options: argparse.Namespace) -> int:
         "reference": "reference",
         "output": "output",
         "analysis": "analysis",
+        "bleu": "--bleu",
         "domains": "domains",
         "source_language": "--from",
         "target_language": "--to",
@@ -151,6 +157,25 @@ def average(options: argparse.Namespace) -> int:
     logger.info("averaged %s", ", ".join(names))
     save_weights(out, weights, {"averaged": names, "recipe": recipe_to_dict(recipe)})
     print(out)
+    return 0
+
+
+def prune(options: argparse.Namespace) -> int:
+    """Write a run with fewer layers; prints one JSON object."""
+    _set_threads(options)
+    sides = ("encoder", "decoder")
+    given = {side: getattr(options, f"keep_{side}") for side in sides}
+    depths = {side: getattr(options, f"{side}_layers") for side in sides}
+    pruned = prune_run(
+        options.run,
+        options.out,
+        keep={side: layers for side, layers in given.items() if layers is not None},
+        depths={side: depth for side, depth in depths.items() if depth is not None},
+        method=options.method,
+        sentences=options.sentences,
+        force=options.force,
+    )
+    print(json.dumps(asdict(pruned), default=str))
     return 0
 
 

@@ -87,6 +87,7 @@ class TranslationRecipe(Recipe):
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
         _check_alignment(self)
+        _check_compile(self)
         if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
             raise ConfigError(
                 "data.bpe_dropout leaves out merges of a bpe tokenizer, tokenizer.model_type is "
@@ -119,6 +120,18 @@ class LanguageRecipe(Recipe):
                 f"{self.loop.best_by!r}"
             )
         _check_alignment(self)
+        _check_compile(self)
+
+
+def _check_compile(recipe: Recipe) -> None:
+    if not recipe.loop.compile:
+        return
+    for name in ("head_dropout", "encoder_layerdrop", "decoder_layerdrop", "halting"):
+        if getattr(recipe.model, name, False):
+            raise ConfigError(
+                f"loop.compile compiles what is the same in every update, and model.{name} = "
+                f"{getattr(recipe.model, name)} changes it; set one of the two"
+            )
 
 
 def _check_alignment(recipe: Recipe) -> None:
@@ -128,6 +141,11 @@ def _check_alignment(recipe: Recipe) -> None:
         raise ConfigError(
             "optim.alignment_weight guides the source attention of a Transformer, and "
             f"model.architecture is {recipe.model.architecture!r}; set it to 0"
+        )
+    if recipe.model.decoder_layerdrop:
+        raise ConfigError(
+            "optim.alignment_weight guides a layer of the decoder, which model.decoder_layerdrop = "
+            f"{recipe.model.decoder_layerdrop} may leave out; set one of the two to 0"
         )
     if recipe.loop.compile:
         raise ConfigError(

@@ -26,7 +26,7 @@ from training.corpus import read_pairs
 from training.data import read_corpus
 from training.errors import ConfigError, TrainingError
 from training.fidelity import measure_fidelity
-from training.quality import measure_edit_rate, measure_quality
+from training.quality import PAPER_BLEU, measure_edit_rate, measure_paper_bleu, measure_quality
 from training.run import Trained, load_trained
 from training.translation import translate
 from training.validation import direction_prefixes
@@ -42,19 +42,22 @@ def evaluate(
     force: bool = False,
     device: str = "cpu",
     analyses: Collection[str] = (),
+    bleu: Collection[str] = (),
+    tokenized: bool = False,
     domains: Path | None = None,
     languages: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
     """Translate `source` with a run's or checkpoint's model and score it against `reference`.
 
     Returns the scores with their signatures, sentence count, seconds of decoding and, under
-    "analysis", what `analyses` names of `ANALYSES`, and, with `domains`, a file that names the
+    "analysis", what `analyses` names of `ANALYSES`, what `bleu` names of `PAPER_BLEU` (`tokenized`:
+    the texts are, by spaces), and, with `domains`, a file that names the
     domain of each line, the scores of each. `languages` are those of `source` and `reference`,
     which a model of several directions has to be told. `output` receives the translations in
     input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
     unknown analysis and where `output` exists and `force` is not given.
     """
-    options = _checked(beam_size, output, analyses, force=force)
+    options = _checked(beam_size, output, analyses, bleu, force=force)
     pairs = read_pairs(source, reference)
     named = None if domains is None else [name for _, name in read_pairs(source, domains)]
     trained = load_trained(path, device)
@@ -80,6 +83,7 @@ def evaluate(
         "sentences": len(pairs),
         "beam_size": beam_size,
         **asdict(measure_quality(translations, references)),
+        **measure_paper_bleu(bleu, translations, references, tokenized=tokenized),
         **asdict(measure_edit_rate(translations, references)),
         **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
@@ -135,14 +139,23 @@ def prefix_between(trained: Trained, source: str | None, target: str | None) -> 
 
 
 def _checked(
-    beam_size: int, output: Path | None, analyses: Collection[str], *, force: bool
+    beam_size: int,
+    output: Path | None,
+    analyses: Collection[str],
+    bleu: Collection[str],
+    *,
+    force: bool,
 ) -> SearchOptions:
     """The options of the search; raises ConfigError for what cannot be done."""
-    unknown = [name for name in analyses if name not in ANALYSES]
-    if unknown:
-        raise ConfigError(
-            f"--analysis must be names of {list(ANALYSES)} with commas between, got {unknown[0]!r}"
-        )
+    for option, names, known in (
+        ("--analysis", analyses, ANALYSES),
+        ("--bleu", bleu, PAPER_BLEU),
+    ):
+        unknown = [name for name in names if name not in known]
+        if unknown:
+            raise ConfigError(
+                f"{option} must be names of {list(known)} with commas between, got {unknown[0]!r}"
+            )
     if output is not None and output.exists() and not force:
         raise ConfigError(f"{output} exists already; give --force to replace it")
     try:

@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+import re
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 from sacrebleu.metrics.ter import TER
+from sacrebleu.tokenizers.tokenizer_13a import Tokenizer13a
+
+PAPER_BLEU = {
+    "multi_bleu": "BLEU as multi-bleu.perl computes it: of tokens, unsmoothed",
+    "multi_bleu_lc": "the same in small letters (multi-bleu.perl -lc)",
+    "compound_split": "the same with hyphenated words as three tokens (get_ende_bleu.sh)",
+}
+"""BLEU as tables of papers have it, beside sacreBLEU's."""
+_HYPHEN = re.compile(r"(\S)-(?=\S)")
 
 
 @dataclass(frozen=True)
@@ -51,3 +62,28 @@ def measure_quality(translations: list[str], references: list[str]) -> CorpusSco
         chrf_signature=str(chrf.get_signature()),
         length_ratio=score.sys_len / max(1, score.ref_len),
     )
+
+
+def measure_paper_bleu(
+    names: Collection[str], translations: list[str], references: list[str], *, tokenized: bool
+) -> dict[str, float | str]:
+    """The figures of `PAPER_BLEU` that are named, and the signature of each.
+
+    Tokens are those of mteval-v13a, which differ a little from the Moses tokenizer's of the papers;
+    of texts that are `tokenized` they are what spaces divide.
+    """
+    values: dict[str, float | str] = {}
+    tokenize = Tokenizer13a()
+    if not tokenized:
+        translations, references = ([*map(tokenize, text)] for text in (translations, references))
+    for name in names:
+        sides = [translations, references]
+        if name == "compound_split":
+            sides = [[_HYPHEN.sub(r"\1 ##AT##-##AT## ", line) for line in side] for side in sides]
+        metric = BLEU(
+            tokenize="none", lowercase=name == "multi_bleu_lc", smooth_method="none", force=True
+        )
+        values[name] = metric.corpus_score(sides[0], [sides[1]]).score
+        tokens = "own" if tokenized else "13a"
+        values[f"{name}_signature"] = f"{metric.get_signature()}|tokens:{tokens}"
+    return values

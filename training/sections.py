@@ -419,6 +419,10 @@ class OptimConfig:
     alignment_weight: float = 0.0
     """Weight of the loss by which attention learns the links of a word aligner (`training.guide`)
     beside that of the labels, 0.1 for example; for a Transformer. 0 is off."""
+    branch_warmup_steps: int | None = None
+    """Warm-up of the weights kappa and alpha of a Weighted Transformer; by default the same."""
+    branch_frozen_steps: int = 0
+    """The last updates, in which these weights are learnt no more."""
     accumulation: int = 1
     """Batches summed into one update."""
     ema_decay: float = 0.0
@@ -431,6 +435,9 @@ class OptimConfig:
         check_choice("optim.schedule", self.schedule, schedules)
         check_range("optim.warmup_steps", self.warmup_steps, 1)
         check_range("optim.accumulation", self.accumulation, 1)
+        check_range("optim.branch_frozen_steps", self.branch_frozen_steps, 0)
+        if self.branch_warmup_steps is not None:
+            check_range("optim.branch_warmup_steps", self.branch_warmup_steps, 1)
         check_range("optim.label_smoothing", self.label_smoothing, 0, 0.999)
         check_range("optim.ema_decay", self.ema_decay, 0, 0.999999)
         for beta in self.betas:

@@ -33,7 +33,7 @@ from training.errors import (
 )
 from training.gradients import GradientSum
 from training.models import Network, build_network, check_model
-from training.optim import build_optimizer, learning_rate
+from training.optim import build_optimizer, head_dropout_rate, set_rates
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
 from training.run import check_compiler, find_device
@@ -199,9 +199,9 @@ class Trainer:
     def _update(self, update: Update) -> dict[str, float]:
         """One optimiser update; the gradient is a mean over labels."""
         optim = self.recipe.optim
-        rate = learning_rate(self.step + 1, optim, self.recipe.loop.max_steps)
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
+        step, max_steps = self.step + 1, self.recipe.loop.max_steps
+        rate = set_rates(self.optimizer, step, optim, max_steps)
+        self.model.drop_heads(head_dropout_rate(step, self.recipe.model, optim, max_steps))
         self.ranks.seed(self.recipe.loop.seed, self.step)
         total, num_labels = self.gradient.compute(update)
         norm = torch.nn.utils.clip_grad_norm_(

@@ -15,7 +15,9 @@ import torch
 from torch import Tensor, nn
 
 from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
+from training.models.dropout import HeadDropout
 from training.models.operators import attention, split_heads
+from training.models.positions import RelativePositions, RotaryPositions
 
 
 class SelfAttention(nn.Module):
@@ -24,12 +26,24 @@ class SelfAttention(nn.Module):
     needs = StepNeeds(attentions=1)
 
     def __init__(
-        self, model_dim: int, num_heads: int, dropout: float, *, bias: bool = True
+        self,
+        model_dim: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        bias: bool = True,
+        positions: RotaryPositions | RelativePositions | None = None,
     ) -> None:
+        """`positions` is how it knows of them, where the embedding does not say."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.in_proj = nn.Linear(model_dim, 3 * model_dim, bias=bias)
-        self.out_proj = nn.Linear(model_dim, model_dim, bias=bias)
+        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim, bias=bias)
+        self.head_dropout = HeadDropout(num_heads)
+        self.rotary = positions if isinstance(positions, RotaryPositions) else None
+        self.relative = positions if isinstance(positions, RelativePositions) else None
+        if self.relative is not None:
+            self.needs = StepNeeds(attentions=1, slot_positions=True)
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
@@ -39,50 +53,92 @@ class SelfAttention(nn.Module):
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        positions_1Q = _in_order(x_BQD)
+        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
         return self._attend(
-            query, KeyValue(key, value), mask, rows_sharing_dropout=rows_sharing_dropout
+            query,
+            KeyValue(key, value),
+            mask,
+            self._distance(positions_1Q, positions_1Q),
+            rows_sharing_dropout=rows_sharing_dropout,
         )
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """Causal attention of a decoder; appends to its cache where there is one."""
-        projected = self.in_proj(x_BQD)
+        positions_BQ = _in_order(x_BQD) if context.positions is None else context.positions
+        projected = self._project(x_BQD, positions_BQ)
         if context.cached and context.key_values[0].keys.dim() == 4:
             query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
         else:
             query, key, value = projected.chunk(3, dim=-1)
         if context.cached:
             cache = context.append_key_value(key, value)
-            return self._attend(query, cache, context.visible)
+            distance = self._distance(positions_BQ, context.slot_positions)
+            return self._attend(query, cache, context.visible, distance)
         return self._attend(
             query,
             KeyValue(key, value),
             None,
+            self._distance(positions_BQ, positions_BQ),
             causal=True,
             rows_sharing_dropout=rows_sharing_dropout,
         )
+
+    def _project(self, x_BQD: Tensor, positions_BQ: Tensor) -> Tensor:
+        """Queries, keys and values side by side, [B,Q,3D]."""
+        projected = self.in_proj(x_BQD)
+        return projected if self.rotary is None else self.rotary(projected, positions_BQ)
+
+    def _distance(self, positions_BQ: Tensor, slots_BC: Tensor | None) -> Tensor | None:
+        """How far each key lies from each query, [B,Q,C], where that counts: key less query."""
+        if self.relative is None:
+            return None
+        assert slots_BC is not None
+        return slots_BC[:, None, :] - positions_BQ[:, :, None]
 
     def _attend(
         self,
         query: Tensor,
         key_value: KeyValue,
         mask: Tensor | None,
+        distance_BQC: Tensor | None,
         *,
         causal: bool = False,
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
-        return self.out_proj(
-            attention(
+        dropout = self.dropout if self.training else 0.0
+        if self.relative is None:
+            out_BQD = attention(
                 query,
                 key_value.keys,
                 key_value.values,
                 num_heads=self.num_heads,
                 mask=mask,
                 causal=causal,
-                dropout=self.dropout if self.training else 0.0,
+                dropout=dropout,
                 rows_sharing_dropout=rows_sharing_dropout,
+                scales_queries=self.rotary is None,
             )
-        )
+        else:
+            assert distance_BQC is not None
+            if causal:
+                mask = torch.zeros_like(distance_BQC, dtype=torch.float32)
+                mask = mask.masked_fill(distance_BQC > 0, -torch.inf)[:, None]
+            out_BQD = self.relative(
+                query,
+                key_value.keys,
+                key_value.values,
+                distance_BQC,
+                num_heads=self.num_heads,
+                mask=mask,
+                dropout=dropout,
+            )
+        return self.out_proj(self.head_dropout(out_BQD))
+
+
+def _in_order(x_BQD: Tensor) -> Tensor:
+    """The positions [1,Q] of rows from their beginning."""
+    return torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
 
 
 class SourceAttention(nn.Module):
@@ -93,7 +149,8 @@ class SourceAttention(nn.Module):
         self.num_heads, self.dropout = num_heads, dropout
         self.query_proj = nn.Linear(model_dim, model_dim)
         self.key_value_proj = nn.Linear(model_dim, 2 * model_dim)
-        self.out_proj = nn.Linear(model_dim, model_dim)
+        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim)
+        self.head_dropout = HeadDropout(num_heads)
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
 
     def project(self, memory_BSD: Tensor) -> KeyValue:
@@ -112,12 +169,13 @@ class SourceAttention(nn.Module):
             mask=context.source_mask,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(out_BQD)
+        return self.out_proj(self.head_dropout(out_BQD))
 
 
-def init_linear(*layers: nn.Linear) -> None:
+def init_linear(*layers: nn.Module) -> None:
     """Xavier-uniform weights and zero biases, as fairseq does."""
     for layer in layers:
+        assert isinstance(layer, nn.Linear)
         nn.init.xavier_uniform_(layer.weight)
         if layer.bias is not None:
             nn.init.zeros_(layer.bias)
@@ -130,5 +188,5 @@ def small_init(model: nn.Module) -> None:
     for module in model.modules():
         if isinstance(module, SelfAttention | SourceAttention):
             for layer in module.children():
-                assert isinstance(layer, nn.Linear)
-                layer.weight.normal_(0.0, math.sqrt(2 / (5 * layer.in_features)))
+                if isinstance(layer, nn.Linear):
+                    layer.weight.normal_(0.0, math.sqrt(2 / (5 * layer.in_features)))

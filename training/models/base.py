@@ -18,6 +18,7 @@ from torch.utils.checkpoint import checkpoint
 from serving.search.ids import PAD_ID
 from training.models.config import ModelConfig
 from training.models.context import StepNeeds
+from training.models.dropout import HeadDropout
 
 
 class DecodingStep(NamedTuple):
@@ -56,6 +57,8 @@ class Network(nn.Module, ABC):
     decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
     """How the decoder sees the source, as a bundle's manifest says it."""
 
+    stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
+    """The submodules that hold the layers of each side."""
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
@@ -63,6 +66,8 @@ class Network(nn.Module, ABC):
     """Decoder states [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
+    penalty: Tensor | None = None
+    """What the last training batch adds to the mean loss of a label."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
@@ -105,6 +110,12 @@ class Network(nn.Module, ABC):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Training logits [B,T,V] of the tokens that follow each position."""
         return self.output_logits(self.states(*inputs))
+
+    def drop_heads(self, rate: float) -> None:
+        """Let training drop heads of every attention at this rate from here on."""
+        for module in self.modules():
+            if isinstance(module, HeadDropout):
+                module.rate = rate
 
     def replace_output(self, layer: nn.Module) -> None:
         """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from

@@ -5,19 +5,41 @@ Shape letters: B sentences, S source positions, Q queries, D model.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
 from training.models.attention import SelfAttention, SourceAttention
+from training.models.branches import Branches
 from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
-from training.models.context import AttentionContext, KeyValue
+from training.models.context import AttentionContext, CacheContext, KeyValue
 from training.models.convolution import Convolution
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
+from training.models.positions import make_positions
 from training.models.recurrence import Ssru
+
+Order = Mapping[str, float]
+"""Sublayers in the order in which they run, with the factor of what each adds."""
+
+STANDARD: Order = {"self_attention": 1.0, "source_attention": 1.0, "ffn": 1.0}
+ORDERS: dict[str, Order] = {
+    "standard": STANDARD,
+    # Lu et al. 2019, equations 17 to 19 and appendix B.1.
+    "macaron": {"first_ffn": 0.5, "self_attention": 1.0, "source_attention": 1.0, "ffn": 0.5},
+    # Their ablation: the other side of the splitting has the half steps.
+    "attention_ffn_attention": {
+        "self_attention": 0.5,
+        "source_attention": 1.0,
+        "ffn": 1.0,
+        "last_attention": 0.5,
+    },
+    "weighted": {"self_attention": 1.0, "source_attention": 1.0},  # Ahmed et al. 2017
+}
+"""The layers of each block; what has no source leaves out the attention to it."""
 
 
 class Residual(nn.Module):
@@ -42,73 +64,104 @@ class Residual(nn.Module):
         return self.norm(x + self.dropout(function(x), self.scale))
 
 
-class EncoderLayer(nn.Module):
-    """Self-attention, feed-forward (Vaswani et al. 2017, section 3.1)."""
+class Layer(nn.Module):
+    """Sublayers one after the other, each inside a residual connection of its own.
 
-    def __init__(self, config: ModelConfig) -> None:
+    Without a feed-forward, the heads of its last attention have feed-forwards of their own: see
+    `Branches`.
+    """
+
+    self_attention: SelfAttention | Convolution | Ssru
+    source_attention: SourceAttention
+    ffn: FeedForward
+    self_attention_residual: Residual
+    source_attention_residual: Residual
+    ffn_residual: Residual
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        order: Order,
+        attention: Callable[[ModelConfig], nn.Module],
+    ) -> None:
+        """`attention` makes self-attention, or what stands in its place."""
         super().__init__()
-        self.self_attention = mixing(config, "encoder")
-        self.ffn = feed_forward(config)
-        self.self_attention_residual = Residual(config)
-        self.ffn_residual = Residual(config)
+        self.order = dict(order)
+        makers: dict[str, Callable[[Any], nn.Module]] = {
+            "self_attention": attention,
+            "last_attention": attention,
+            "source_attention": source_attention,
+        }
+        # What a block has more than the standard one comes last: a saved optimiser counts.
+        for names in ([n for n in STANDARD if n in order], [n for n in order if n not in STANDARD]):
+            for name in names:
+                self.add_module(name, makers.get(name, feed_forward)(config))
+            for name in names:
+                self.add_module(f"{name}_residual", Residual(config, order[name]))
+        if "ffn" not in order:
+            self.get_submodule(list(order)[-1]).out_proj = Branches(config)
+
+    def run(self, x: Tensor, call: Callable[[nn.Module, Tensor], Tensor]) -> Tensor:
+        """The state behind all sublayers, each of which `call` applies; its shape is kept."""
+        for name in self.order:
+            sublayer, residual = self.get_submodule(name), self.get_submodule(f"{name}_residual")
+            x = residual(x, partial(call, sublayer))
+        return x
+
+
+class EncoderLayer(Layer):
+    """Self-attention, feed-forward (Vaswani et al. 2017, section 3.1), or what a block says."""
+
+    def __init__(self, config: ModelConfig, order: Order = STANDARD) -> None:
+        own = {name: scale for name, scale in order.items() if name != "source_attention"}
+        super().__init__(config, own, partial(mixing, side="encoder"))
 
     def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
         """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
-        x_BSD = self.self_attention_residual(x_BSD, lambda x: self.self_attention(x, source_mask))
-        return self.ffn_residual(x_BSD, self.ffn)
+
+        def call(sublayer: nn.Module, x_BSD: Tensor) -> Tensor:
+            if isinstance(sublayer, SelfAttention | Convolution):
+                return sublayer(x_BSD, source_mask)
+            return sublayer(x_BSD)
+
+        return self.run(x_BSD, call)
 
 
-class DecoderLayer(nn.Module):
-    """Causal self-attention, source attention, feed-forward (Vaswani et al. 2017, section 3.1)."""
+@runtime_checkable
+class Causal(Protocol):
+    """What may stand in a decoder in the place of self-attention."""
 
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__()
-        self.self_attention = mixing(config, "decoder")
-        self.source_attention = source_attention(config)
-        self.ffn = feed_forward(config)
-        self.self_attention_residual = Residual(config)
-        self.source_attention_residual = Residual(config)
-        self.ffn_residual = Residual(config)
+    def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
+        """[B,Q,D] to [B,Q,D], of what comes before each position."""
+
+
+class CausalLayer(Layer):
+    """Causal self-attention, source attention where there is a source, feed-forward (Vaswani et al.
+    2017, section 3.1), or what a block says."""
+
+    def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
+        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
+
+        def call(sublayer: nn.Module, x_BQD: Tensor) -> Tensor:
+            if isinstance(sublayer, SourceAttention):
+                assert isinstance(context, AttentionContext)
+                return sublayer(x_BQD, context)
+            if isinstance(sublayer, Causal):
+                return sublayer.decode(x_BQD, context)
+            return sublayer(x_BQD)
+
+        return self.run(x_BQD, call)
+
+
+class DecoderLayer(CausalLayer):
+    """A causal layer with a source attention."""
+
+    def __init__(self, config: TransformerConfig, order: Order = STANDARD) -> None:
+        super().__init__(config, order, partial(mixing, side="decoder"))
 
     def project_source(self, memory_BSD: Tensor) -> KeyValue:
         """Keys and values of the source attention, computed once a sentence."""
         return self.source_attention.project(memory_BSD)
-
-    def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
-        x_BQD = self.self_attention_residual(
-            x_BQD, lambda x: self.self_attention.decode(x, context)
-        )
-        x_BQD = self.source_attention_residual(x_BQD, lambda x: self.source_attention(x, context))
-        return self.ffn_residual(x_BQD, self.ffn)
-
-
-class MacaronEncoderLayer(EncoderLayer):
-    """Half feed-forward, self-attention, half feed-forward (Lu et al. 2019, equations 17 to 19)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.first_ffn = feed_forward(config)
-        self.first_ffn_residual = Residual(config, scale=0.5)
-        self.ffn_residual.scale = 0.5
-
-    def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
-        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
-        return super().forward(self.first_ffn_residual(x_BSD, self.first_ffn), source_mask)
-
-
-class MacaronDecoderLayer(DecoderLayer):
-    """Half feed-forward, self- and source attention, half feed-forward (Lu et al. 2019, B.1)."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.first_ffn = feed_forward(config)
-        self.first_ffn_residual = Residual(config, scale=0.5)
-        self.ffn_residual.scale = 0.5
-
-    def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
-        return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
 class Block(NamedTuple):
@@ -119,14 +172,17 @@ class Block(NamedTuple):
 
 
 BLOCKS: dict[str, Block] = {
-    "standard": Block(EncoderLayer, DecoderLayer),
-    "macaron": Block(MacaronEncoderLayer, MacaronDecoderLayer),
+    name: Block(partial(EncoderLayer, order=order), partial(DecoderLayer, order=order))
+    for name, order in ORDERS.items()
 }
 
 
 def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
-    return SelfAttention(config.model_dim, config.num_heads, config.attention_dropout)
+    positions = make_positions(config)
+    return SelfAttention(
+        config.model_dim, config.num_heads, config.attention_dropout, positions=positions
+    )
 
 
 def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
@@ -148,16 +204,19 @@ def source_attention(config: ModelConfig) -> SourceAttention:
 def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
     """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
     dropout = Dropout(config.activation_dropout, shared_axes)
-    return FeedForward(config.model_dim, config.ffn_dim, dropout, config.activation)
+    return FeedForward(
+        config.model_dim, config.ffn_dim, dropout, config.activation, config.ffn_hidden_layers
+    )
 
 
 __all__ = [
     "BLOCKS",
+    "ORDERS",
+    "STANDARD",
     "Block",
+    "CausalLayer",
     "DecoderLayer",
     "EncoderLayer",
-    "MacaronDecoderLayer",
-    "MacaronEncoderLayer",
     "Residual",
     "feed_forward",
     "mixing",

@@ -6,6 +6,7 @@ have equal parameter counts up to one norm and one bias a layer (Lu et al. 2019,
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -25,12 +26,15 @@ class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
-    choices: ClassVar[dict[str, tuple[str, ...]]] = {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
         "activation": ("relu", "gelu", "silu", "reglu", "geglu", "swiglu"),
         "attention_init": ("xavier", "small"),
         "embedding_scale": ("token", "sum", "none"),
+        "ffn_hidden_layers": (1, 2),
+        "head_dropout_schedule": ("constant", "v"),
+        "positions": ("sinusoid", "relative", "rotary"),
     }
     """What the fields may be that choose by a name."""
     decoding_budget: ClassVar[int] = 8192
@@ -45,6 +49,9 @@ class ModelConfig(ABC):
     activation: str = "relu"
     """Of the feed-forward: `relu`, `gelu`, `silu`, or gated `reglu`, `geglu`, `swiglu`, which have
     three matrices of `ffn_dim` each: two thirds of it keep the number of parameters."""
+    ffn_hidden_layers: int = 1
+    """Of the feed-forward, each of `ffn_dim`: 1, or 2, with an activation behind each and no
+    residual inside (the ablation of Lu et al. 2019)."""
     num_encoder_layers: int = 3
     num_decoder_layers: int = 3
     vocab_size: int = 8000
@@ -59,6 +66,11 @@ class ModelConfig(ABC):
     embedding_scale: str = "token"
     """What sqrt(model_dim) multiplies: the vector of a `token`, its `sum` with the position, or
     `none` of them."""
+    positions: str = "sinusoid"
+    """`sinusoid`: added to the embedding; in self-attention, in their place: `relative`, a vector
+    for each distance (Shaw et al. 2018), or `rotary` (Su et al. 2021)."""
+    max_relative_distance: int = 16
+    """Of positions that are `relative`: those further away count as that far."""
     fix_norm: bool = False
     """Vectors of unit length in the embedding and the output matrix, which must be one (FixNorm;
     Nguyen and Salazar 2019)."""
@@ -73,6 +85,17 @@ class ModelConfig(ABC):
     """On attention probabilities, after the softmax."""
     activation_dropout: float = 0.0
     """Inside the feed-forward, after the activation and its gate."""
+    head_dropout: float = 0.0
+    """Probability with which a row loses a head of each attention (DropHead; Zhou et al. 2020)."""
+    head_dropout_schedule: str = "constant"
+    """`v`: from `head_dropout` down to 0 at the end of the learning rate's warm-up, and up to it
+    again at the end of training."""
+    encoder_layerdrop: float = 0.0
+    """Probability with which an update leaves out a layer of the encoder (LayerDrop; Fan et al.
+    2019)."""
+    decoder_layerdrop: float = 0.0
+    learns_layerdrop: bool = False
+    """Each layer learns its own probability; the mean of a side's is the given one."""
 
     def __post_init__(self) -> None:
         if ARCHITECTURES.get(self.architecture) is not type(self):
@@ -95,15 +118,34 @@ class ModelConfig(ABC):
                     f"{name} of architecture {self.architecture!r} must be one of {allowed}, "
                     f"got {getattr(self, name)!r}"
                 )
+        if self.max_relative_distance < 1:
+            raise ConfigError(
+                f"max_relative_distance must be >= 1, got {self.max_relative_distance}"
+            )
         if not self.norm_eps > 0.0:
             raise ConfigError(f"norm_eps must be > 0, got {self.norm_eps}")
         if self.fix_norm_scale and not self.fix_norm:
             raise ConfigError(
                 "fix_norm_scale needs fix_norm: true, got fix_norm: false; set both or neither"
             )
-        for name in ("dropout", "attention_dropout", "activation_dropout"):
+        rates = ("dropout", "attention_dropout", "activation_dropout", "head_dropout")
+        for name in (*rates, "encoder_layerdrop", "decoder_layerdrop"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+        self._check_layerdrop()
+
+    def _check_layerdrop(self) -> None:
+        """Raise ConfigError for rates of layers that there are none of."""
+        if self.encoder_layerdrop and not self.num_encoder_layers:
+            raise ConfigError(
+                f"encoder_layerdrop = {self.encoder_layerdrop} leaves out layers of the encoder, "
+                "but num_encoder_layers is 0; set it to 0"
+            )
+        if self.learns_layerdrop and not (self.encoder_layerdrop or self.decoder_layerdrop):
+            raise ConfigError(
+                "learns_layerdrop shares out encoder_layerdrop and decoder_layerdrop, and both are "
+                "0; set one of them"
+            )
 
     @property
     @abstractmethod
@@ -119,14 +161,24 @@ class ModelConfig(ABC):
 class TransformerConfig(ModelConfig):
     """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
 
-    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "encoder_mixing": ("attention", *CONVOLUTIONS),
         "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
     }
 
     architecture: str = "transformer"
     block: str = "standard"
-    """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
+    `package.module:name` of a pair (encoder layer, decoder layer)."""
+    share_layers: bool = False
+    """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
+    `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
+    halting: bool = False
+    """With shared layers: each position has as many steps as it needs, that many at most."""
+    halting_threshold: float = 0.99
+    """Sum of the halting probabilities at which a position has had its last step."""
+    ponder_weight: float = 0.01
+    """Weight of the steps of a position, in the mean, beside the loss of a label."""
     encoder_mixing: str = "attention"
     """What brings the positions of a side together: self-`attention`, `light_conv` or
     `dynamic_conv` (Wu et al. 2019)."""
@@ -146,6 +198,30 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_mixing()
+        if self.block == "weighted" and self.ffn_dim % self.num_heads:
+            raise ConfigError(
+                "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
+                f"num_heads = {self.num_heads}, got {self.ffn_dim}"
+            )
+        if self.halting and not self.share_layers:
+            raise ConfigError(
+                "halting: true ends the steps of one layer early and needs share_layers: true, got "
+                "share_layers: false; set both or neither"
+            )
+        if not 0.0 < self.halting_threshold < 1.0:
+            raise ConfigError(f"halting_threshold must be in (0, 1), got {self.halting_threshold}")
+        if not self.ponder_weight >= 0.0:
+            raise ConfigError(f"ponder_weight must be >= 0, got {self.ponder_weight}")
+        for name in ("encoder_layerdrop", "decoder_layerdrop"):
+            if self.share_layers and getattr(self, name):
+                raise ConfigError(
+                    f"{name} = {getattr(self, name)} leaves out layers of their own, but "
+                    "share_layers: true has one for all steps; set one of the two"
+                )
+
+    def _check_mixing(self) -> None:
+        """Raise ConfigError for options of what no layer has in the place of self-attention."""
         convolves = {self.encoder_mixing, self.decoder_mixing}.intersection(CONVOLUTIONS)
         for name in ("conv_input_dropout", "kernel_dropout"):
             value = getattr(self, name)
@@ -158,6 +234,12 @@ class TransformerConfig(ModelConfig):
                 )
         for side in ("encoder", "decoder"):
             self._check_kernel_sizes(side)
+            mixing = getattr(self, f"{side}_mixing")
+            if mixing != "attention" and self.positions not in ("sinusoid", "none"):
+                raise ConfigError(
+                    f"positions: {self.positions} is part of self-attention, which {side}_mixing: "
+                    f"{mixing} replaces; use positions: sinusoid"
+                )
 
     def _check_kernel_sizes(self, side: str) -> None:
         name, mixing = f"{side}_kernel_sizes", getattr(self, f"{side}_mixing")
@@ -174,6 +256,12 @@ class TransformerConfig(ModelConfig):
         for width in given:
             if width < 3 or width % 2 == 0:
                 raise ConfigError(f"{name} must be odd numbers from 3 on, got {width}")
+        widths = self.kernel_sizes(side)
+        if self.share_layers and mixing in CONVOLUTIONS and len(set(widths)) > 1:
+            raise ConfigError(
+                f"share_layers: true has one kernel for all steps, but {name} are {list(widths)}; "
+                "give each the same width"
+            )
 
     def kernel_sizes(self, side: str) -> tuple[int, ...]:
         """The widths of the convolutions of a side, one a layer."""
@@ -210,9 +298,10 @@ class JointConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre",),
         "joint_dropout": ("shared", "ordinary"),
+        "positions": ("sinusoid",),
     }
     decoding_budget: ClassVar[int] = 131072
 
@@ -251,11 +340,11 @@ class LanguageModelConfig(ModelConfig):
     """
 
     least_encoder_layers: ClassVar[int] = 0
-    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre", "post", "none"),
         "block": ("standard", "macaron"),
         "attention": ATTENTIONS,
-        "positions": ("sinusoid", "gluon"),
+        "positions": ("sinusoid", "gluon", "relative", "rotary"),
         "dropout_layers": ("all", "reference"),
     }
 
@@ -274,7 +363,7 @@ class LanguageModelConfig(ModelConfig):
     window_multiplier: int = 2
     """The window of layer l, from 0, is first_window * window_multiplier^l."""
     positions: str = "sinusoid"
-    """`sinusoid`: as in translation; `gluon`: the authors' code, whose columns do not pair up."""
+    """As in translation, or `gluon`: the authors' code, whose columns do not pair up."""
     attention_bias: bool = True
     """Biases in the projections of attention; the authors have none."""
     output_bias: bool = False
@@ -294,6 +383,11 @@ class LanguageModelConfig(ModelConfig):
         for name in ("kernel_size", "dilation_base", "first_window", "window_multiplier"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} must be >= 1, got {getattr(self, name)}")
+        if self.positions == "relative" and self.attention != "full":
+            raise ConfigError(
+                "positions: relative needs attention: full, as sparse attention has no place for "
+                f"its vectors, got attention: {self.attention}; use positions: rotary"
+            )
         if not 0.0 <= self.output_dropout < 1.0:
             raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
 
@@ -328,6 +422,49 @@ def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig
 
 def _macaron(baseline: TransformerConfig) -> TransformerConfig:
     return replace(baseline, block="macaron", ffn_dim=baseline.ffn_dim // 2)
+
+
+def _attention_ffn_attention(baseline: TransformerConfig) -> TransformerConfig:
+    """A second self-attention has the parameters of 2 model_dim of the feed-forward; where that is
+    all of it, a layer less has those of model_dim in each of the others."""
+    ffn_dim = baseline.ffn_dim - 2 * baseline.model_dim
+    block = replace(baseline, block="attention_ffn_attention")
+    if ffn_dim > 0:
+        return replace(block, ffn_dim=ffn_dim)
+    depth = baseline.num_encoder_layers - 1
+    return replace(
+        block, ffn_dim=baseline.model_dim, num_encoder_layers=depth, num_decoder_layers=depth
+    )
+
+
+def _two_hidden(baseline: TransformerConfig) -> TransformerConfig:
+    """Two hidden layers of F', a multiple of 8: 2 D F' + F'^2 is about the baseline's 2 D F."""
+    dim = baseline.model_dim
+    ffn_dim = math.sqrt(dim * dim + 2 * dim * baseline.ffn_dim) - dim
+    return replace(baseline, ffn_hidden_layers=2, ffn_dim=8 * round(ffn_dim / 8))
+
+
+def _weighted(baseline: TransformerConfig) -> TransformerConfig:
+    return replace(baseline, block="weighted")
+
+
+def _relative(baseline: TransformerConfig) -> TransformerConfig:
+    """The authors' distances: 16, and 8 where a model is big."""
+    most = 8 if baseline.model_dim >= 1024 else 16
+    return replace(baseline, positions="relative", max_relative_distance=most)
+
+
+def _universal(baseline: TransformerConfig, model_dim: int, num_heads: int) -> TransformerConfig:
+    """One layer a side, so much wider that its parameters are those of all layers of the
+    baseline."""
+    ratio = baseline.ffn_dim // baseline.model_dim
+    return replace(
+        baseline,
+        share_layers=True,
+        model_dim=model_dim,
+        num_heads=num_heads,
+        ffn_dim=ratio * model_dim,
+    )
 
 
 _SMALL = TransformerConfig()
@@ -430,28 +567,59 @@ _LM: dict[str, ModelConfig] = {
     ),
 }
 
+_BASELINES = {
+    "tiny": _TINY,
+    "small": _SMALL,
+    "small_6_2": _SMALL_6_2,
+    "small_12_1": _SMALL_12_1,
+    "iwslt_small": _IWSLT_SMALL,
+    "base": _BASE,
+    "big": _BIG,
+}
+_FAMILIES: dict[str, Callable[[TransformerConfig], TransformerConfig]] = {
+    "transformer": lambda baseline: baseline,
+    "macaron": _macaron,
+    "lightconv": _convolution("light_conv"),
+    "dynamicconv": _convolution("dynamic_conv"),
+    "attention_ffn_attention": _attention_ffn_attention,
+    "two_hidden": _two_hidden,
+    "weighted": _weighted,
+    "relative": _relative,
+}
+_DEEPER: dict[str, ModelConfig] = {
+    f"transformer_{size}_{depth}_{depth}": replace(
+        _BASELINES[size], num_encoder_layers=depth, num_decoder_layers=depth
+    )
+    for size in ("tiny", "small", "iwslt_small", "base", "big")
+    for depth in (8, 10)
+}
+# Width and heads; those of `base` are the authors'.
+_UNIVERSAL: dict[str, ModelConfig] = {
+    f"universal_{size}": _universal(_BASELINES[size], model_dim, num_heads)
+    for size, model_dim, num_heads in (
+        ("tiny", 200, 5),
+        ("small", 400, 5),
+        ("small_6_2", 440, 5),
+        ("small_12_1", 544, 4),
+        ("iwslt_small", 1120, 10),
+        ("base", 1024, 16),
+        ("big", 2240, 35),
+    )
+}
+
 PRESETS: dict[str, ModelConfig] = (
     {
         f"{family}_{size}": convert(baseline)
-        for family, convert in (
-            ("transformer", lambda c: c),
-            ("macaron", _macaron),
-            ("lightconv", _convolution("light_conv")),
-            ("dynamicconv", _convolution("dynamic_conv")),
-        )
-        for size, baseline in (
-            ("tiny", _TINY),
-            ("small", _SMALL),
-            ("small_6_2", _SMALL_6_2),
-            ("small_12_1", _SMALL_12_1),
-            ("iwslt_small", _IWSLT_SMALL),
-            ("base", _BASE),
-            ("big", _BIG),
-        )
+        for family, convert in _FAMILIES.items()
+        for size, baseline in _BASELINES.items()
     }
+    | _DEEPER
+    | _UNIVERSAL
     | _JOINT
     | _LM
 )
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
 of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
-machines, `6_2` and `12_1` with so many layers in encoder and decoder."""
+machines, `6_2` and `12_1` with so many layers in encoder and decoder. At one size, all families
+have as many parameters as the baseline, to within a few hundredths, but for the deeper baselines
+`8_8` and `10_10`."""

@@ -1,4 +1,7 @@
-"""Dropout whose random bits cost little on a CPU."""
+"""Dropout of elements, whose random bits cost little on a CPU, and of whole attention heads.
+
+Shape letters: B rows, Q queries, D model, H heads, E head.
+"""
 
 from __future__ import annotations
 
@@ -33,3 +36,28 @@ class Dropout(nn.Module):
         bytes_ = words.view(torch.uint8)[:count].view(shape)
         factor = scale * 256 / (256 - self.threshold)
         return x * (bytes_ >= self.threshold).to(x.dtype).mul_(factor)
+
+
+class HeadDropout(nn.Module):
+    """DropHead: each row of a batch loses some of its attention heads in training, and the others
+    make up for them (Zhou et al. 2020, "Scheduled DropHead").
+
+    The others grow by H over their number, as in the authors' code. There a row whose heads all
+    fall is a division by zero: here one of its heads stays, whichever.
+    """
+
+    def __init__(self, num_heads: int) -> None:
+        super().__init__()
+        self.num_heads = num_heads
+        self.rate = 0.0
+        """Probability with which a head falls; training sets it before each update."""
+
+    def forward(self, x_BQD: Tensor) -> Tensor:
+        """The heads' outputs [B,Q,D] side by side, as they stand before their projection."""
+        if not self.training or self.rate == 0.0:
+            return x_BQD
+        height_BH = torch.rand(len(x_BQD), self.num_heads, device=x_BQD.device)
+        stays_BH = (height_BH >= self.rate) | (height_BH == height_BH.amax(1, keepdim=True))
+        factor_BH = stays_BH * (self.num_heads / stays_BH.sum(1, keepdim=True))
+        x_BQHE = x_BQD.unflatten(-1, (self.num_heads, -1))
+        return (x_BQHE * factor_BH[:, None, :, None].to(x_BQD.dtype)).flatten(2)

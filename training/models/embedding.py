@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 import math
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor, nn
@@ -45,10 +45,14 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
     return torch.where(column % 2 == 0, torch.sin(angle), torch.cos(angle))
 
 
-POSITIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
+POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
+    "relative": None,
+    "rotary": None,
+    "none": None,
 }
+"""What is added to a token's vector; None where nothing is."""
 
 
 class TokenEmbedding(nn.Module):
@@ -83,30 +87,49 @@ class TokenEmbedding(nn.Module):
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
         vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
-        positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
-        return self.dropout(
-            _scaled(vectors_BTD, self.token_scale) + _scaled(positions_BTD, self.position_scale)
-        )
+        x_BTD = _scaled(vectors_BTD, self.token_scale)
+        if self.encode_positions is not None:
+            positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
+            x_BTD = x_BTD + _scaled(positions_BTD, self.position_scale)
+        return self.dropout(x_BTD)
 
     def replace(self, vectors_VD: Tensor) -> None:
         """Look up these vectors, as they are, from here on."""
         self.fix_norm = False
         self.weight = nn.Parameter(vectors_VD.detach())
 
+    def settle(self) -> None:
+        """Look up the vectors as they stand from here on."""
+        self.replace(self.vectors)
+
     def _normalise(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.fix_norm else vectors
 
 
+@runtime_checkable
+class Settling(Protocol):
+    """A module that computes from its weights what is the same at each call."""
+
+    def settle(self) -> None:
+        """Compute with that as it stands from here on."""
+
+
 def settled(model: ModelT) -> ModelT:
-    """A model that looks up its vectors as they stand, for export: the model itself, or a copy of
-    one whose vectors are computed at each call."""
-    if not any(isinstance(m, TokenEmbedding) and m.fix_norm for m in model.modules()):
+    """A model whose modules have settled, for export: a copy, or the model itself where none has
+    anything to settle."""
+    if not any(_is_unsettled(module) for module in model.modules()):
         return model
     copied = copy.deepcopy(model)
     for module in copied.modules():
-        if isinstance(module, TokenEmbedding):
-            module.replace(module.vectors)
+        if isinstance(module, Settling) and _is_unsettled(module):
+            module.settle()
     return copied
+
+
+def _is_unsettled(module: nn.Module) -> bool:
+    if isinstance(module, TokenEmbedding):
+        return module.fix_norm
+    return isinstance(module, Settling)
 
 
 def _scaled(x: Tensor, factor: float) -> Tensor:

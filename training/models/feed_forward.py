@@ -23,29 +23,45 @@ class FeedForward(nn.Module):
 
     GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), SiLU x * sigmoid(x).
     `reglu`, `geglu` and `swiglu` multiply the activation of one product by another (Shazeer 2020,
-    equation 6, with biases): `up_proj` holds the rows of the gate, then those of the other.
+    equation 6, with biases): `up_proj` holds the rows of the gate, then those of the other. A
+    second hidden layer comes between, where asked for (Lu et al. 2019, table 3: "no residual").
     """
 
     def __init__(
-        self, model_dim: int, ffn_dim: int, dropout: Dropout, activation: str = "relu"
+        self,
+        model_dim: int,
+        ffn_dim: int,
+        dropout: Dropout,
+        activation: str = "relu",
+        hidden_layers: int = 1,
     ) -> None:
         super().__init__()
         self.is_gated = activation in _GATES
         self.activation = _ACTIVATIONS[_GATES.get(activation, activation)]
-        self.up_proj = nn.Linear(model_dim, (2 if self.is_gated else 1) * ffn_dim)
+        wide = (2 if self.is_gated else 1) * ffn_dim
+        self.up_proj = nn.Linear(model_dim, wide)
         self.down_proj = nn.Linear(ffn_dim, model_dim)
+        self.inner_proj = nn.Linear(ffn_dim, wide) if hidden_layers == 2 else None
         self.dropout = dropout
         init_linear(self.up_proj, self.down_proj)
-        if self.is_gated:
-            for weight in self.up_proj.weight.detach().chunk(2):
-                nn.init.xavier_uniform_(weight)
+        widening = [self.up_proj]
+        if self.inner_proj is not None:
+            init_linear(self.inner_proj)
+            widening.append(self.inner_proj)
+        if self.is_gated:  # each half begins as a matrix of its own
+            for layer in widening:
+                for weight in layer.weight.detach().chunk(2):
+                    nn.init.xavier_uniform_(weight)
 
     def forward(self, x_BTD: Tensor) -> Tensor:
         """Widen the last axis to `ffn_dim` and bring it back; all others are kept."""
-        x = self.up_proj(x_BTD)
-        if self.is_gated:
-            gate, x = x.chunk(2, dim=-1)
-            x = self.activation(gate) * x
-        else:
-            x = self.activation(x)
-        return self.down_proj(self.dropout(x))
+        x = self._activate(self.up_proj(x_BTD))
+        if self.inner_proj is not None:
+            x = self._activate(self.inner_proj(x))
+        return self.down_proj(x)
+
+    def _activate(self, x: Tensor) -> Tensor:
+        if not self.is_gated:
+            return self.dropout(self.activation(x))
+        gate, x = x.chunk(2, dim=-1)
+        return self.dropout(self.activation(gate) * x)

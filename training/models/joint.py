@@ -10,6 +10,8 @@ the source: attention folds the axis that it does not aggregate into the batch.
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import torch
 from torch import Tensor, nn
 
@@ -25,6 +27,7 @@ from training.models.context import (
 )
 from training.models.embedding import TokenEmbedding
 from training.models.norms import make_norm, make_output_norm
+from training.models.stack import Stack
 
 # Axes along which dropout 1d and 2d share their noise.
 _SOURCE = (1,)  # of [B,S,Q,D]
@@ -104,6 +107,7 @@ class JointModel(TranslationModel):
     """PreNet (an ordinary encoder, or nothing), joint layers, Reduction."""
 
     decoder_kind = "joint"
+    stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "layers"}
     alignment_role = "alignment"
 
     def __init__(self, config: JointConfig) -> None:
@@ -115,9 +119,12 @@ class JointModel(TranslationModel):
         if not config.tie_embeddings:
             shape = (config.vocab_size, config.model_dim)
             self.output = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
-        self.encoder = nn.ModuleList(EncoderLayer(config) for _ in range(config.num_encoder_layers))
+        learns, depth = config.learns_layerdrop, config.num_encoder_layers
+        prenet = [EncoderLayer(config) for _ in range(depth)]
+        self.encoder = Stack(prenet, depth, config.encoder_layerdrop, learns_rates=learns)
         self.encoder_norm = make_norm(config, "pre") if config.num_encoder_layers else nn.Identity()
-        self.layers = nn.ModuleList(JointLayer(config) for _ in range(config.num_decoder_layers))
+        joint = [JointLayer(config) for _ in range(config.num_decoder_layers)]
+        self.layers = Stack(joint, len(joint), config.decoder_layerdrop, learns_rates=learns)
         self.reduction = Reduction(config)
         self.decoder_norm = make_output_norm(config, "pre")
 
@@ -193,9 +200,8 @@ class JointModel(TranslationModel):
     def _prenet(self, source_BS: Tensor, mask: Tensor | None) -> Tensor:
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
         x_BSD = (self.source_embedding or self.embedding)(source_BS, positions_1S)
-        for layer in self.encoder:
-            x_BSD = self.run_layer(layer, x_BSD, mask)
-        return self.encoder_norm(x_BSD)
+        masks = [(mask,)] * self.encoder.depth
+        return self.encoder_norm(self.encoder.run(x_BSD, masks, self.run_layer))
 
     def _joint(
         self,
@@ -205,9 +211,12 @@ class JointModel(TranslationModel):
         source_mask: Tensor | None,
     ) -> Tensor:
         """Joint states [B,Q,S,D] of every pair of positions."""
-        x = source_BSD[:, :, None] + target_BQD[:, None]
-        for number, (layer, context) in enumerate(zip(self.layers, contexts, strict=True)):
-            if number:
-                x = x.transpose(1, 2).contiguous()
-            x = self.run_layer(layer, x, context, source_mask)
-        return x
+        x_BSQD = source_BSD[:, :, None] + target_BQD[:, None]
+        x_BQSD = None
+        for number in self.layers.running():
+            if x_BQSD is not None:
+                x_BSQD = x_BQSD.transpose(1, 2).contiguous()
+            layer, context = self.layers.layer(number), contexts[number]
+            x_BQSD = self.run_layer(layer, x_BSQD, context, source_mask)
+            x_BQSD = self.layers.weigh(number, x_BSQD.transpose(1, 2), x_BQSD)
+        return x_BSQD.transpose(1, 2) if x_BQSD is None else x_BQSD

@@ -7,13 +7,13 @@ slots, D model, H heads, E head, V vocabulary, L layers.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from training.models.base import Network
-from training.models.blocks import Residual, feed_forward
+from training.models.blocks import ORDERS, CausalLayer
 from training.models.config import LanguageModelConfig
 from training.models.context import (
     CacheContext,
@@ -26,6 +26,7 @@ from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
 from training.models.light_attention import LightSelfAttention, layer_offsets, offset_mask
 from training.models.norms import make_norm, make_output_norm
+from training.models.stack import Stack
 
 
 class LanguageStep(NamedTuple):
@@ -37,38 +38,6 @@ class LanguageStep(NamedTuple):
     """The caches with what is kept of the new tokens in their slots."""
 
 
-class LanguageLayer(nn.Module):
-    """Causal self-attention, full or light, then the feed-forward."""
-
-    def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
-        super().__init__()
-        self.self_attention = LightSelfAttention(config, offsets)
-        self.ffn = feed_forward(config)
-        self.self_attention_residual = Residual(config)
-        self.ffn_residual = Residual(config)
-
-    def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
-        x_BQD = self.self_attention_residual(
-            x_BQD, lambda x: self.self_attention.decode(x, context)
-        )
-        return self.ffn_residual(x_BQD, self.ffn)
-
-
-class MacaronLanguageLayer(LanguageLayer):
-    """Half feed-forward, self-attention, half feed-forward (Lu et al. 2019, equations 17 to 19)."""
-
-    def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
-        super().__init__(config, offsets)
-        self.first_ffn = feed_forward(config)
-        self.first_ffn_residual = Residual(config, scale=0.5)
-        self.ffn_residual.scale = 0.5
-
-    def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        """[B,Q,D] to [B,Q,D]; `context` takes the appended caches."""
-        return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
-
-
 class CausalLanguageModel(Network):
     """One embedding for input and output; `states` trains, `decode_step` is what decoding calls.
 
@@ -77,6 +46,7 @@ class CausalLanguageModel(Network):
     """
 
     decoder_kind = "lm"
+    stacks: ClassVar[dict[str, str]] = {"decoder": "layers"}
 
     def __init__(self, config: LanguageModelConfig) -> None:
         super().__init__()
@@ -84,11 +54,12 @@ class CausalLanguageModel(Network):
         self.embedding = TokenEmbedding(config, config.positions)
         # Post-norm has one here, as the authors' code has where its norms are on.
         self.embedding_norm = make_norm(config, "post")
-        layer = MacaronLanguageLayer if config.block == "macaron" else LanguageLayer
         self.offsets = layer_offsets(config)
-        self.layers = nn.ModuleList(
-            layer(_layer_config(config, number), offsets)
-            for number, offsets in enumerate(self.offsets)
+        self.layers = Stack(
+            [_make_layer(config, number, offsets) for number, offsets in enumerate(self.offsets)],
+            config.num_decoder_layers,
+            config.decoder_layerdrop,
+            learns_rates=config.learns_layerdrop,
         )
         self.norm = make_output_norm(config, "pre")
         self.output_dropout = Dropout(config.output_dropout)
@@ -164,13 +135,15 @@ class CausalLanguageModel(Network):
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[CacheContext]
     ) -> Tensor:
         x_BQD = self.embedding_norm(self.embedding(token_ids_BQ, positions_BQ))
-        for layer, context in zip(self.layers, contexts, strict=True):
-            x_BQD = self.run_layer(layer, x_BQD, context)
-        return self.norm(x_BQD)
+        each = [(context,) for context in contexts]
+        return self.norm(self.layers.run(x_BQD, each, self.run_layer))
 
 
-def _layer_config(config: LanguageModelConfig, layer: int) -> LanguageModelConfig:
-    """The configuration of one layer: where asked for, the last one drops nothing."""
-    if config.dropout_layers == "all" or layer < config.num_decoder_layers - 1:
-        return config
-    return replace(config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+def _make_layer(
+    config: LanguageModelConfig, number: int, offsets: tuple[int, ...] | None
+) -> CausalLayer:
+    """A layer that attends to these offsets; where asked for, the last one drops nothing."""
+    if config.dropout_layers == "reference" and number == config.num_decoder_layers - 1:
+        config = replace(config, dropout=0.0, attention_dropout=0.0, activation_dropout=0.0)
+    order = {name: scale for name, scale in ORDERS[config.block].items() if "source" not in name}
+    return CausalLayer(config, order, lambda _: LightSelfAttention(config, offsets))

@@ -15,6 +15,7 @@ from training.models.attention import SelfAttention
 from training.models.config import LanguageModelConfig
 from training.models.context import CacheContext
 from training.models.operators import attention
+from training.models.positions import make_positions
 
 _LEAST_BLOCK = 16  # smaller products do not fill a core's registers
 
@@ -175,6 +176,7 @@ class LightSelfAttention(SelfAttention):
             config.num_heads,
             config.attention_dropout,
             bias=config.attention_bias,
+            positions=make_positions(config),
         )
         self.offsets = offsets
         for weight in self.in_proj.weight.detach().chunk(3):
@@ -184,7 +186,8 @@ class LightSelfAttention(SelfAttention):
         """[B,Q,D] to [B,Q,D]; with a cache, `context.visible` is this layer's own mask."""
         if context.cached or self.offsets is None:
             return super().decode(x_BQD, context, rows_sharing_dropout)
-        query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
+        positions_1Q = torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
+        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
         out_BQD = light_attention(
             query,
             key,
@@ -193,4 +196,4 @@ class LightSelfAttention(SelfAttention):
             num_heads=self.num_heads,
             dropout=self.dropout if self.training else 0.0,
         )
-        return self.out_proj(out_BQD)
+        return self.out_proj(self.head_dropout(out_BQD))

@@ -6,9 +6,13 @@ D model, V vocabulary, L layers.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any, TypeVar
+
 import torch
 from torch import Tensor, nn
 
+from serving.search.ids import PAD_ID
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
@@ -20,8 +24,11 @@ from training.models.context import (
     needs_of,
     split_caches,
 )
-from training.models.embedding import TokenEmbedding
+from training.models.embedding import TokenEmbedding, sinusoid
 from training.models.norms import make_norm, make_output_norm
+from training.models.stack import Halting, Stack
+
+T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
@@ -33,15 +40,11 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
-        self.embedding = TokenEmbedding(config)
-        self.encoder = nn.ModuleList(
-            block.encoder_layer(config.of_layer(number))
-            for number in range(config.num_encoder_layers)
-        )
-        self.decoder = nn.ModuleList(
-            block.decoder_layer(config.of_layer(number))
-            for number in range(config.num_decoder_layers)
-        )
+        # Where layers are shared, each step adds the positions anew.
+        self.embedding = TokenEmbedding(config, "none" if config.share_layers else config.positions)
+        self.encoder = make_stack(config, "encoder", block.encoder_layer)
+        self.decoder = make_stack(config, "decoder", block.decoder_layer)
+        self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
 
@@ -52,19 +55,24 @@ class Transformer(TranslationModel):
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
-        """Of each decoder layer."""
-        return [needs_of(layer) for layer in self.decoder]
+        """Of each decoder layer, wherever it runs."""
+        return self._at_each_step([needs_of(layer) for layer in self.decoder])
 
     @property
     def num_sources(self) -> int:
         """Keys and values of each source attention."""
-        return 2 * self.config.num_decoder_layers
+        return 2 * len(self.decoder)
 
     @property
     def alignment_layer(self) -> int:
         """The last but one decoder layer, whose source attention is nearest to word alignments
         (Garg et al. 2019, section 4), or the only one."""
-        return max(0, self.config.num_decoder_layers - 2)
+        return max(0, len(self.decoder) - 2)
+
+    @property
+    def _alignment_step(self) -> int:
+        """Where in the decoder `alignment_layer` runs, or last runs but once."""
+        return max(0, self.decoder.depth - 2)
 
     def encode_source(self, source_BS: Tensor, source_mask_BS: Tensor) -> list[Tensor]:
         """Source ids and mask to [key, value] * L, each [B,S,D]."""
@@ -87,9 +95,10 @@ class Transformer(TranslationModel):
         and the appended caches, each [B,C,D] or of a state's own width."""
         asked = asked or {}
         source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
+        pairs = [KeyValue(*pair) for pair in zip(sources[::2], sources[1::2], strict=True)]
         contexts = [
             AttentionContext(
-                source=KeyValue(sources[2 * layer], sources[2 * layer + 1]),
+                source=source,
                 source_mask=source_mask,
                 visible=visible_B1QC,
                 write_index=write_index_B,
@@ -99,12 +108,12 @@ class Transformer(TranslationModel):
                 ancestors=asked.get("ancestors"),
                 slot_positions=asked.get("slot_positions"),
             )
-            for layer, (own_key_values, own_states) in enumerate(
-                split_caches(self.layer_needs, caches)
+            for source, (own_key_values, own_states) in zip(
+                self._at_each_step(pairs), split_caches(self.layer_needs, caches), strict=True
             )
         ]
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)
-        query_BQD = contexts[self.alignment_layer].source_query
+        query_BQD = contexts[self._alignment_step].source_query
         assert query_BQD is not None
         return DecodingStep(x_BQD, query_BQD, cache_tensors(contexts))
 
@@ -112,22 +121,47 @@ class Transformer(TranslationModel):
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
         x_BSD = self.embedding(source_BS, positions_1S)
-        for layer in self.encoder:
-            x_BSD = self.run_layer(layer, x_BSD, source_mask)
+        masks = [(source_mask,)] * self.encoder.depth
+        x_BSD = self._run(self.encoder, self.encoder_halting, x_BSD, positions_1S, masks)
         return self.encoder_norm(x_BSD)
 
     def project_source(self, memory_BSD: Tensor) -> list[KeyValue]:
         """Source keys and values of each decoder layer."""
         return [layer.project_source(memory_BSD) for layer in self.decoder]  # type: ignore[operator]
 
+    def _at_each_step(self, of_layers: list[T]) -> list[T]:
+        """What belongs to each layer, wherever it runs."""
+        return [of_layers[step % len(of_layers)] for step in range(self.decoder.depth)]
+
     def decode(
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[AttentionContext]
     ) -> Tensor:
         """Decoder states [B,Q,D] of new tokens; each layer's context receives its new cache."""
         x_BQD = self.embedding(token_ids_BQ, positions_BQ)
-        for layer, context in zip(self.decoder, contexts, strict=True):
-            x_BQD = self.run_layer(layer, x_BQD, context)
+        each = [(context,) for context in contexts]
+        x_BQD = self._run(self.decoder, self.decoder_halting, x_BQD, positions_BQ, each)
         return self.decoder_norm(x_BQD)
+
+    def _run(
+        self,
+        stack: Stack,
+        halting: Halting | None,
+        x_BTD: Tensor,
+        positions_BT: Tensor,
+        inputs: list[tuple[Any, ...]],
+    ) -> Tensor:
+        """The state behind all layers; where they are shared, positions and the number of the step
+        are added before each (Dehghani et al. 2018, equations 6 and 7)."""
+        if not self.config.share_layers:
+            return stack.run(x_BTD, inputs, self.run_layer)
+        dim = self.config.model_dim
+        absolute = self.config.positions == "sinusoid"
+        positions_BTD = sinusoid(positions_BT, dim) if absolute else torch.zeros_like(x_BTD[:1])
+
+        def signal(step: int) -> Tensor:
+            return positions_BTD + sinusoid(torch.tensor(step, device=x_BTD.device), dim)
+
+        return stack.run(x_BTD, inputs, self.run_layer, signal, halting)
 
     @property
     def output_weight(self) -> Tensor:
@@ -147,8 +181,36 @@ class Transformer(TranslationModel):
         memory_BSD = self.encode(source_BS, mask_B11S)
         contexts = [
             AttentionContext(source=key_value, source_mask=mask_B11S)
-            for key_value in self.project_source(memory_BSD)
+            for key_value in self._at_each_step(self.project_source(memory_BSD))
         ]
         positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
         x_BTD = self.decode(target_BT, positions_1T, contexts)
-        return x_BTD, contexts[self.alignment_layer]
+        if self.config.halting and self.training:
+            self.penalty = self.config.ponder_weight * (
+                _mean_ponder(self.encoder, source_BS) + _mean_ponder(self.decoder, target_BT)
+            )
+        return x_BTD, contexts[self._alignment_step]
+
+
+def make_stack(
+    config: TransformerConfig, side: str, layer: Callable[[TransformerConfig], nn.Module]
+) -> Stack:
+    """The layers of a `side`, `encoder` or `decoder`."""
+    depth = getattr(config, f"num_{side}_layers")
+    count = 1 if config.share_layers else depth
+    layers = [layer(config.of_layer(number)) for number in range(count)]
+    rate = getattr(config, f"{side}_layerdrop")
+    return Stack(layers, depth, rate, learns_rates=config.learns_layerdrop)
+
+
+def make_halting(config: TransformerConfig) -> Halting | None:
+    """The unit that ends the steps of a side, where there is one."""
+    if not config.halting:
+        return None
+    return Halting(config.model_dim, config.halting_threshold)
+
+
+def _mean_ponder(stack: Stack, ids_BT: Tensor) -> Tensor:
+    """Steps of a position, in the mean of those that are no padding."""
+    assert stack.ponder_BT is not None
+    return stack.ponder_BT[ids_BT != PAD_ID].mean()

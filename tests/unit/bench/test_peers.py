@@ -140,6 +140,7 @@ def assert_scores_as_the_model(model: Transformer, folder: Path) -> None:
         {"norm_type": "rms", "norm": "post", "fix_norm": True},
         {"norm_eps": 0.05, "activation": "gelu"},
         {"activation": "silu"},
+        {"positions": "relative", "max_relative_distance": 3},
         *({"activation": name} for name in ("reglu", "geglu", "swiglu")),
     ],
 )
@@ -208,6 +209,8 @@ def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
         ({"block": "macaron"}, "block must be 'standard' .*got 'macaron'"),
         ({"norm_type": "scale"}, "norm_type must be 'layer' or 'rms' .*got 'scale'"),
         ({"fix_norm": True, "fix_norm_scale": True}, "fix_norm_scale must be False .*got True"),
+        ({"positions": "rotary"}, "positions must be 'sinusoid' or 'relative' .*got 'rotary'"),
+        ({"share_layers": True}, "share_layers must be False .*got True"),
         ({"embedding_scale": "none"}, "embedding_scale must be 'token' .*got 'none'"),
     ],
 )

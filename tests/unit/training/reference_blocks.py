@@ -66,27 +66,65 @@ def vectors_of(weights: Weights, config: ModelConfig) -> Array:
     return np.stack([row / math.sqrt(sum(x * x for x in row)) for row in table])
 
 
-def attend(query_TD: Array, key_SD: Array, value_SD: Array, heads: int, *, causal: bool) -> Array:
-    """Vaswani et al. 2017, equation 1, head by head, query by query, key by key."""
+def attend(
+    query_TD: Array,
+    key_SD: Array,
+    value_SD: Array,
+    heads: int,
+    *,
+    causal: bool,
+    tables: tuple[Array, Array] | None = None,
+) -> Array:
+    """Vaswani et al. 2017, equation 1, head by head, query by query, key by key.
+
+    With `tables` of a vector for each distance -k to k, Shaw et al. 2018, equations 3 and 4.
+    """
     out = np.zeros_like(query_TD)
     width = query_TD.shape[1] // heads
+    keys, values = tables or (np.zeros((1, width)), np.zeros((1, width)))
+    most = len(keys) // 2
     for head in range(heads):
         columns = slice(head * width, (head + 1) * width)
         for t, query in enumerate(query_TD[:, columns]):
             reach = t + 1 if causal else len(key_SD)
+            places = [max(-most, min(most, s - t)) + most for s in range(reach)]
             weights = [
-                math.exp(float(query @ key_SD[s, columns]) / math.sqrt(width)) for s in range(reach)
+                math.exp(float(query @ (key_SD[s, columns] + keys[places[s]])) / math.sqrt(width))
+                for s in range(reach)
             ]
             for s, weight in enumerate(weights):
-                out[t, columns] += weight / sum(weights) * value_SD[s, columns]
+                value = value_SD[s, columns] + values[places[s]]
+                out[t, columns] += weight / sum(weights) * value
     return out
 
 
-def self_attention(x_TD: Array, weights: Weights, heads: int, *, causal: bool) -> Array:
-    dim = x_TD.shape[1]
-    projected = linear(x_TD, weights, "in_proj")
-    query, key, value = (projected[:, i * dim : (i + 1) * dim] for i in range(3))
-    return linear(attend(query, key, value, heads, causal=causal), weights, "out_proj")
+def turn(x_TD: Array, heads: int) -> Array:
+    """Su et al. 2021: pairs of features, half a head apart, turned by the position's angle."""
+    out, width = x_TD.copy(), x_TD.shape[1] // heads
+    for t in range(len(x_TD)):
+        for head in range(heads):
+            for i in range(width // 2):
+                angle = t * 10000.0 ** (-2 * i / width)
+                a, b = head * width + i, head * width + width // 2 + i
+                out[t, a] = x_TD[t, a] * math.cos(angle) - x_TD[t, b] * math.sin(angle)
+                out[t, b] = x_TD[t, a] * math.sin(angle) + x_TD[t, b] * math.cos(angle)
+    return out
+
+
+def attend_to_itself(projected_TP: Array, weights: Weights, config: Any, *, causal: bool) -> Array:
+    """The heads' outputs by queries, keys and values side by side."""
+    query, key, value = np.split(projected_TP, 3, axis=1)
+    tables = None
+    if config.positions == "rotary":
+        query, key = turn(query, config.num_heads), turn(key, config.num_heads)
+    elif config.positions == "relative":
+        tables = weights["relative.keys_1RE"][0], weights["relative.values_1RE"][0]
+    return attend(query, key, value, config.num_heads, causal=causal, tables=tables)
+
+
+def self_attention(x_TD: Array, weights: Weights, config: ModelConfig, *, causal: bool) -> Array:
+    heads = attend_to_itself(linear(x_TD, weights, "in_proj"), weights, config, causal=causal)
+    return project_out(heads, weights, config)
 
 
 def convolution(x_TD: Array, weights: Weights, config: TransformerConfig, *, causal: bool) -> Array:
@@ -129,16 +167,17 @@ def mix(x_TD: Array, weights: Weights, config: TransformerConfig, *, causal: boo
     if name == "ssru":
         return ssru(x_TD, weights)
     if name == "attention":
-        return self_attention(x_TD, weights, config.num_heads, causal=causal)
+        return self_attention(x_TD, weights, config, causal=causal)
     return convolution(x_TD, weights, config, causal=causal)
 
 
-def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, heads: int) -> Array:
+def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, config: ModelConfig) -> Array:
     dim = x_TD.shape[1]
     projected = linear(memory_SD, weights, "key_value_proj")
     query = linear(x_TD, weights, "query_proj")
-    out = attend(query, projected[:, :dim], projected[:, dim:], heads, causal=False)
-    return linear(out, weights, "out_proj")
+    keys, values = projected[:, :dim], projected[:, dim:]
+    heads = attend(query, keys, values, config.num_heads, causal=False)
+    return project_out(heads, weights, config)
 
 
 def activate(x: float, name: str) -> float:
@@ -151,14 +190,35 @@ def activate(x: float, name: str) -> float:
 
 def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
     """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
-    wide, size, name = linear(x_TD, weights, "up_proj"), config.ffn_dim, config.activation
-    hidden = np.zeros((len(x_TD), size))
-    for t, wide_t in enumerate(wide):
-        for i in range(size):
-            hidden[t, i] = activate(float(wide_t[i]), name)
-            if name.endswith("glu"):
-                hidden[t, i] *= wide_t[size + i]
+    name, hidden = config.activation, x_TD
+    gated = name.endswith("glu")
+    for projection in ("up_proj", "inner_proj")[: config.ffn_hidden_layers]:
+        wide = linear(hidden, weights, projection)
+        size = wide.shape[1] // 2 if gated else wide.shape[1]
+        hidden = np.zeros((len(x_TD), size))
+        for t, wide_t in enumerate(wide):
+            for i in range(size):
+                hidden[t, i] = activate(float(wide_t[i]), name)
+                if gated:
+                    hidden[t, i] *= wide_t[size + i]
     return linear(hidden, weights, "down_proj")
+
+
+def project_out(heads_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+    """Attention's last product; in a Weighted Transformer, by branch: sum_i alpha_i FFN_i(kappa_i
+    head_i W_i) (Ahmed et al. 2017, equations 5 to 7)."""
+    if "out_proj.weight" in weights:
+        return linear(heads_TD, weights, "out_proj")
+    kappas, alphas = (
+        [math.exp(x) for x in weights[f"out_proj.{name}_logits"]] for name in ("kappa", "alpha")
+    )
+    width, out = heads_TD.shape[1] // config.num_heads, np.zeros_like(heads_TD)
+    for i, (kappa, alpha) in enumerate(zip(kappas, alphas, strict=True)):
+        head = heads_TD[:, i * width : (i + 1) * width]
+        head = linear(head, weights, f"out_proj.projections.{i}") * kappa / sum(kappas)
+        ffn = part(weights, f"out_proj.ffns.{i}")
+        out += feed_forward(head, ffn, config) * alpha / sum(alphas)
+    return out
 
 
 class ReferenceLayer:
@@ -180,21 +240,43 @@ class ReferenceLayer:
 
     def __call__(self, x: Array, memory: Array | None) -> Array:
         """An encoder layer where there is no memory, a decoder layer where there is."""
-        heads, macaron = self.config.num_heads, self.config.block == "macaron"
-        own = part(self.weights, "self_attention")
-        if macaron:
-            x = self.ffn(x, "first_ffn", 0.5)
-        x = self.sublayer(
-            x,
-            "self_attention",
-            lambda y: mix(y, own, self.config, causal=memory is not None),
-        )
-        if memory is not None:
-            source = part(self.weights, "source_attention")
-            x = self.sublayer(
-                x, "source_attention", lambda y: source_attention(y, memory, source, heads)
-            )
-        return self.ffn(x, "ffn", 0.5 if macaron else 1.0)
+        for name, scale in ORDERS[self.config.block]:
+            weights = part(self.weights, name)
+            if name.endswith("ffn"):
+                x = self.ffn(x, name, scale)
+            elif name != "source_attention":
+                x = self.sublayer(
+                    x,
+                    name,
+                    lambda y, own=weights: mix(y, own, self.config, causal=memory is not None),
+                    scale,
+                )
+            elif memory is not None:
+                x = self.sublayer(
+                    x,
+                    name,
+                    lambda y, own=weights: source_attention(y, memory, own, self.config),
+                    scale,
+                )
+        return x
+
+
+ORDERS = {
+    "standard": [("self_attention", 1.0), ("source_attention", 1.0), ("ffn", 1.0)],
+    "macaron": [
+        ("first_ffn", 0.5),
+        ("self_attention", 1.0),
+        ("source_attention", 1.0),
+        ("ffn", 0.5),
+    ],
+    "attention_ffn_attention": [
+        ("self_attention", 0.5),
+        ("source_attention", 1.0),
+        ("ffn", 1.0),
+        ("last_attention", 0.5),
+    ],
+    "weighted": [("self_attention", 1.0), ("source_attention", 1.0)],
+}
 
 
 def sinusoid(position: int, dim: int) -> Array:
@@ -204,12 +286,12 @@ def sinusoid(position: int, dim: int) -> Array:
     return np.array([math.sin(a) for a in angles] + [math.cos(a) for a in angles])
 
 
-def embed(ids: list[int], table: Array, scale: str) -> Array:
+def embed(ids: list[int], table: Array, scale: str, *, positions: bool = True) -> Array:
     """`scale` is what sqrt(D) multiplies: the `token`, its `sum` with the position, or `none`."""
     root = math.sqrt(table.shape[1])
     rows = []
     for p, id_ in enumerate(ids):
-        position = sinusoid(p, table.shape[1])
+        position = sinusoid(p, table.shape[1]) if positions else np.zeros(table.shape[1])
         if scale == "sum":
             rows.append((table[id_] + position) * root)
         else:
@@ -217,16 +299,67 @@ def embed(ids: list[int], table: Array, scale: str) -> Array:
     return np.stack(rows)
 
 
+def run_layers(x_TD: Array, memory: Array | None, whole: Weights, config: Any) -> Array:
+    """All layers of a side, or the steps of its only one (Dehghani et al. 2018)."""
+    side = "encoder" if memory is None else "decoder"
+    depth, weights = getattr(config, f"num_{side}_layers"), part(whole, side)
+    if config.halting:
+        return run_halting(x_TD, memory, weights, part(whole, f"{side}_halting"), config, depth)
+    for step in range(depth):
+        if config.share_layers:
+            x_TD = add_signal(x_TD, step, config.positions)
+        own = part(weights, "0" if config.share_layers else str(step))
+        x_TD = ReferenceLayer(own, config)(x_TD, memory)
+    return x_TD
+
+
+def add_signal(x_TD: Array, step: int, positions: str) -> Array:
+    dim = x_TD.shape[1]
+    if positions != "sinusoid":
+        return x_TD + sinusoid(step, dim)
+    return np.stack([x + sinusoid(t, dim) + sinusoid(step, dim) for t, x in enumerate(x_TD)])
+
+
+def run_halting(
+    x_TD: Array,
+    memory: Array | None,
+    weights: Weights,
+    halting: Weights,
+    config: Any,
+    depth: int,
+) -> Array:
+    """Graves 2016, equations 5 to 8, position by position; who has halted keeps their state."""
+    layer = ReferenceLayer(part(weights, "0"), config)
+    unit, bias = halting["weight"], float(halting["bias"][0])
+    state, mean = x_TD, np.zeros_like(x_TD)
+    sums, running = [0.0] * len(x_TD), [True] * len(x_TD)
+    for step in range(depth):
+        read = add_signal(state, step, config.positions)
+        after, state = layer(read, memory), state.copy()
+        for t in range(len(x_TD)):
+            if not running[t]:
+                continue
+            probability = 1.0 / (1.0 + math.exp(-float(read[t] @ unit) - bias))
+            halts = sums[t] + probability > config.halting_threshold or step == depth - 1
+            mean[t] += after[t] * (1.0 - sums[t] if halts else probability)
+            sums[t] += probability
+            running[t] = not halts
+            state[t] = after[t]
+    return mean
+
+
 def logits(source: list[int], target: list[int], model: Any) -> Array:
     """Logits [T,V] of one sentence pair by the whole reference model."""
     weights, config = weights_of(model), model.config
-    table = vectors_of(weights, config)
-    memory, x = (embed(ids, table, config.embedding_scale) for ids in (source, target))
-    for layer in range(config.num_encoder_layers):
-        memory = ReferenceLayer(part(weights, f"encoder.{layer}"), config)(memory, None)
+    table, scale = vectors_of(weights, config), config.embedding_scale
+    absolute = config.positions == "sinusoid"
+    memory, x = (
+        embed(ids, table, scale, positions=absolute and not config.share_layers)
+        for ids in (source, target)
+    )
+    memory = run_layers(memory, None, weights, config)
     if config.norm == "pre":
         memory = normalise(memory, part(weights, "encoder_norm"), config)
-    for layer in range(config.num_decoder_layers):
-        x = ReferenceLayer(part(weights, f"decoder.{layer}"), config)(x, memory)
+    x = run_layers(x, memory, weights, config)
     x = normalise_output(x, part(weights, "decoder_norm"), config, norm=config.norm == "pre")
     return x @ table.T

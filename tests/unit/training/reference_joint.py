@@ -32,20 +32,20 @@ class ReferenceJointLayer:
     """Section 3.2: four pre-norm sublayers; each method is one of them without its residual."""
 
     def __init__(self, weights: Weights, config: JointConfig) -> None:
-        self.weights, self.config, self.heads = weights, config, config.num_heads
+        self.weights, self.config = weights, config
 
     def target_attention(self, x_TSD: Array) -> Array:
         """Along the target, for every source position by itself."""
         weights, out = part(self.weights, "target_attention"), np.zeros_like(x_TSD)
         for s in range(x_TSD.shape[1]):
-            out[:, s] = self_attention(x_TSD[:, s], weights, self.heads, causal=True)
+            out[:, s] = self_attention(x_TSD[:, s], weights, self.config, causal=True)
         return out
 
     def source_attention(self, x_TSD: Array) -> Array:
         """Along the source, for every target position by itself."""
         weights, out = part(self.weights, "source_attention"), np.zeros_like(x_TSD)
         for t in range(x_TSD.shape[0]):
-            out[t] = self_attention(x_TSD[t], weights, self.heads, causal=False)
+            out[t] = self_attention(x_TSD[t], weights, self.config, causal=False)
         return out
 
     def first_ffn(self, x_TSD: Array) -> Array:

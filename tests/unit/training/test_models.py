@@ -17,10 +17,9 @@ from training.loss import label_smoothed_loss
 from training.models import PRESETS, ModelConfig, build_model, find_block
 from training.models.attention import SelfAttention
 from training.models.blocks import (
+    BLOCKS,
     DecoderLayer,
     EncoderLayer,
-    MacaronDecoderLayer,
-    MacaronEncoderLayer,
 )
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding, sinusoid
@@ -48,7 +47,7 @@ def test_each_layer_equals_the_loop_written_reference(block: str, norm: str) -> 
 
 
 def test_macaron_halves_both_feed_forwards() -> None:
-    layer = MacaronEncoderLayer(TINY).eval()
+    layer = BLOCKS["macaron"].encoder_layer(TINY).eval()
     assert isinstance(layer, EncoderLayer)
     with torch.no_grad():
         for name, parameter in layer.named_parameters():
@@ -173,10 +172,14 @@ def test_dropout_drops_at_its_rate_and_keeps_the_mean(probability: float, rate: 
 def test_a_block_of_ones_own_is_found_by_its_path() -> None:
     block = find_block("tests.unit.training.test_models:OWN_BLOCK")
     assert block.encoder_layer is EncoderLayer
-    assert block.decoder_layer is MacaronDecoderLayer
+    assert block.decoder_layer is OwnDecoderLayer
 
 
-OWN_BLOCK = (EncoderLayer, MacaronDecoderLayer)
+class OwnDecoderLayer(DecoderLayer):
+    pass
+
+
+OWN_BLOCK = (EncoderLayer, OwnDecoderLayer)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
+
 import pytest
 import torch
 
@@ -19,7 +22,7 @@ from training.models import (
     TranslationModel,
     build_model,
 )
-from training.quality import measure_edit_rate, measure_quality
+from training.quality import measure_edit_rate, measure_paper_bleu, measure_quality
 from training.stepper import TorchStepper
 from training.tokenizer import train_tokenizer
 from training.translation import translate
@@ -130,3 +133,56 @@ def test_scores_that_are_not_finite_name_the_text(
         next(model.parameters()).fill_(torch.nan)  # the embedding
     with pytest.raises(DivergedError, match=r"text 2: .*non-finite"):
         translate(model, tokenizer, ["", "Hund"], SearchOptions(), token_budget=10)
+
+
+def multi_bleu(translations: list[list[str]], references: list[list[str]]) -> float:
+    """multi-bleu.perl, gram by gram."""
+    logs = 0.0
+    for n in range(1, 5):
+        right = total = 0
+        for found, wanted in zip(translations, references, strict=True):
+            grams, known = (
+                Counter(tuple(words[i : i + n]) for i in range(len(words) - n + 1))
+                for words in (found, wanted)
+            )
+            right += sum(min(count, known[gram]) for gram, count in grams.items())
+            total += sum(grams.values())
+        logs += math.log(right / total) / 4
+    lengths = [sum(map(len, side)) for side in (translations, references)]
+    return 100 * math.exp(logs + min(0.0, 1 - lengths[1] / lengths[0]))
+
+
+def test_bleu_as_papers_have_it_is_that_of_their_scripts() -> None:
+    translations = [
+        "A well-known man walks on the old road , he said .",
+        "Two cats sleep here now .",
+    ]
+    references = [
+        "A well-known man walked on the old road , he said .",
+        "two cats sleep here now .",
+    ]
+    names = ["multi_bleu", "multi_bleu_lc", "compound_split"]
+    found = measure_paper_bleu(names, translations, references, tokenized=True)
+    words = [[line.split() for line in side] for side in (translations, references)]
+    small = [[[word.lower() for word in line] for line in side] for side in words]
+    split = [
+        [line.replace("well-known", "well ##AT##-##AT## known").split() for line in side]
+        for side in (translations, references)
+    ]
+    assert found["multi_bleu"] == pytest.approx(multi_bleu(*words))
+    assert found["multi_bleu_lc"] == pytest.approx(multi_bleu(*small))
+    assert found["compound_split"] == pytest.approx(multi_bleu(*split))
+    assert len({round(float(found[name]), 6) for name in names}) == 3
+    assert "case:lc" in str(found["multi_bleu_lc_signature"])
+    assert "smooth:none" in str(found["compound_split_signature"])
+    assert str(found["multi_bleu_signature"]).endswith("|tokens:own")
+
+
+def test_bleu_as_papers_have_it_tokenizes_plain_text() -> None:
+    plain = measure_paper_bleu(
+        ["multi_bleu"], ["He said: yes, it is."], ["He said: yes, it is!"], tokenized=False
+    )
+    tokens = ["He", "said", ":", "yes", ",", "it", "is"]
+    words = [[[*tokens, "."]], [[*tokens, "!"]]]
+    assert plain["multi_bleu"] == pytest.approx(multi_bleu(*words))
+    assert str(plain["multi_bleu_signature"]).endswith("|tokens:13a")

@@ -40,13 +40,16 @@ def attention(
     causal: bool = False,
     dropout: float = 0.0,
     rows_sharing_dropout: int = 1,
+    scales_queries: bool = True,
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
     Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
     `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
-    drop the same probabilities. Returns [B,Q,D].
+    drop the same probabilities. Where `scales_queries` is false, an exported graph scales scores
+    in their place. Returns [B,Q,D].
     """
+    del scales_queries
     if query.dim() != 4:
         query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
     if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):

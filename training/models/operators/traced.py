@@ -54,6 +54,7 @@ def attention(
     causal: bool = False,
     dropout: float = 0.0,
     rows_sharing_dropout: int = 1,
+    scales_queries: bool = True,
 ) -> Tensor:
     """`Attention`: of three axes with the number of heads, or of four, by head.
 
@@ -62,13 +63,16 @@ def attention(
     assert not causal
     del dropout, rows_sharing_dropout
     by_head = query.dim() == 4
-    # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then.
-    query = query * (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
+    scale = (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
+    if scales_queries:
+        # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then,
+        # and goes into the weights that made it.
+        query, scale = query * scale, 1.0
     sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
     result: Tensor = torch.onnx.ops.symbolic(
         "Attention",
         (query, key, value, mask),
-        attrs={"scale": 1.0, **sizes},
+        attrs={"scale": scale, **sizes},
         dtype=query.dtype,
         shape=query.shape,
         version=OPSET,
