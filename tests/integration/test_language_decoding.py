@@ -32,11 +32,14 @@ pytestmark = pytest.mark.usefixtures("traced_once")
 KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]
+POSITIONS = [("full", "standard", "pre", "relative"), ("cascade", "macaron", "post", "rotary")]
 VOCABULARY = 90
 
 
 @cache
-def model_of(attention: str, block: str = "standard", norm: str = "pre") -> CausalLanguageModel:
+def model_of(
+    attention: str, block: str = "standard", norm: str = "pre", positions: str = "sinusoid"
+) -> CausalLanguageModel:
     torch.manual_seed(5)
     config = LanguageModelConfig(
         model_dim=16,
@@ -47,6 +50,8 @@ def model_of(attention: str, block: str = "standard", norm: str = "pre") -> Caus
         attention=attention,
         block=block,
         norm=norm,
+        positions=positions,
+        max_relative_distance=4,
         dropout=0.0,
         first_window=3,
         output_bias=block == "macaron",
@@ -101,10 +106,10 @@ def output(
     return SampledOutput(key, prompt, GenerationOptions(**options), uniforms)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
+@pytest.mark.parametrize("variant", [*VARIANTS, *POSITIONS], ids="-".join)
 @pytest.mark.parametrize("length", [1, 5, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
 def test_prompts_and_steps_give_the_models_own_distributions(
-    bundles: Path, variant: tuple[str, str, str], length: int
+    bundles: Path, variant: tuple[str, ...], length: int
 ) -> None:
     stepper, model = stepper_of(bundles, *variant), model_of(*variant)
     outputs = [output(i, random_ids(length, i), num_logprobs=3) for i in range(3)]
@@ -160,9 +165,11 @@ def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> Non
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("kind", ["full", "cascade"])
-def test_an_output_is_the_same_in_any_company(bundles: Path, kind: str, precision: str) -> None:
-    stepper = stepper_of(bundles, kind, precision=precision)
+@pytest.mark.parametrize("variant", [("full",), ("cascade",), *POSITIONS], ids="-".join)
+def test_an_output_is_the_same_in_any_company(
+    bundles: Path, variant: tuple[str, ...], precision: str
+) -> None:
+    stepper = stepper_of(bundles, *variant, precision=precision)
     choices = [
         {"temperature": 0.0},
         {"temperature": 0.7},
