@@ -79,6 +79,7 @@ GROUPS = (
             "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
             "compare": "scores of several systems with a paired bootstrap",
             "average": "average the last or best checkpoints of a run",
+            "prune": "a run with fewer layers out of a trained one",
             "report": "curves of runs as an HTML page and a picture",
             "scale": "depth and width of a joint model for a larger budget",
         },

@@ -182,7 +182,8 @@ def _layers_of(names: Iterable[str]) -> dict[str, set[int]]:
     """The numbers of the layers of each stack of a model."""
     layers: dict[str, set[int]] = {}
     for name in names:
-        stack, number, *_ = name.split(".", 2)
+        stack, _, rest = name.partition(".")
+        number = rest.partition(".")[0]
         if number.isdigit():
             layers.setdefault(stack, set()).add(int(number))
     return layers

@@ -1,6 +1,6 @@
 """Recipes: YAML read into frozen dataclasses; an unknown key is an error with the nearest one.
 
-A recipe is data. `model.preset` names a preset of `training.models.config`; every other key of
+A recipe is data. `model.preset` names a preset of `training.models.presets`; every other key of
 `model` overrides one field of it. `${NAME}` in a path is replaced by an environment variable.
 """
 
@@ -22,11 +22,11 @@ from training.errors import ConfigError
 from training.filters import FILTERS, Filter
 from training.models.config import (
     ARCHITECTURES,
-    PRESETS,
     LanguageModelConfig,
     ModelConfig,
     TransformerConfig,
 )
+from training.models.presets import PRESETS
 from training.sections import (
     AUTO,
     DataConfig,

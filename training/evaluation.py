@@ -82,20 +82,25 @@ def evaluate(
         "checkpoint": str(trained.checkpoint),
         "sentences": len(pairs),
         "beam_size": beam_size,
-        **asdict(measure_quality(translations, references)),
+        **_scores(sources, references, translations),
         **measure_paper_bleu(bleu, translations, references, tokenized=tokenized),
-        **asdict(measure_edit_rate(translations, references)),
-        **asdict(measure_fidelity(sources, translations)),
         "seconds": round(seconds, 3),
     }
-    analysis = _analysis(analyses, sources, references, translations, counts)
-    if named is not None:
-        analysis["domain"] = quality_by_domain(named, references, translations)
+    analysis = _analysis(analyses, sources, references, translations, counts, named)
     if analysis:
         scores["analysis"] = {
             name: [asdict(bucket) for bucket in buckets] for name, buckets in analysis.items()
         }
     return scores
+
+
+def _scores(sources: list[str], references: list[str], translations: list[str]) -> dict[str, Any]:
+    """What is always told of a test set."""
+    return {
+        **asdict(measure_quality(translations, references)),
+        **asdict(measure_edit_rate(translations, references)),
+        **asdict(measure_fidelity(sources, translations)),
+    }
 
 
 def _analysis(
@@ -104,8 +109,10 @@ def _analysis(
     references: list[str],
     translations: list[str],
     counts: Counter[str],
+    named: list[str] | None,
 ) -> dict[str, Sequence[Any]]:
-    """What is asked for of `ANALYSES`; `counts` are those of words in the training text."""
+    """What is asked for of `ANALYSES`, and by domain where these are `named`; `counts` are those of
+    words in the training text."""
     analysis: dict[str, Sequence[Any]] = {}
     if "length" in analyses:
         analysis["length"] = quality_by_length(sources, references, translations)
@@ -113,6 +120,8 @@ def _analysis(
         analysis["position"] = matches_by_position(references, translations)
     if "frequency" in analyses:
         analysis["frequency"] = f1_by_frequency(references, translations, counts)
+    if named is not None:
+        analysis["domain"] = quality_by_domain(named, references, translations)
     return analysis
 
 

@@ -83,7 +83,7 @@ class GradientSum:
         for batch in collated:
             with torch.autocast(self._device.type, torch.bfloat16, enabled=self._recipe.loop.bf16):
                 loss = self._data.loss(self._model, batch, smoothing)
-            penalty = self._model.penalty
+            penalty, self._model.penalty = self._model.penalty, None
             whole = loss if penalty is None else loss + batch.num_labels * penalty
             (whole / labels).backward()
             total += float(loss.detach())

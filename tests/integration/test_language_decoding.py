@@ -29,7 +29,6 @@ from serving.search.sentence import Sentence
 from tests.unit.training.test_context import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.context import CacheContext
-from training.models.language_model import LanguageLayer
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
@@ -37,24 +36,28 @@ KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]
 VARIANTS += [("own", "standard", "pre")]
+POSITIONS = [("full", "standard", "pre", "relative"), ("cascade", "macaron", "post", "rotary")]
 VOCABULARY = 90
 
 
-class OwnLayer(LanguageLayer):
+class OwnLayer(nn.Module):
     """Looks back along the text by a recurrence and a convolution, too."""
 
-    def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
-        super().__init__(config, offsets)
+    def __init__(self, layer: nn.Module, config: LanguageModelConfig) -> None:
+        super().__init__()
+        self.layer = layer
         self.recurrence, self.convolution = Recurrence(config), Convolution(config)
 
     def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        x_BQD = super().forward(x_BQD, context)
+        x_BQD = self.layer(x_BQD, context)
         x_BQD = x_BQD + self.recurrence.decode(x_BQD, context)
         return x_BQD + self.convolution.decode(x_BQD, context)
 
 
 @cache
-def model_of(attention: str, block: str = "standard", norm: str = "pre") -> CausalLanguageModel:
+def model_of(
+    attention: str, block: str = "standard", norm: str = "pre", positions: str = "sinusoid"
+) -> CausalLanguageModel:
     torch.manual_seed(5)
     config = LanguageModelConfig(
         model_dim=16,
@@ -65,13 +68,16 @@ def model_of(attention: str, block: str = "standard", norm: str = "pre") -> Caus
         attention="cascade" if attention == "own" else attention,
         block=block,
         norm=norm,
+        positions=positions,
+        max_relative_distance=4,
         dropout=0.0,
         first_window=3,
         output_bias=block == "macaron",
     )
     model = CausalLanguageModel(config)
     if attention == "own":
-        model.layers = nn.ModuleList(OwnLayer(config, offsets) for offsets in model.offsets)
+        for number, layer in enumerate(model.layers):
+            model.layers[number] = OwnLayer(layer, config)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
@@ -121,10 +127,10 @@ def output(
     return SampledOutput(key, prompt, GenerationOptions(**options), uniforms)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize("variant", VARIANTS, ids="-".join)
+@pytest.mark.parametrize("variant", [*VARIANTS, *POSITIONS], ids="-".join)
 @pytest.mark.parametrize("length", [1, 5, CHUNK, CHUNK + 1, 3 * CHUNK + 7])
 def test_prompts_and_steps_give_the_models_own_distributions(
-    bundles: Path, variant: tuple[str, str, str], length: int
+    bundles: Path, variant: tuple[str, ...], length: int
 ) -> None:
     stepper, model = stepper_of(bundles, *variant), model_of(*variant)
     outputs = [output(i, random_ids(length, i), num_logprobs=3) for i in range(3)]
@@ -180,9 +186,11 @@ def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> Non
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("kind", ["full", "cascade", "own"])
-def test_an_output_is_the_same_in_any_company(bundles: Path, kind: str, precision: str) -> None:
-    stepper = stepper_of(bundles, kind, precision=precision)
+@pytest.mark.parametrize("variant", [("full",), ("cascade",), ("own",), *POSITIONS], ids="-".join)
+def test_an_output_is_the_same_in_any_company(
+    bundles: Path, variant: tuple[str, ...], precision: str
+) -> None:
+    stepper = stepper_of(bundles, *variant, precision=precision)
     choices = [
         {"temperature": 0.0},
         {"temperature": 0.7},

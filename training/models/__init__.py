@@ -9,7 +9,6 @@ from training.models.attention import small_init
 from training.models.base import Network, TranslationModel
 from training.models.blocks import BLOCKS, Block
 from training.models.config import (
-    PRESETS,
     JointConfig,
     LanguageModelConfig,
     ModelConfig,
@@ -17,6 +16,7 @@ from training.models.config import (
 )
 from training.models.joint import JointModel
 from training.models.language_model import CausalLanguageModel
+from training.models.presets import PRESETS
 from training.models.transformer import Transformer
 
 __all__ = [

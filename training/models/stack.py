@@ -28,7 +28,7 @@ class Stack(nn.ModuleList):
         super().__init__(layers)
         self.depth, self.rate = depth, rate
         self.ponder_BT: Tensor | None = None
-        """Steps of each position and what was left of it at the last one, where it halts."""
+        """Where positions halt, steps of each in training, and what was left at the last one."""
         self.register_parameter("keep_logits", None)
         if learns_rates and rate:
             self.keep_logits = nn.Parameter(torch.zeros(depth))
@@ -83,7 +83,8 @@ class Stack(nn.ModuleList):
                 state_BTD = halted.step(number, x_BTD, state_BTD, after_BTD)
         if halted is None:
             return state_BTD
-        self.ponder_BT = halted.ponder_BT1.squeeze(-1)
+        if self.training:
+            self.ponder_BT = halted.ponder_BT1.squeeze(-1)
         return halted.mean_BTD
 
 

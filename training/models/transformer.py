@@ -212,5 +212,6 @@ def make_halting(config: TransformerConfig) -> Halting | None:
 
 def _mean_ponder(stack: Stack, ids_BT: Tensor) -> Tensor:
     """Steps of a position, in the mean of those that are no padding."""
-    assert stack.ponder_BT is not None
-    return stack.ponder_BT[ids_BT != PAD_ID].mean()
+    ponder_BT, stack.ponder_BT = stack.ponder_BT, None
+    assert ponder_BT is not None
+    return ponder_BT[ids_BT != PAD_ID].mean()

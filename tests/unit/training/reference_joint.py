@@ -92,6 +92,7 @@ def decode(source: list[int], target: list[int], model: Any) -> tuple[Array, Arr
     source_SD = embed(source, source_table, config.embedding_scale)
     # The PreNet is a Transformer's encoder.
     shared = ("model_dim", "num_heads", "ffn_dim", "activation", "norm_type", "norm_eps")
+    shared += ("ffn_hidden_layers",)
     prenet = TransformerConfig(**{name: getattr(config, name) for name in shared})
     for layer in range(config.num_encoder_layers):
         source_SD = ReferenceLayer(part(weights, f"encoder.{layer}"), prenet)(source_SD, None)

@@ -65,7 +65,8 @@ def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Ar
     """Logits [T,V]: query by query, key by key."""
     config, weights = model.config, reference.weights_of(model)
     table, dim = reference.vectors_of(weights, config), config.model_dim
-    x = reference.embed(ids, table, config.embedding_scale)
+    absolute = config.positions == "sinusoid"
+    x = reference.embed(ids, table, config.embedding_scale, positions=absolute)
     if config.norm == "post":
         x = reference.normalise(x, reference.part(weights, "embedding_norm"), config)
 
@@ -92,7 +93,13 @@ def reference_logits(ids: list[int], model: CausalLanguageModel) -> reference.Ar
             offsets: tuple[int, ...] | None = offsets,
         ) -> reference.Array:
             projected = y @ layer["self_attention.in_proj.weight"].T
+            own = reference.part(layer, "self_attention")
+            if config.positions == "relative":  # which full attention alone may have
+                out = reference.attend_to_itself(projected, own, config, causal=True)
+                return out @ own["out_proj.weight"].T
             query, key, value = (projected[:, i * dim : (i + 1) * dim] for i in range(3))
+            if config.positions == "rotary":
+                query, key = (reference.turn(side, config.num_heads) for side in (query, key))
             rows = []
             for t in range(len(y)):
                 seen = [s for s in range(t + 1) if offsets is None or t - s in offsets]
@@ -118,6 +125,24 @@ def test_logits_equal_the_loop_written_reference(kind: str, block: str, norm: st
     found = model(torch.tensor([ids]))[0].detach().double().numpy()
     expected = reference_logits(ids, model)
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-3)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"positions": "relative", "max_relative_distance": 3},
+        {"positions": "rotary", "attention": "full"},
+        {"positions": "rotary", "attention": "cascade"},
+        {"positions": "rotary", "attention": "dilated"},
+    ],
+)
+def test_logits_of_other_positions_equal_the_loop_written_reference(
+    options: dict[str, Any],
+) -> None:
+    model = tiny_lm(**options)
+    ids = [int(i) for i in torch.randint(37, (13,))]
+    found = model(torch.tensor([ids]))[0].detach().double().numpy()
+    np.testing.assert_allclose(found, reference_logits(ids, model), rtol=1e-4, atol=1e-3)
 
 
 def empty_caches(model: CausalLanguageModel, capacity: int) -> list[torch.Tensor]:
