@@ -287,10 +287,9 @@ def _numbers(text: str) -> list[int]:
 
 
 def _positive(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"must be >= 1, got {value}")
-    return value
+    if not (text.isascii() and text.isdigit() and int(text) >= 1):
+        raise argparse.ArgumentTypeError(f"must be a number >= 1, got {text!r}")
+    return int(text)
 
 
 if __name__ == "__main__":

@@ -16,7 +16,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
 
-from training.errors import BrokenCheckpointError, CheckpointError, StorageError
+from training.errors import BrokenCheckpointError, CheckpointError, StorageError, reason_of
 
 WEIGHTS, OPTIMIZER, STATE = "model.safetensors", "optimizer.safetensors", "state.json"
 _TRAINED = "trained."
@@ -53,10 +53,9 @@ def remove(path: Path) -> None:
 
 def cannot_write(path: Path, error: Exception) -> StorageError:
     """What to tell of a write that failed."""
-    reason = getattr(error, "strerror", None) or str(error)
     return StorageError(
-        f"{path}: cannot be written: {reason}; what was saved before is whole: make room or give "
-        "access, then the same command goes on"
+        f"{path}: cannot be written: {reason_of(error)}; what was saved before is whole: make room "
+        "or give access, then the same command goes on"
     )
 
 
@@ -201,7 +200,9 @@ def read_state(folder: Path) -> dict[str, Any]:
     try:
         state: dict[str, Any] = json.loads((folder / STATE).read_text())
     except (OSError, ValueError) as error:
-        raise BrokenCheckpointError(f"{folder / STATE}: cannot be read: {error}") from error
+        raise BrokenCheckpointError(
+            f"{folder / STATE}: cannot be read: {reason_of(error)}"
+        ) from error
     if not isinstance(state, dict):
         raise BrokenCheckpointError(f"{folder / STATE}: cannot be read: it holds no JSON object")
     return state
@@ -294,7 +295,7 @@ def _read_tensors(path: Path) -> dict[str, Tensor]:
     try:
         return load_file(path)
     except (OSError, SafetensorError) as error:
-        raise BrokenCheckpointError(f"{path}: cannot be read: {error}") from error
+        raise BrokenCheckpointError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def _optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:

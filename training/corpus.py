@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 import zstandard
 
 from serving.lines import LineEncodingError, decode_line
-from training.errors import CorpusError
+from training.errors import CorpusError, reason_of
 from training.filters import Filter, Languages, Unseen, bare
 
 Pair = tuple[str, str]
@@ -148,7 +148,7 @@ def iterate_lines(path: Path) -> Iterator[str]:
         for number, line in enumerate(_split(_blocks(path)), 1):
             yield decode_line(line.removeprefix(codecs.BOM_UTF8) if number == 1 else line, number)
     except (OSError, EOFError, zlib.error, zstandard.ZstdError) as error:
-        raise CorpusError(f"{path}: cannot be read: {error}") from error
+        raise CorpusError(f"{path}: cannot be read: {reason_of(error)}") from error
     except LineEncodingError as error:
         raise CorpusError(
             f"{path}:{error.number}: not UTF-8 ({error.reason} at byte {error.start}); "

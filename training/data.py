@@ -33,6 +33,7 @@ from training.corpus import (
 from training.errors import CorpusError
 from training.guide import Guide, guided_loss
 from training.loss import label_smoothed_loss
+from training.made import check_languages
 from training.models import Transformer, TranslationModel
 from training.prepared import PreparedText
 from training.run import (
@@ -146,8 +147,10 @@ class RunData:
 def read_corpus(recipe: TranslationRecipe) -> Corpus:
     """Read, clean and split the text of a recipe, or find that in the recipe's cache.
 
-    Raises CorpusError where a file cannot be used or no pair is left.
+    Raises CorpusError where a file cannot be used, was made by a bundle of other languages, or no
+    pair is left.
     """
+    check_languages(recipe.data)
     with collector_paused():
         return PreparedText(recipe).corpus(lambda: _clean_corpus(recipe))
 
@@ -258,6 +261,7 @@ def prepare(recipe: TranslationRecipe, run: Path) -> RunData:
     Raises CorpusError or ConfigError where that cannot be done, StorageError where text that is
     streamed cannot be written.
     """
+    check_languages(recipe.data)
     with collector_paused():
         data = _stream(recipe, run) if recipe.data.streaming else _load(recipe, run)
     left = [origin for origin, count in enumerate(data.train.trained_on) if count]

@@ -28,6 +28,7 @@ from serving.threads import default_threads
 from training.checkpoint import write_atomically
 from training.corpus import Pair, read_lines, read_pairs
 from training.errors import ConfigError
+from training.made import write_note
 
 METRICS = ("chrf", "bleu")
 Direction = tuple[str | None, str | None]
@@ -191,6 +192,7 @@ class _Making:
         for side, path in enumerate(paths):
             lines = "".join(f"{one_line(pair[side])}\n" for pair in kept)
             write_atomically(path, lines.encode())
+        write_note(self.out, self.languages, self.bundle.name)
         return Made(*paths, len(kept), len(pairs) - len(kept))
 
 

@@ -53,3 +53,8 @@ class StorageError(TrainingError):
 
 class DivergedError(TrainingError):
     """Training diverged: a gradient or a score is infinite or not a number."""
+
+
+def reason_of(error: Exception) -> str:
+    """What the system says, without the path, which a message begins with."""
+    return getattr(error, "strerror", None) or str(error)

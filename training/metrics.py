@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from training.checkpoint import cannot_write, write_atomically
-from training.errors import CheckpointError
+from training.errors import CheckpointError, reason_of
 
 METRICS_FILE = "metrics.jsonl"
 
@@ -54,7 +54,7 @@ def read_metrics(run: Path) -> list[dict[str, Any]]:
         text = (run / METRICS_FILE).read_text()
     except OSError as error:
         raise CheckpointError(
-            f"{run / METRICS_FILE}: cannot be read: {error}; give the folder of a run"
+            f"{run / METRICS_FILE}: cannot be read: {reason_of(error)}; give the folder of a run"
         ) from error
     whole, _, _ = text.rpartition("\n")
     return [json.loads(line) for line in whole.splitlines()]

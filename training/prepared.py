@@ -22,7 +22,7 @@ from training.batching import IdPair, encode_pairs
 from training.checkpoint import write_atomically
 from training.config import ParallelFiles, TranslationRecipe, expand
 from training.corpus import CleaningReport, Corpus, Pair
-from training.errors import CorpusError, StorageError
+from training.errors import CorpusError, StorageError, reason_of
 from training.streaming import StoredIds, StoredText, open_ids, open_text, store_ids
 
 logger = logging.getLogger(__name__)
@@ -140,7 +140,7 @@ def _digest(path: Path) -> str:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        raise CorpusError(f"{path}: cannot be read: {error}") from error
+        raise CorpusError(f"{path}: cannot be read: {reason_of(error)}") from error
 
 
 def _load(path: Path) -> Arrays | None:

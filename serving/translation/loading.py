@@ -7,7 +7,7 @@ from pathlib import Path
 from serving.bundle.manifest import parse_manifest
 from serving.queue.limits import BatchLimits
 from serving.runtime.cuda_device import MOST_STREAMS
-from serving.runtime.device import computes_on_cpu
+from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.translator import Translator
@@ -40,10 +40,16 @@ def load_translator(
 
 def load_isolated_translator(
     folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
-) -> IsolatedTranslator:
-    """`load_translator`, each worker in a process of its own; on a GPU, of which processes do not
-    compute at once, there is one."""
-    on_cpu = computes_on_cpu(parse_manifest(folder))
+) -> IsolatedTranslator | Translator:
+    """`load_translator`, each worker in a process of its own.
+
+    On a GPU there is one, since processes do not compute there at once: where it has streams for
+    several batches, these are decoded by threads of this process.
+    """
+    manifest = parse_manifest(folder)
+    on_cpu = computes_on_cpu(manifest)
+    if not on_cpu and batches_at_once(manifest, MOST_STREAMS) > 1:
+        return load_translator(folder, preset, threads, limits)
     workers = _workers(preset, threads) if on_cpu else 1
     return IsolatedTranslator(
         folder,

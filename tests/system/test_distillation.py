@@ -61,7 +61,7 @@ def test_of_several_translations_the_one_nearest_to_the_reference_is_learnt(
     assert (tmp_path / "taught.en").read_bytes() == lines(nearest)
     assert (told["pairs"], told["dropped"]) == (4, 1)
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["a.de.gz", "a.en", "taught.de", "taught.en"]
+    assert names == ["a.de.gz", "a.en", "taught.de", "taught.en", "taught.made.json"]
     assert main(arguments) == 1
     assert "give --force" in capsys.readouterr().err
 
@@ -96,7 +96,7 @@ def test_what_was_decoded_outlives_an_end_before_it_is_written(
     assert len(decoded) == 1  # nothing was decoded again
     assert (tmp_path / "back.en").read_text() == "GUTEN MORGEN!\nEIN HAUS.\n"
     names = sorted(path.name for path in tmp_path.iterdir())
-    assert names == ["back.de", "back.en", "mono.de"]
+    assert names == ["back.de", "back.en", "back.made.json", "mono.de"]
 
 
 def test_text_in_one_language_becomes_the_target_of_parallel_text(tmp_path: Path) -> None:
