@@ -116,7 +116,7 @@ class _Macaron:
 def _load() -> None:
     try:
         load_detector()
-        _registry.start(load_bundles(_settings))
+        _registry.load()
     except Exception:
         # The same bundles passed `check` a moment ago: the machine is short of something.
         logger.critical("the models cannot be loaded; this worker ends", exc_info=True)

@@ -88,8 +88,6 @@ class ModelState:
     """Texts or outputs that are being decoded."""
     cache_bytes: int
     """Held by the cache of answers."""
-    resident_bytes: int
-    """Memory of its decoding processes."""
 
 
 @dataclass(frozen=True)
@@ -98,6 +96,8 @@ class State:
 
     ready: bool
     models: Sequence[ModelState]
+    decoder_bytes: int = 0
+    """Memory of the decoding processes, where there are any."""
 
 
 class Metrics:
@@ -222,18 +222,17 @@ class _StateCollector(Collector):
         held = GaugeMetricFamily(
             "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]
         )
-        resident = GaugeMetricFamily(
+        yield GaugeMetricFamily(
             "macaron_decoder_resident_bytes",
-            "Memory of a model's decoding processes, beside the server's",
-            labels=["model"],
+            "Memory of the decoding processes, beside the server's; what they share counts once",
+            value=state.decoder_bytes,
         )
         for model in state.models:
             info.add_metric([model.name, model.task, model.family, model.precision], 1)
             depth.add_metric([model.name], model.queue_depth)
             rows.add_metric([model.name], model.rows)
             held.add_metric([model.name], model.cache_bytes)
-            resident.add_metric([model.name], model.resident_bytes)
-        yield from (info, depth, rows, held, resident)
+        yield from (info, depth, rows, held)
         if (threads := _threads()) is not None:
             yield GaugeMetricFamily("process_threads", "Threads of the process", value=threads)
 

@@ -26,7 +26,7 @@ from serving.generation.scheduler import GenerationScheduler
 from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
-from serving.server.loading import load_bundles, read_manifests
+from serving.server.loading import decoding_processes, load_bundles, read_manifests
 from serving.server.metrics import Metrics, ModelState, State
 from serving.server.settings import Settings, variable
 from serving.text.languages import language_name
@@ -87,6 +87,7 @@ class Registry:
         self._ready = self._draining = False
         self._reloading = threading.Lock()
         self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
+        self._processes = decoding_processes(settings)
         self.metrics = Metrics(self._state)
 
     @property
@@ -107,6 +108,10 @@ class Registry:
         loaded."""
         self._check_loaded()
         return list(self._language_models.values())
+
+    def load(self) -> None:
+        """Load every bundle and open it to requests; raises as `load_bundles` and `start` do."""
+        self.start(load_bundles(self._settings, processes=self._processes))
 
     def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
         """Warm the models up and open them to requests.
@@ -142,7 +147,9 @@ class Registry:
         try:
             manifests = list(read_manifests(self._settings).values())
             kept = [model for model in before if model.manifest in manifests]
-            bundles = load_bundles(self._settings, [model.manifest for model in kept])
+            bundles = load_bundles(
+                self._settings, [model.manifest for model in kept], self._processes
+            )
             started.extend(self._start(bundle) for bundle in bundles)
         except Exception as error:  # whatever a bad bundle does, the old ones go on
             for model in started:
@@ -366,10 +373,10 @@ class Registry:
                     queue_depth=model.scheduler.queue_depth,
                     rows=model.scheduler.num_held,
                     cache_bytes=model.scheduler.answer_cache_bytes,
-                    resident_bytes=model.scheduler.resident_bytes,
                 )
                 for model in models
             ],
+            self._processes.held_bytes,
         )
 
     def check_ready(self) -> None:

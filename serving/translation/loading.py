@@ -6,14 +6,17 @@ from pathlib import Path
 
 from serving.bundle.manifest import parse_manifest
 from serving.queue.limits import BatchLimits
-from serving.runtime.device import batches_at_once, computes_on_cpu
+from serving.runtime.device import computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
+from serving.translation.process_group import ProcessGroup
 from serving.translation.translator import Translator
 
 MOST_WORKERS = 8
-"""Batches of a model decoded at once: on threads of one process Python's tenth of a step is done
-for one at a time, and processes take memory each."""
+"""Batches of a model decoded at once by threads of one process, where Python's tenth of a step is
+done for one at a time."""
+MOST_PROCESSES = 64
+"""Batches of a model decoded at once by processes, which share the memory for its caches."""
 
 
 def load_translator(
@@ -28,7 +31,7 @@ def load_translator(
     if not computes_on_cpu(parse_manifest(folder)):
         return Translator(folder, threads=1, limits=limits)
     if preset == "throughput":
-        workers = _workers(preset, threads)
+        workers = min(threads, MOST_WORKERS)
         return Translator(folder, threads=threads, workers=workers, limits=limits)
     return fastest(
         lambda count: Translator(folder, threads=count, limits=limits),
@@ -37,19 +40,40 @@ def load_translator(
     )
 
 
-def load_isolated_translator(
-    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
-) -> IsolatedTranslator:
-    """`load_translator`, each worker in a process of its own."""
-    workers = batches_at_once(parse_manifest(folder), _workers(preset, threads))
-    return IsolatedTranslator(
-        folder,
-        threads=threads // workers,
-        workers=workers,
-        limits=limits,
-        tune=preset == "latency",
-    )
+class DecodingProcesses:
+    """All decoding processes of a server."""
 
+    def __init__(self, preset: Preset, threads: int) -> None:
+        """None starts before there is something to load."""
+        self._preset, self._threads = preset, threads
+        self._single = ProcessGroup(1, forks=False)
+        count = min(threads, MOST_PROCESSES)
+        self._many = ProcessGroup(count, forks=True) if preset == "throughput" else self._single
 
-def _workers(preset: Preset, threads: int) -> int:
-    return min(threads, MOST_WORKERS) if preset == "throughput" else 1
+    def load(self, folder: Path, limits: BatchLimits | None = None) -> IsolatedTranslator:
+        """`load_translator` in these processes.
+
+        `throughput`: a process for each thread decodes for all models. `latency`: one does, with as
+        many threads for a model as are found to be fastest. So does one for all models on a GPU.
+        """
+        if not computes_on_cpu(parse_manifest(folder)):
+            return IsolatedTranslator(folder, limits=limits, processes=self._single)
+        if self._preset == "throughput":
+            return IsolatedTranslator(folder, limits=limits, processes=self._many)
+        return IsolatedTranslator(
+            folder, threads=self._threads, limits=limits, tune=True, processes=self._single
+        )
+
+    def start(self) -> None:
+        """Start what loads models on the CPU, so that the first is loaded sooner."""
+        self._many.start()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of all of them, what they share counted once; 0 where the system does not tell."""
+        return sum(group.held_bytes for group in {self._single, self._many})
+
+    def close(self) -> None:
+        """End them, whatever they do."""
+        for group in {self._single, self._many}:
+            group.close()

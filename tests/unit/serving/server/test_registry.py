@@ -20,6 +20,7 @@ from serving.errors import (
 from serving.server.loading import load_bundles
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.translation.loading import DecodingProcesses
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
@@ -134,7 +135,9 @@ class Shelf:
     def _manifests(self, _: Settings) -> dict[Path, Manifest]:
         return {Path(bundle.manifest.name): bundle.manifest for bundle in self.bundles}
 
-    def _load(self, _: Settings, served: list[Manifest]) -> list[EchoTranslator]:
+    def _load(
+        self, _: Settings, served: list[Manifest], __: DecodingProcesses
+    ) -> list[EchoTranslator]:
         if self.error:
             raise self.error
         new = [bundle for bundle in self.bundles if bundle.manifest not in served]
