@@ -1,7 +1,7 @@
 """The int8 weights of a graph, as they lie in its file.
 
-ONNX Runtime copies what it reads; a kernel that lays a weight out anew then leaves that copy unused.
-Weights that are mapped from the file take no memory which the system could not use for other things.
+ONNX Runtime copies what it reads; a kernel that lays a weight out anew leaves that copy unused.
+Weights that are mapped from the file take no memory that could not be used for other things.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 _LEAST_BYTES = 65536
 """Smaller weights are not worth it."""
 _DTYPES = {2: np.uint8, 3: np.int8}
-"""Of one byte, so that they may lie anywhere; by the number of onnx.proto's TensorProto.DataType."""
+"""Of one byte, so that they may lie anywhere; by their numbers in onnx.proto."""
 # Fields of onnx.proto.
 _GRAPH, _INITIALIZER = 7, 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA = 1, 2, 8, 9

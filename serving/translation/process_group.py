@@ -130,7 +130,7 @@ class Loader:
                 stdin=subprocess.DEVNULL,
                 pass_fds=[other.fileno()],
                 process_group=0,  # a signal to the server's group is for the server
-                env=_environment(),
+                env=environment(),
             )
         self._connection = Connection(os.dup(self._socket.fileno()))
 
@@ -385,7 +385,8 @@ class ProcessGroup:
                 self._drop(model)
 
 
-def _environment() -> dict[str, str]:
-    """The server's, with a place to find this package, and without threads for NumPy."""
+def environment() -> dict[str, str]:
+    """Of processes of this package: the server's, with a place to find the package, and without
+    threads for NumPy."""
     paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
     return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}
