@@ -10,7 +10,6 @@ import sys
 from typing import NoReturn
 
 from serving.errors import ServingError
-from serving.server.loading import load_bundles
 from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.process_group import environment
@@ -31,13 +30,13 @@ def refuse(error: ServingError) -> NoReturn:
 
 
 def main() -> None:
-    """Load every bundle and have each say something."""
+    """Load every bundle that the server loads at its start, and have each say something."""
     try:
         # The trials that find the fastest number of threads are the worker's.
         update = {"preset": "throughput", "decode_in": "threads"}
         settings = Settings.from_environment().model_copy(update=update)
         registry = Registry(settings)
-        registry.start(load_bundles(settings))
+        registry.load()
     except ServingError as error:
         refuse(error)
     registry.close()

@@ -56,15 +56,16 @@ def load_bundles(
     """
     processes = processes or decoding_processes(settings)
     return [
-        _load(folder, manifest, settings, processes)
+        load_bundle(folder, manifest, settings, processes)
         for folder, manifest in read_manifests(settings).items()
         if manifest not in served
     ]
 
 
-def _load(
+def load_bundle(
     folder: Path, manifest: Manifest, settings: Settings, processes: DecodingProcesses
 ) -> TranslationModel | Generator:
+    """Load and check one bundle; raises BundleError where it cannot be used."""
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)

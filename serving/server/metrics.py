@@ -88,6 +88,7 @@ class ModelState:
     """Texts or outputs that are being decoded."""
     cache_bytes: int
     """Held by the cache of answers."""
+    loaded: bool
 
 
 @dataclass(frozen=True)
@@ -219,6 +220,9 @@ class _StateCollector(Collector):
         )
         depth = GaugeMetricFamily("macaron_queue_depth", "Texts that wait", labels=["model"])
         rows = GaugeMetricFamily("macaron_rows", "Texts being decoded", labels=["model"])
+        loaded = GaugeMetricFamily(
+            "macaron_model_loaded", "0 where a model is loaded when asked for", labels=["model"]
+        )
         held = GaugeMetricFamily(
             "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]
         )
@@ -232,7 +236,8 @@ class _StateCollector(Collector):
             depth.add_metric([model.name], model.queue_depth)
             rows.add_metric([model.name], model.rows)
             held.add_metric([model.name], model.cache_bytes)
-        yield from (info, depth, rows, held)
+            loaded.add_metric([model.name], model.loaded)
+        yield from (info, depth, rows, held, loaded)
         if (threads := _threads()) is not None:
             yield GaugeMetricFamily("process_threads", "Threads of the process", value=threads)
 

@@ -57,6 +57,13 @@ class Settings(BaseModel):
     the server's. `threads`: by a thread of the server, which takes less memory and is slower under
     load."""
 
+    load: Literal["start", "use"] = "start"
+    """`start`: every model is loaded before the server is ready. `use`: a translation model is
+    loaded by the first request for it, which waits for that."""
+    max_model_bytes: int = Field(0, ge=0)
+    """Bytes of the files of translation models that are loaded at one time; where another is asked
+    for, the least recently used leaves, unless it has work. 0 sets no limit."""
+
     zero_shot: bool = False
     """`on`: a model of several directions also translates between two languages of its own on
     whose pair it was not trained, where there is no way through a third one either."""
