@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import queue
+import selectors
 import threading
 import time
 import traceback
@@ -30,6 +30,8 @@ class DecodingLoop:
         self._inbox: queue.SimpleQueue[tuple[_Place, Order | None] | None] = queue.SimpleQueue()
         """Orders as they come, and None at the end of those of a place, or of all."""
         self._turns: Turns[_Place] = Turns()
+        self._selector = selectors.DefaultSelector()
+        threading.Thread(target=self._read, daemon=True).start()
         for engine, connection in served:
             self.add(engine, connection)
 
@@ -37,7 +39,7 @@ class DecodingLoop:
         """Decode for one more model; any thread may call it where the loop is a lasting one."""
         place = _Place(engine, connection)
         self._places.add(place)
-        threading.Thread(target=self._read, args=(place,), daemon=True).start()
+        self._selector.register(connection, selectors.EVENT_READ, place)
 
     def end(self) -> None:
         """Let `run` return; any thread may call it."""
@@ -75,15 +77,17 @@ class DecodingLoop:
         self._turns.forget(place)
         place.engine.restart()  # which gives the memory of its batches back
 
-    def _read(self, place: _Place) -> None:
-        """Orders are read at once, on a thread of each connection: a server that cannot send does
-        not read either."""
-        try:
-            with contextlib.suppress(EOFError, OSError):
-                while True:
-                    self._inbox.put((place, place.connection.recv()))
-        finally:
-            self._inbox.put((place, None))
+    def _read(self) -> None:
+        """Orders are read at once, on a thread of its own: a server that cannot send does not read
+        either."""
+        while True:
+            for key, _ in self._selector.select():
+                order: Order | None = None
+                try:
+                    order = key.data.connection.recv()
+                except (EOFError, OSError):
+                    self._selector.unregister(key.fileobj)
+                self._inbox.put((key.data, order))
 
 
 class _Place:

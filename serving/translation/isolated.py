@@ -70,7 +70,8 @@ class IsolatedEngine:
     def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Have sentences of one group decoded."""
         link = self._current
-        while not link.send(tasks):  # another has just taken its place
+        while not link.send(tasks):  # another has taken its place, or is to do so
+            self._processes.revive(self._place)
             link = self._current
         self._follow(link)
 

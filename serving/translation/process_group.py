@@ -41,7 +41,7 @@ class Link:
         self._connection = Connection(own.detach())
         self._loader = loader
         self._lock = threading.Lock()
-        self._retired = self._closed = False
+        self._retired = self._closed = self._ended = False
 
     def fileno(self) -> int:
         """The descriptor that is readable when there is something to receive."""
@@ -51,8 +51,8 @@ class Link:
     def ended(self) -> bool:
         """Whether the process has."""
         with self._lock:
-            if self._closed:
-                return False
+            if self._ended or self._closed:
+                return self._ended
             poll = select.poll()
             poll.register(
                 self._connection.fileno(), 0
@@ -77,7 +77,11 @@ class Link:
 
     def receive(self) -> SentenceProgress:
         """What the process tells next; raises EOFError or OSError where it has ended."""
-        progress: SentenceProgress = self._connection.recv()
+        try:
+            progress: SentenceProgress = self._connection.recv()
+        except (EOFError, OSError):
+            self._ended = True
+            raise
         self._forget(number for number, _ in (*progress.outcomes, *progress.failed))
         return progress
 
