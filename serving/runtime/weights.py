@@ -10,6 +10,7 @@ import math
 import mmap
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +34,7 @@ class MappedWeights:
     def __init__(self, file: Path) -> None:
         """Map the file; raises OSError where it cannot be read. Of one that is no ONNX file there
         are none."""
-        self.arrays: dict[str, NDArray[np.int8 | np.uint8]] = {}
+        self.arrays: dict[str, NDArray[Any]] = {}
         if not file.stat().st_size:
             return
         with file.open("rb") as opened:

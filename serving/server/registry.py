@@ -181,8 +181,8 @@ class Registry:
             bundles = self._load_all_but([*known, *(model.manifest for model in stored)])
             started.extend(self._start(bundle) for bundle in bundles)
         except Exception as error:  # whatever a bad bundle does, the old ones go on
-            for model in started:
-                model.scheduler.retire()
+            for new in started:
+                new.scheduler.retire()
             self._folders = folders
             self.metrics.reloads.labels("refused").inc()
             reason = " ".join(str(error).split()) or type(error).__name__
@@ -216,13 +216,13 @@ class Registry:
     def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredModel]:
         """The models of those that are not to be loaded before they are asked for: where the
         settings say so all translation models, else those for which there is no room."""
-        stored, room = [], self._settings.max_model_bytes or math.inf
-        room -= sum(map(self._num_bytes, self._loaded))
+        stored, limit = [], self._settings.max_model_bytes
+        room = limit - sum(map(self._num_bytes, self._loaded)) if limit else math.inf
         for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
             if manifest.task != "translate":
                 continue
             self._check_defaults(manifest.name, parse_options(manifest.search))
-            size = self._num_bytes(StoredModel(manifest))
+            size = self._num_bytes(StoredModel(manifest)) if limit else 0
             if self._settings.load == "use" or size > room:
                 stored.append(StoredModel(manifest))
             else:
@@ -280,10 +280,13 @@ class Registry:
         return self._start_translator(bundle)
 
     def _make_room(self, wanted: ServedModel | None = None) -> None:
-        """Let the least recently used models leave until the rest keep to the bytes that models may
-        have, but for the one that is wanted and those that have work."""
+        """Let the least recently used models leave, of those that were never used the least
+        preferred, until the rest keep to the bytes that models may have; but not the one that is
+        wanted, nor one that has work."""
         limit = self._settings.max_model_bytes
-        for model in sorted(self._loaded, key=lambda each: self._used.get(each.name, 0.0)):
+        ranked = list(enumerate(self._loaded))
+        ranked.sort(key=lambda each: (self._used.get(each[1].name, 0.0), -each[0]))
+        for _, model in ranked:
             if not limit or sum(map(self._num_bytes, self._loaded)) <= limit:
                 return
             if model is not wanted and model.idle:
@@ -481,6 +484,7 @@ class Registry:
         ]
 
     def _state(self) -> State:
+        models: list[StoredModel | ServedLanguageModel]
         models = [*self._models.values(), *self._language_models.values()]
         return State(self.ready, list(map(_model_state, models)), self._processes.held_bytes)
 
