@@ -26,6 +26,7 @@ from serving.errors import (
 )
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
+from serving.resident import give_back
 from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sampling_options import GenerationOptions
@@ -139,6 +140,8 @@ class Registry:
             self._processes.start()
         bundles = self._load_all_but([model.manifest for model in stored])
         self._serve([*map(self._start, bundles), *stored])
+        del bundles
+        _tidy()
         self._ready = True
 
     def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
@@ -164,8 +167,7 @@ class Registry:
         """
         with self._reloading:
             self._exchange()
-        # Memory of the models that have gone is free now, not at some later collection.
-        gc.collect()
+        _tidy()
 
     def _exchange(self) -> None:
         begin = time.monotonic()
@@ -507,6 +509,12 @@ class Registry:
                     f"{variable(limit)} must be at least {getattr(options, option)}, the default "
                     f"{option} of bundle {name!r}, got {getattr(self._settings, limit)}"
                 )
+
+
+def _tidy() -> None:
+    """Give the memory of what has been loaded and has gone back now, not at some later time."""
+    gc.collect()
+    give_back()
 
 
 def _model_state(model: StoredModel | ServedLanguageModel) -> ModelState:
