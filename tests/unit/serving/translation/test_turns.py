@@ -139,7 +139,7 @@ def p95_of_two_processes(coming: list[Arrival], quick_s: float, slice_s: float) 
 
 
 @pytest.mark.parametrize("load", [0.05, 0.2])
-@pytest.mark.parametrize("slow_s", [0.004, 0.012, 0.024])
+@pytest.mark.parametrize("slow_s", [0.004, 0.012, 0.05])
 def test_a_slow_model_costs_a_quick_one_little_more_than_another_process_would(
     load: float, slow_s: float
 ) -> None:
