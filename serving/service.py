@@ -9,10 +9,9 @@ import asyncio
 import logging
 import os
 import signal
-import sys
 import threading
 from types import FrameType
-from typing import Any, NoReturn
+from typing import Any
 
 # BentoML reports usage to its makers unless this says otherwise before it looks.
 os.environ.setdefault("BENTOML_DO_NOT_TRACK", "True")
@@ -24,7 +23,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import ServingError
 from serving.server.app import create_app
-from serving.server.loading import load_bundles
+from serving.server.check import check_apart, refuse
 from serving.server.logs import configure_logs
 from serving.server.registry import Registry
 from serving.server.settings import Settings
@@ -39,24 +38,18 @@ _BENTOML_TIMEOUT_MARGIN_S = 10
 logger = logging.getLogger(__name__)
 
 
-def _refuse(error: ServingError) -> NoReturn:
-    """End the process with the error in one line on stderr."""
-    print(f"macaron: error: {' '.join(str(error).split())}", file=sys.stderr, flush=True)
-    raise SystemExit(1)
-
-
 def _read_settings() -> Settings:
     try:
         return Settings.from_environment()
     except ServingError as error:
-        _refuse(error)
+        refuse(error)
 
 
 def _make_app(registry: Registry, settings: Settings) -> ASGIApp:
     try:
         return create_app(registry, settings)
     except ServingError as error:
-        _refuse(error)
+        refuse(error)
 
 
 _settings = _read_settings()
@@ -87,15 +80,7 @@ class _Macaron:
     @staticmethod
     def check() -> None:
         """Refuse to serve where a bundle is bad: once, before any worker starts."""
-        # The trials that find the fastest number of threads are the worker's.
-        update = {"preset": "throughput", "decode_in": "threads"}
-        settings = _settings.model_copy(update=update)
-        registry = Registry(settings)
-        try:
-            registry.start(load_bundles(settings))
-        except ServingError as error:
-            _refuse(error)
-        registry.close()
+        check_apart()
         _pass_hangups_on()
 
     @bentoml.on_startup  # type: ignore[untyped-decorator]
@@ -116,7 +101,7 @@ class _Macaron:
 def _load() -> None:
     try:
         load_detector()
-        _registry.start(load_bundles(_settings))
+        _registry.load()
     except Exception:
         # The same bundles passed `check` a moment ago: the machine is short of something.
         logger.critical("the models cannot be loaded; this worker ends", exc_info=True)

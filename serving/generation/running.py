@@ -46,7 +46,7 @@ class _Prompt:
 class RunningPrompts:
     """The `Engine` of a language model, which decodes on the thread that calls it."""
 
-    lost, resident_bytes = False, 0
+    lost, company = False, 0
 
     def __init__(self, prompts: PromptProcessor, stepper: LanguageStepper) -> None:
         self._texts, self._stepper = prompts, stepper

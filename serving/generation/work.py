@@ -49,21 +49,14 @@ class PromptWork(Work[PromptTask, PromptRead | Delta, GenerationDone]):
     ) -> None:
         super().__init__(task, demand, ticket.submitted, ticket.deadline)
         self._ticket, self._observer = ticket, observer
-        self._told = False
         self._text_began = task.request.options.max_length == 0  # there will be none
 
     def expire(self) -> bool:
         """Whether the request has ended, or is overdue and fails now."""
         return self._ticket.expire()
 
-    def retry(self) -> bool:
-        """Whether it may be decoded anew: once, and not where something has been told, which could
-        come out differently."""
-        return not self._told and super().retry()
-
     def tell(self, news: PromptRead | Delta) -> None:
         """Add an event to those of the ticket."""
-        self._told = True
         if not self._text_began and isinstance(news, Delta):
             self._text_began = True
             self._observer.first_token(time.monotonic() - self.submitted)

@@ -25,6 +25,8 @@ MAX_OVERTAKEN_S = 0.5
 
 _LOOK_S, _RETRY_S = 1.0, 1.0
 """Between looks whether an idle engine is there, and between tries to start one again."""
+_YIELD_S = 0.001
+"""For which one leaves what waits to another that can begin sooner."""
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +71,11 @@ class Decoder(Generic[Task, News, Outcome]):
         return sum(work.demand.rows for work in list(self._works.values()))
 
     @property
+    def company(self) -> int:
+        """Rows that are decoded beside its own, for other models."""
+        return self._engine.company
+
+    @property
     def open(self) -> bool:
         """Whether others could join at once what it decodes."""
         return bool(self._works) and not self._resting
@@ -77,19 +84,16 @@ class Decoder(Generic[Task, News, Outcome]):
         """Have it look at the queue, though nothing of its own happens."""
         self._engine.wake()
 
-    @property
-    def resident_bytes(self) -> int:
-        """Memory of the engine's own process, where it has one."""
-        return self._engine.resident_bytes
-
     def _run(self) -> None:
         while self._works or self._queue.wait(_LOOK_S):
-            if not self._works and self._engine.lost:  # nothing is lost with it
+            if self._engine.lost:
                 self._restart()
             try:
                 self._join()
                 if self._works:
                     self._note(self._engine.step())
+                elif len(self._queue):
+                    time.sleep(_YIELD_S)
             except Exception as error:  # the thread must outlive any failure
                 self._fail_all(error)
                 self._restart()
@@ -100,8 +104,8 @@ class Decoder(Generic[Task, News, Outcome]):
 
     def _join(self) -> None:
         """Take what fits beside what runs, oldest first; what comes is for those that idle, if any
-        do."""
-        if not len(self._queue) or (self._works and any(other.idle for other in self._others)):
+        do, and of these for the one whose processor has the least to do."""
+        if not len(self._queue) or any(map(self._gives_way, self._others)):
             return
         room = BatchRoom(self._sizes, self._limits)
         for work in self._works.values():
@@ -126,6 +130,10 @@ class Decoder(Generic[Task, News, Outcome]):
         for group, tasks in joining.items():
             self._resting.add(group)
             self._engine.join(tasks)
+
+    def _gives_way(self, other: Decoder[Any, Any, Any]) -> bool:
+        """Whether another can begin sooner with what waits."""
+        return other.idle and bool(self._works or other.company < self.company)
 
     def _takers(self) -> int:
         """Threads that could begin with what waits now: this one and all that idle."""
@@ -164,19 +172,13 @@ class Decoder(Generic[Task, News, Outcome]):
         self._observer.joined(waits_s, joined.lengths)
 
     def _fail_all(self, error: Exception) -> None:
-        """What was running when its process died is decoded once more, here or elsewhere; all else
-        fails with an error after which clients may try again."""
-        died = isinstance(error, DecoderLostError)
-        if not died:
-            logger.error("a decoder failed", exc_info=error)
+        """All that was running fails, with an error after which clients may try again."""
+        logger.error("a decoder failed", exc_info=error)
         if not isinstance(error, ServingError):
             cause, error = error, DecoderLostError("decoding has failed; try again")
             error.__cause__ = cause
-        for work in reversed(self._works.values()):  # the oldest is then the first to be taken
-            if died and work.retry():
-                self._queue.put_back(work)
-            else:
-                work.fail(error)
+        for work in self._works.values():
+            work.fail(error)
         self._works.clear()
         self._resting.clear()
 

@@ -26,7 +26,6 @@ class Work(ABC, Generic[Task, News, Outcome]):
 
     began = False
     """Whether it has been taken into a batch."""
-    _retried = False
 
     def __init__(self, task: Task, demand: Demand, submitted: float, deadline: float) -> None:
         """The times are by the monotonic clock."""
@@ -42,11 +41,6 @@ class Work(ABC, Generic[Task, News, Outcome]):
         took, and the rows of the batch."""
         del began, encode_s, batch_size
         self.began = True
-
-    def retry(self) -> bool:
-        """Whether it may be decoded anew after what decoded it has died, which is so once."""
-        first, self._retried = not self._retried, True
-        return first
 
     @abstractmethod
     def tell(self, news: News) -> None:
@@ -93,21 +87,30 @@ class Progress(Generic[News, Outcome]):
         """Whether anyone waits for it: all but what is noted of tasks that join."""
         return bool(self.news or self.outcomes or self.failed or self.rested)
 
+    def extend(self, later: Progress[News, Outcome]) -> None:
+        """Add what has happened after that."""
+        self.joined += later.joined
+        self.news += later.news
+        self.outcomes += later.outcomes
+        self.failed += later.failed
+        self.rested += later.rested
+
 
 class Engine(Protocol[Task_contra, News, Outcome]):
-    """Decodes tasks, perhaps in a process of its own, of `resident_bytes`.
+    """Decodes tasks, perhaps in a process beside this one, where `company` tasks of other models
+    are decoded too.
 
     `join` takes some of one group, which then rests until the engine says otherwise. `step` goes
     on for a moment, or waits for something to tell, or until another thread calls `wake`. `lost` is
-    whether all that was running has gone, in which case `step` raises DecoderLostError, until
-    `restart`; whatever else `step` or `join` raises costs all that was running too.
+    whether it needs a `restart` before it can take anything more; what it has taken goes on or
+    fails, as it tells. Whatever `step` or `join` raises costs all that was running, and a restart.
     """
 
     @property
     def lost(self) -> bool: ...
 
     @property
-    def resident_bytes(self) -> int: ...
+    def company(self) -> int: ...
 
     def join(self, tasks: Mapping[int, Task_contra]) -> None: ...
 

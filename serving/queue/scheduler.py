@@ -52,11 +52,6 @@ class Scheduler(Generic[Task, News, Outcome]):
         return sum(decoder.num_rows for decoder in self._decoders)
 
     @property
-    def resident_bytes(self) -> int:
-        """Memory of the processes that decode, where there are any beside this one."""
-        return sum(decoder.resident_bytes for decoder in self._decoders)
-
-    @property
     def answer_cache_bytes(self) -> int:
         """Bytes held by a cache of answers; 0 where the task has none."""
         return 0
@@ -82,4 +77,4 @@ class Scheduler(Generic[Task, News, Outcome]):
         if not any(decoder.idle for decoder in self._decoders):
             decoders = [decoder for decoder in self._decoders if decoder.open]
             if decoders:
-                min(decoders, key=lambda decoder: decoder.num_rows).wake()
+                min(decoders, key=lambda decoder: decoder.num_rows + decoder.company).wake()

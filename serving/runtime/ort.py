@@ -16,6 +16,7 @@ from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
 from serving.runtime.kernels import native_library
 from serving.runtime.session import Binding, DeviceUse
+from serving.runtime.weights import MappedWeights
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
@@ -208,13 +209,20 @@ def load_graph(
     if profile_prefix is not None:
         options.enable_profiling, options.profile_file_prefix = True, str(profile_prefix)
     try:
-        return onnxruntime.InferenceSession(
+        weights = MappedWeights(folder / file)
+        values = list(map(onnxruntime.OrtValue.ortvalue_from_numpy, weights.arrays.values()))
+        for name, value in zip(weights.arrays, values, strict=True):
+            options.add_initializer(name, value)
+        session = onnxruntime.InferenceSession(
             folder / file,
             options,
             providers=["CPUExecutionProvider"],
             # Its kernel is several times slower on a CPU than Add and LayerNormalization.
             disabled_optimizers=["SkipLayerNormFusion"],
         )
+        session.mapped_weights = weights, values  # of which it knows only addresses
+        weights.release()
+        return session
     except Exception as error:  # ONNX Runtime raises classes of its own, one for each status
         raise BundleError(
             f"{folder / file}: ONNX Runtime {onnxruntime.__version__} cannot load the graph: "

@@ -90,7 +90,7 @@ class Jobs:
         self, job: TranslationJob, context: RequestContext, receive: Receive, timeout_s: float
     ) -> JobResult:
         """Translate texts that all go one way, in one leg or in two."""
-        between = self._between(job)
+        between = await self._apart(job, self._between, job)
         if between is None:
             return await self._translated(job, context, receive, timeout_s)
         end = time.monotonic() + timeout_s
@@ -159,7 +159,7 @@ class Jobs:
         self, job: TranslationJob, context: RequestContext, timeout_s: float
     ) -> AsyncGenerator[TextPartial | JobResult]:
         """Submit texts that all go one way, and give what becomes certain of them."""
-        between = self._between(job)
+        between = await self._apart(job, self._between, job)
         if between is None:
             submitted = await self._apart(job, self._submit, job, context, timeout_s, stream=True)
             return self._followed(job, context, *submitted)
@@ -266,8 +266,8 @@ class Jobs:
         self, job: TranslationJob, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs
     ) -> R:
         """Call `act`: on another thread where the texts are so long that it would hold up other
-        requests."""
-        if sum(map(len, job.texts)) <= _SHORT:
+        requests, or where a model may have to be loaded."""
+        if sum(map(len, job.texts)) <= _SHORT and not self._registry.may_load:
             return act(*args, **kwargs)
         return await run_in_threadpool(act, *args, **kwargs)
 

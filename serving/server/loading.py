@@ -10,7 +10,7 @@ from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.generation.loading import load_generator
 from serving.server.settings import Settings, variable
-from serving.translation.loading import load_isolated_translator, load_translator
+from serving.translation.loading import DecodingProcesses, load_translator
 from serving.translation.scheduler import TranslationModel
 
 
@@ -39,27 +39,39 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
     return manifests
 
 
+def decoding_processes(settings: Settings) -> DecodingProcesses:
+    """Those that the settings ask for; none starts before it is needed."""
+    return DecodingProcesses(settings.preset, settings.threads)
+
+
 def load_bundles(
-    settings: Settings, served: Collection[Manifest] = ()
+    settings: Settings,
+    served: Collection[Manifest] = (),
+    processes: DecodingProcesses | None = None,
 ) -> list[TranslationModel | Generator]:
-    """Load and check every bundle but those whose manifests are `served` already.
+    """Load and check every bundle but those whose manifests are `served` already; translation
+    models by these `processes`, or by others of their own.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
     """
+    processes = processes or decoding_processes(settings)
     return [
-        _load(folder, manifest, settings)
+        load_bundle(folder, manifest, settings, processes)
         for folder, manifest in read_manifests(settings).items()
         if manifest not in served
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> TranslationModel | Generator:
+def load_bundle(
+    folder: Path, manifest: Manifest, settings: Settings, processes: DecodingProcesses
+) -> TranslationModel | Generator:
+    """Load and check one bundle; raises BundleError where it cannot be used."""
     try:
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
-        isolated = settings.decode_in == "processes"
-        load = load_isolated_translator if isolated else load_translator
-        return load(folder, settings.preset, settings.threads, settings.batch_limits)
+        if settings.decode_in == "processes":
+            return processes.load(folder, settings.batch_limits)
+        return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
     except BundleError:
         raise
     except Exception as error:  # whatever a damaged file makes a library raise

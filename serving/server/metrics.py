@@ -88,8 +88,7 @@ class ModelState:
     """Texts or outputs that are being decoded."""
     cache_bytes: int
     """Held by the cache of answers."""
-    resident_bytes: int
-    """Memory of its decoding processes."""
+    loaded: bool
 
 
 @dataclass(frozen=True)
@@ -98,6 +97,8 @@ class State:
 
     ready: bool
     models: Sequence[ModelState]
+    decoder_bytes: int = 0
+    """Memory of the decoding processes, where there are any."""
 
 
 class Metrics:
@@ -219,21 +220,24 @@ class _StateCollector(Collector):
         )
         depth = GaugeMetricFamily("macaron_queue_depth", "Texts that wait", labels=["model"])
         rows = GaugeMetricFamily("macaron_rows", "Texts being decoded", labels=["model"])
+        loaded = GaugeMetricFamily(
+            "macaron_model_loaded", "0 where a model is loaded when asked for", labels=["model"]
+        )
         held = GaugeMetricFamily(
             "macaron_cache_bytes", "Bytes held by the cache of answers", labels=["model"]
         )
-        resident = GaugeMetricFamily(
+        yield GaugeMetricFamily(
             "macaron_decoder_resident_bytes",
-            "Memory of a model's decoding processes, beside the server's",
-            labels=["model"],
+            "Memory of the decoding processes, beside the server's; what they share counts once",
+            value=state.decoder_bytes,
         )
         for model in state.models:
             info.add_metric([model.name, model.task, model.family, model.precision], 1)
             depth.add_metric([model.name], model.queue_depth)
             rows.add_metric([model.name], model.rows)
             held.add_metric([model.name], model.cache_bytes)
-            resident.add_metric([model.name], model.resident_bytes)
-        yield from (info, depth, rows, held, resident)
+            loaded.add_metric([model.name], model.loaded)
+        yield from (info, depth, rows, held, loaded)
         if (threads := _threads()) is not None:
             yield GaugeMetricFamily("process_threads", "Threads of the process", value=threads)
 

@@ -8,14 +8,17 @@ from __future__ import annotations
 import difflib
 import gc
 import logging
+import math
 import threading
 import time
 import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from serving.bundle.manifest import Manifest
 from serving.errors import (
+    BundleError,
     NotReadyError,
     SettingsError,
     UnknownLanguageError,
@@ -23,10 +26,16 @@ from serving.errors import (
 )
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
+from serving.resident import give_back
 from serving.runtime.session import ON_CPU, DeviceUse
-from serving.search.options import SearchOptions
+from serving.search.options import SearchOptions, parse_options
 from serving.search.sampling_options import GenerationOptions
-from serving.server.loading import load_bundles, read_manifests
+from serving.server.loading import (
+    decoding_processes,
+    load_bundle,
+    load_bundles,
+    read_manifests,
+)
 from serving.server.metrics import Metrics, ModelState, State
 from serving.server.settings import Settings, variable
 from serving.text.languages import language_name
@@ -43,13 +52,10 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ServedModel:
-    """A translation model, opened to requests."""
+class StoredModel:
+    """A translation model that is loaded when it is asked for."""
 
     manifest: Manifest
-    defaults: SearchOptions
-    scheduler: TranslationScheduler
-    device: DeviceUse = ON_CPU
 
     @property
     def name(self) -> str:
@@ -59,6 +65,20 @@ class ServedModel:
     def serves(self, source: str, target: str) -> bool:
         """Whether the model was trained to translate from the one language into the other."""
         return (source, target) in self.manifest.languages.trained
+
+
+@dataclass(frozen=True)
+class ServedModel(StoredModel):
+    """A translation model that is loaded, opened to requests."""
+
+    defaults: SearchOptions
+    scheduler: TranslationScheduler
+    device: DeviceUse = ON_CPU
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is decoded and nothing waits for it."""
+        return not self.scheduler.num_held and not self.scheduler.queue_depth
 
 
 @dataclass(frozen=True)
@@ -82,11 +102,16 @@ class Registry:
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._models: dict[str, ServedModel] = {}
+        self._models: dict[str, StoredModel] = {}
         self._language_models: dict[str, ServedLanguageModel] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
         self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
+        self._processes = decoding_processes(settings)
+        self._folders: dict[str, Path] = {}
+        """Of the bundles, by name."""
+        self._used: dict[str, float] = {}
+        """When each translation model was last chosen, by the monotonic clock."""
         self.metrics = Metrics(self._state)
 
     @property
@@ -95,9 +120,8 @@ class Registry:
         return self._ready and not self._draining
 
     @property
-    def models(self) -> list[ServedModel]:
-        """Every translation model, the preferred ones first; raises NotReadyError while they are
-        loaded."""
+    def models(self) -> list[StoredModel]:
+        """Every translation model, the preferred ones first; raises NotReadyError at the start."""
         self._check_loaded()
         return list(self._models.values())
 
@@ -107,6 +131,18 @@ class Registry:
         loaded."""
         self._check_loaded()
         return list(self._language_models.values())
+
+    def load(self) -> None:
+        """Open every bundle to requests: load it now, or where the settings say so when it is
+        asked for. Raises as `load_bundles` and `start` do."""
+        stored = self._to_store(self._read_manifests())
+        if self._settings.load == "use" and self._settings.decode_in == "processes":
+            self._processes.start()
+        bundles = self._load_all_but([model.manifest for model in stored])
+        self._serve([*map(self._start, bundles), *stored])
+        del bundles
+        _tidy()
+        self._ready = True
 
     def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
         """Warm the models up and open them to requests.
@@ -131,44 +167,139 @@ class Registry:
         """
         with self._reloading:
             self._exchange()
-        # Memory of the models that have gone is free now, not at some later collection.
-        gc.collect()
+        _tidy()
 
     def _exchange(self) -> None:
         begin = time.monotonic()
-        before: list[ServedModel | ServedLanguageModel]
+        before: list[StoredModel | ServedLanguageModel]
         before = [*self._models.values(), *self._language_models.values()]
         started: list[ServedModel | ServedLanguageModel] = []
+        folders = self._folders
         try:
-            manifests = list(read_manifests(self._settings).values())
+            manifests = self._read_manifests()
             kept = [model for model in before if model.manifest in manifests]
-            bundles = load_bundles(self._settings, [model.manifest for model in kept])
+            known = [model.manifest for model in kept]
+            stored = self._to_store([each for each in manifests if each not in known])
+            bundles = self._load_all_but([*known, *(model.manifest for model in stored)])
             started.extend(self._start(bundle) for bundle in bundles)
         except Exception as error:  # whatever a bad bundle does, the old ones go on
-            for model in started:
-                model.scheduler.retire()
+            for new in started:
+                new.scheduler.retire()
+            self._folders = folders
             self.metrics.reloads.labels("refused").inc()
             reason = " ".join(str(error).split()) or type(error).__name__
             logger.error("reload refused, all is served as before: %s", reason)
             return
-        self._serve([*kept, *started])
+        self._serve([*kept, *started, *stored])
+        self._make_room()
         stay = {id(model) for model in kept}
         gone = [model for model in before if id(model) not in stay]
         for model in gone:
-            self._retire(model)
+            if isinstance(model, ServedModel | ServedLanguageModel):
+                self._retire(model)
         self.metrics.reloads.labels("done").inc()
         logger.info(
             "reloaded in %.1f s: %d new, %d kept, %d gone",
             time.monotonic() - begin,
-            len(started),
+            len(started) + len(stored),
             len(kept),
             len(gone),
         )
 
-    def _serve(self, models: Iterable[ServedModel | ServedLanguageModel]) -> None:
+    def _read_manifests(self) -> list[Manifest]:
+        """What lies in the folder of bundles, noting where."""
+        found = read_manifests(self._settings)
+        self._folders = {manifest.name: folder for folder, manifest in found.items()}
+        return list(found.values())
+
+    def _load_all_but(self, manifests: list[Manifest]) -> list[TranslationModel | Generator]:
+        return load_bundles(self._settings, manifests, self._processes)
+
+    def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredModel]:
+        """The models of those that are not to be loaded before they are asked for: where the
+        settings say so all translation models, else those for which there is no room."""
+        stored, limit = [], self._settings.max_model_bytes
+        room = limit - sum(map(self._num_bytes, self._loaded)) if limit else math.inf
+        for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
+            if manifest.task != "translate":
+                continue
+            self._check_defaults(manifest.name, parse_options(manifest.search))
+            size = self._num_bytes(StoredModel(manifest)) if limit else 0
+            if self._settings.load == "use" or size > room:
+                stored.append(StoredModel(manifest))
+            else:
+                room -= size
+        return stored
+
+    @property
+    def _loaded(self) -> list[ServedModel]:
+        return [model for model in self._models.values() if isinstance(model, ServedModel)]
+
+    def _num_bytes(self, model: StoredModel) -> int:
+        """Bytes of a bundle's files; 0 where it has no folder."""
+        folder = self._folders.get(model.name)
+        if folder is None:
+            return 0
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+
+    @property
+    def may_load(self) -> bool:
+        """Whether to choose a model may take the time to load it."""
+        return any(not isinstance(model, ServedModel) for model in list(self._models.values()))
+
+    def _use(self, model: StoredModel) -> ServedModel:
+        """The model, loaded; raises NotReadyError where it cannot be."""
+        self._used[model.name] = time.monotonic()
+        if isinstance(model, ServedModel):
+            return model
+        with self._reloading:
+            found = self._models.get(model.name, model)
+            if isinstance(found, ServedModel):  # another request had it loaded
+                return found
+            begin = time.monotonic()
+            try:
+                served = self._load_stored(model.manifest)
+            except Exception as error:  # whatever a bad bundle does
+                reason = " ".join(str(error).split()) or type(error).__name__
+                logger.error("the model %s cannot be loaded: %s", model.name, reason)
+                raise NotReadyError(
+                    f"the model {model.name!r} cannot be loaded now; try again later"
+                ) from error
+            logger.info("loaded %s in %.2f s", model.name, time.monotonic() - begin)
+            if model.name in self._models:
+                self._models = {**self._models, model.name: served}
+                self._make_room(served)
+            else:  # a reload has taken it away
+                self._retire(served)
+            return served
+
+    def _load_stored(self, manifest: Manifest) -> ServedModel:
+        bundle = load_bundle(
+            self._folders[manifest.name], manifest, self._settings, self._processes
+        )
+        if isinstance(bundle, Generator) or bundle.manifest != manifest:
+            raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
+        return self._start_translator(bundle)
+
+    def _make_room(self, wanted: ServedModel | None = None) -> None:
+        """Let the least recently used models leave, of those that were never used the least
+        preferred, until the rest keep to the bytes that models may have; but not the one that is
+        wanted, nor one that has work."""
+        limit = self._settings.max_model_bytes
+        ranked = list(enumerate(self._loaded))
+        ranked.sort(key=lambda each: (self._used.get(each[1].name, 0.0), -each[0]))
+        for _, model in ranked:
+            if not limit or sum(map(self._num_bytes, self._loaded)) <= limit:
+                return
+            if model is not wanted and model.idle:
+                self._models = {**self._models, model.name: StoredModel(model.manifest)}
+                self._retire(model)
+                logger.info("%s leaves for want of room", model.name)
+
+    def _serve(self, models: Iterable[StoredModel | ServedLanguageModel]) -> None:
         """Open these models to requests, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
-        self._models = {m.name: m for m in ranked if isinstance(m, ServedModel)}
+        self._models = {m.name: m for m in ranked if isinstance(m, StoredModel)}
         self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
 
     def _retire(self, model: ServedModel | ServedLanguageModel) -> None:
@@ -229,17 +360,18 @@ class Registry:
 
     def choose(self, source: str, target: str, name: str | None = None) -> ServedModel:
         """The model for a request: the one named, else the first for the language pair, or, where
-        the settings allow it, the first that knows both languages.
+        the settings allow it, the first that knows both languages. It is loaded where it is not
+        (`may_load`), which takes a while.
 
         Raises UnknownModelError or UnknownLanguageError, which name what there is.
         """
         candidates = self._candidates(name)
         for model in candidates:
             if model.serves(source, target):
-                return model
+                return self._use(model)
         knowing = [m for m in candidates if m.manifest.languages.zero_shot(source, target)]
         if knowing and self._settings.zero_shot:
-            return knowing[0]
+            return self._use(knowing[0])
         sources = self.sources(target, name)  # says so where it is the target that is not known
         hint = f"source {_unknown(source, sources)} for target {target!r}"
         for model in knowing[:1]:
@@ -278,7 +410,7 @@ class Registry:
             if self._directly(source, target, self.models) or self.pivot(source, target)
         ]
 
-    def _directly(self, source: str, target: str, models: Sequence[ServedModel]) -> bool:
+    def _directly(self, source: str, target: str, models: Sequence[StoredModel]) -> bool:
         """Whether one of these models translates the pair in one leg."""
         if any(model.serves(source, target) for model in models):
             return True
@@ -309,7 +441,7 @@ class Registry:
         sources = _languages(model.manifest.languages.source for model in models)
         return [source for source in sources if self._directly(source, target, models)]
 
-    def _candidates(self, name: str | None) -> list[ServedModel]:
+    def _candidates(self, name: str | None) -> list[StoredModel]:
         models = self.models
         if name is None:
             return models
@@ -337,6 +469,7 @@ class Registry:
         self.drain()
         for scheduler in self._schedulers():
             scheduler.close()
+        self._processes.close()
 
     def abandon(self) -> None:
         """Accept nothing more and fail what has been accepted."""
@@ -347,30 +480,15 @@ class Registry:
 
     def _schedulers(self) -> list[AnyScheduler]:
         return [
-            *(model.scheduler for model in self._models.values()),
+            *(model.scheduler for model in self._loaded),
             *(model.scheduler for model in self._language_models.values()),
             *self._retired,
         ]
 
     def _state(self) -> State:
-        models: list[ServedModel | ServedLanguageModel]
+        models: list[StoredModel | ServedLanguageModel]
         models = [*self._models.values(), *self._language_models.values()]
-        return State(
-            self.ready,
-            [
-                ModelState(
-                    name=model.name,
-                    task=model.manifest.task,
-                    family=model.manifest.family,
-                    precision=model.manifest.precision,
-                    queue_depth=model.scheduler.queue_depth,
-                    rows=model.scheduler.num_held,
-                    cache_bytes=model.scheduler.answer_cache_bytes,
-                    resident_bytes=model.scheduler.resident_bytes,
-                )
-                for model in models
-            ],
-        )
+        return State(self.ready, list(map(_model_state, models)), self._processes.held_bytes)
 
     def check_ready(self) -> None:
         """Raise NotReadyError while models are loaded and once the server is to end."""
@@ -393,12 +511,34 @@ class Registry:
                 )
 
 
+def _tidy() -> None:
+    """Give the memory of what has been loaded and has gone back now, not at some later time."""
+    gc.collect()
+    give_back()
+
+
+def _model_state(model: StoredModel | ServedLanguageModel) -> ModelState:
+    scheduler: AnyScheduler | None = None
+    if isinstance(model, ServedModel | ServedLanguageModel):
+        scheduler = model.scheduler
+    return ModelState(
+        name=model.name,
+        task=model.manifest.task,
+        family=model.manifest.family,
+        precision=model.manifest.precision,
+        queue_depth=scheduler.queue_depth if scheduler else 0,
+        rows=scheduler.num_held if scheduler else 0,
+        cache_bytes=scheduler.answer_cache_bytes if scheduler else 0,
+        loaded=scheduler is not None,
+    )
+
+
 def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
     return sorted({code for group in groups for code in group})
 
 
 def _unknown_model(
-    name: str, models: Sequence[ServedModel | ServedLanguageModel]
+    name: str, models: Sequence[StoredModel | ServedLanguageModel]
 ) -> UnknownModelError:
     known = [model.name for model in models]
     return UnknownModelError(f"model {_unknown(name, known)}", parameter="model")

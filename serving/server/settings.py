@@ -53,9 +53,16 @@ class Settings(BaseModel):
     `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
     short text; for a machine that does nothing else."""
     decode_in: Literal["processes", "threads"] = "processes"
-    """`processes`: each batch of a translation model is decoded by a process of its own, beside
-    the server's. `threads`: by a thread of the server, which takes less memory and is slower under
-    load."""
+    """`processes`: translation models are decoded by processes beside the server's, each of which
+    has a batch of every model. `threads`: by threads of the server, which takes less memory and is
+    slower under load."""
+
+    load: Literal["start", "use"] = "start"
+    """`start`: every model is loaded before the server is ready. `use`: a translation model is
+    loaded by the first request for it, which waits for that."""
+    max_model_bytes: int = Field(0, ge=0)
+    """Bytes of the files of translation models that are loaded at one time; where another is asked
+    for, the least recently used leaves, unless it has work. 0 sets no limit."""
 
     zero_shot: bool = False
     """`on`: a model of several directions also translates between two languages of its own on

@@ -1,124 +1,107 @@
-"""A translation model whose decoding runs in processes of their own.
+"""A translation model whose decoding runs in processes beside this one.
 
 Threads of one process wait for each other's Python; the server's event loop is one of them.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
-import socket
-import subprocess
-import sys
 import weakref
+from collections import deque
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
-from multiprocessing.connection import Connection
 from pathlib import Path
 
-from serving.bundle.manifest import Manifest
-from serving.errors import BundleError, DecoderLostError
+from serving.bundle.manifest import Manifest, parse_manifest
+from serving.errors import DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
-from serving.resident import resident_bytes
-from serving.runtime.session import ON_CPU, DeviceUse
+from serving.runtime.device import computes_on_cpu
 from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
+from serving.search.sentence import Group, Sentence
+from serving.translation.process_group import Link, ProcessGroup
 from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts
 
-_ROOT = Path(__file__).resolve().parents[__name__.count(".")]
-"""The folder from which this package is imported: the repository, or site-packages."""
 _POLL_MS = 50
 """Milliseconds between looks whether anyone still waits for what is decoded."""
-_END_S = 10.0
-"""Seconds that a process has to end by itself."""
-
-
-@dataclass(frozen=True)
-class LoadOrder:
-    """The first message to a decoding process: what it is to load."""
-
-    folder: Path
-    threads: int
-    tune: bool
-    """Whether to find out how many of the threads are fastest for a short text."""
-    limits: BatchLimits | None = None
-
-
-@dataclass(frozen=True)
-class Order:
-    """What a decoding process is told after that: to give up some sentences, and to take others."""
-
-    cancelled: tuple[int, ...] = ()
-    sentences: Mapping[int, Sentence] | None = None
 
 
 class IsolatedEngine:
-    """The `Engine` in a process of its own: `serving.translation.decoder_process`."""
+    """The `Engine` of a model in one process of a group, which it shares with other models.
 
-    def __init__(self, order: LoadOrder) -> None:
-        """Start the process; `wait` until it is ready."""
-        self._load_order = order
-        self.device = ON_CPU
-        """What the model runs on, known once it is loaded."""
+    Any sentence that a process decodes when it dies may have killed it, one of another model too.
+    So they are decoded once more beside no others, in a fresh process, and where that dies as well
+    in halves: none fails but what was lost alone.
+    """
+
+    def __init__(self, processes: ProcessGroup, model: int, place: int) -> None:
+        """Decode for a model of the group in its process of that number; raises whatever starting
+        one does."""
+        self._processes, self._model, self._place = processes, model, place
+        self._links: list[Link] = []
+        """Those that decode something."""
+        self._poll = select.poll()
+        self._suspects: deque[dict[int, Sentence]] = deque()
+        """What was lost together, and waits to be decoded apart."""
+        self._apart: Link | None = None
+        """Where that is done."""
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
+        self._poll.register(self._woken, select.POLLIN)
         self._waking = False
-        self._start()
+        processes.open(model, place)
 
     @property
     def lost(self) -> bool:
         """Whether the process has ended."""
-        return self._process.poll() is not None
+        return self._current.ended
 
     @property
     def pid(self) -> int:
-        """The id that the system gave the decoding process; another after a restart."""
-        return self._process.pid
+        """The id that the system gave the process; another after a restart."""
+        return self._current.pid
 
     @property
-    def resident_bytes(self) -> int:
-        """Memory of the process; 0 where the system does not tell."""
-        return resident_bytes(self.pid)
-
-    def wait(self) -> None:
-        """Wait until the model is loaded; raises BundleError where it cannot be."""
-        try:
-            answer: DeviceUse | Exception = self._connection.recv()
-        except (EOFError, OSError) as lost:
-            raise BundleError(
-                f"{self._load_order.folder}: the decoding process ended at once"
-            ) from lost
-        if isinstance(answer, Exception):
-            raise answer
-        self.device = answer
+    def company(self) -> int:
+        """Sentences that the process decodes for other models."""
+        return self._processes.company(self._model, self._place)
 
     def join(self, tasks: Mapping[int, Sentence]) -> None:
         """Have sentences of one group decoded."""
-        self._send(Order(sentences=tasks))
+        link = self._current
+        while not link.send(tasks):  # another has taken its place, or is to do so
+            self._processes.revive(self._place)
+            link = self._current
+        self._follow(link)
 
     def cancel(self, numbers: Iterable[int]) -> None:
-        """Tell the process to drop these sentences; it frees their rows before its next step."""
-        self._send(Order(cancelled=tuple(numbers)))
+        """Tell the processes to drop these sentences; they free their rows before the next step."""
+        numbers = list(numbers)
+        for lost in self._suspects:
+            for number in numbers:
+                lost.pop(number, None)
+        for link in list(self._links):
+            self._unfollow(link)
+            link.cancel(numbers)
+            self._follow(link)
 
     def step(self) -> SentenceProgress:
-        """Wait a moment for what happens next; raises DecoderLostError where the process has
-        ended."""
-        try:
-            told = self._connection.fileno()
-            ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
-            if self._woken in ready:
-                os.read(self._woken, 1)
-                self._waking = False
-            progress = self._connection.recv() if told in ready else Progress()
-        except (EOFError, OSError) as error:
-            raise DecoderLostError(
-                "the process that decoded the text has ended; try again"
-            ) from error
-        assert isinstance(progress, Progress)
-        return progress
+        """Wait a moment for what happens next."""
+        told: SentenceProgress = Progress(failed=self._try_suspects())
+        ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
+        if self._woken in ready:
+            os.read(self._woken, 1)
+            self._waking = False
+        for link in [link for link in self._links if link.fileno() in ready]:
+            self._unfollow(link)
+            try:
+                told.extend(link.receive())
+            except (EOFError, OSError):
+                told.failed.extend(self._lose(link))
+            else:
+                self._follow(link)
+        return told
 
     def wake(self) -> None:
         """Let `step` return; called by one thread at a time."""
@@ -127,45 +110,81 @@ class IsolatedEngine:
             os.write(self._wakes, b"w")
 
     def restart(self) -> None:
-        """Start another process in the place of this one, and wait for it."""
-        self._connection.close()
-        self._process.kill()
-        self._process.wait()
-        self._start()
-        self.wait()
+        """Have a process again where it has ended, while what others decode goes on; else, after a
+        failure of the caller's, drop everything."""
+        if not self.lost:
+            self._drop()
+        self._processes.revive(self._place)
 
     def close(self) -> None:
-        """End the process, by force where it does not end by itself in time."""
-        self._connection.close()
+        """Decode no more; the group ends its processes with its last model."""
+        self._drop()
+        self._processes.leave(self._model)
+
+    @property
+    def _current(self) -> Link:
+        return self._processes.link(self._model, self._place)
+
+    def _follow(self, link: Link) -> None:
+        """Wait for what it tells as long as it decodes something."""
+        if link.sentences and link not in self._links:
+            self._links.append(link)
+            self._poll.register(link.fileno(), select.POLLIN)
+
+    def _unfollow(self, link: Link) -> None:
+        self._links.remove(link)
+        self._poll.unregister(link.fileno())
+
+    def _drop(self) -> None:
+        self._suspects.clear()
+        self.cancel([number for link in self._links for number in link.sentences])
+        self._end_apart()
+
+    def _lose(self, link: Link) -> list[tuple[int, Exception]]:
+        """Note that a process has ended; returns the sentences that fail with it."""
+        lost = list(link.sentences.items())
+        link.close()
+        if link is not self._apart:
+            self._suspects.append(dict(lost))
+            return []
+        self._apart = None
+        if len(lost) > 1:
+            middle = len(lost) // 2
+            self._suspects.extendleft((dict(lost[middle:]), dict(lost[:middle])))
+            return []
+        error = DecoderLostError("the process that decoded the text has ended; try again")
+        return [(number, error) for number, _ in lost]
+
+    def _try_suspects(self) -> list[tuple[int, Exception]]:
+        """Have those that were lost together decoded apart, unless others are; returns them where
+        no process can be started for it."""
+        if self._apart is not None and self._apart.sentences:
+            return []
+        if not self._suspects:
+            self._end_apart()
+            return []
+        lost = self._suspects.popleft()
         try:
-            self._process.wait(_END_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+            self._apart = self._apart or self._processes.apart(self._model)
+        except Exception as reason:  # the machine is short of something
+            error = DecoderLostError(f"decoding cannot go on: {reason}; try again")
+            return [(number, error) for number in lost]
+        groups: dict[Group, dict[int, Sentence]] = {}
+        for number, sentence in lost.items():
+            groups.setdefault(sentence.group, {})[number] = sentence
+        for tasks in groups.values():
+            self._apart.send(tasks)
+        self._follow(self._apart)
+        return []
 
-    def _start(self) -> None:
-        own, other = socket.socketpair()
-        with other:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", f"{__package__}.decoder_process", str(other.fileno())],
-                stdin=subprocess.DEVNULL,
-                pass_fds=[other.fileno()],
-                process_group=0,  # a signal to the server's group is for the server
-                env=_environment(),
-            )
-        self._connection = Connection(own.detach())
-        self._poll = select.poll()
-        for descriptor in (self._connection.fileno(), self._woken):
-            self._poll.register(descriptor, select.POLLIN)
-        self._connection.send(self._load_order)
-
-    def _send(self, order: Order) -> None:
-        with contextlib.suppress(OSError):  # the process has ended, as `step` will find
-            self._connection.send(order)
+    def _end_apart(self) -> None:
+        if self._apart is not None:
+            self._apart.close()
+            self._apart = None
 
 
 class IsolatedTranslator:
-    """A translation bundle that is loaded by decoding processes, one for each worker."""
+    """A translation bundle that is loaded by a group of decoding processes."""
 
     def __init__(
         self,
@@ -175,26 +194,22 @@ class IsolatedTranslator:
         workers: int = 1,
         limits: BatchLimits | None = None,
         tune: bool = False,
+        processes: ProcessGroup | None = None,
     ) -> None:
-        """Start the processes; raises BundleError where they cannot load the bundle.
+        """Load a bundle with `processes`, or with as many as `workers` of its own; raises
+        BundleError where they cannot load it.
 
         Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
         text. All together keep to the memory of `limits`.
         """
-        self.texts, self.workers = load_texts(folder, workers, limits), workers
-        order = LoadOrder(folder.resolve(), threads, tune, limits)
-        self._engines: list[IsolatedEngine] = []
-        try:
-            for _ in range(workers):
-                self._engines.append(IsolatedEngine(order))
-            for engine in self._engines:
-                engine.wait()
-        except BaseException:
-            for engine in self._engines:
-                engine.close()
-            raise
-        self.device = self._engines[0].device
-        """What the processes decode on."""
+        if processes is None:
+            forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
+            processes = ProcessGroup(workers, forks=forks)
+        self._processes, self.workers = processes, processes.size
+        self.texts = load_texts(folder, self.workers, limits)
+        self._model, self.device = processes.load(folder, threads=threads, tune=tune, limits=limits)
+        self._engines = 0
+        weakref.finalize(self, processes.forget, self._model).atexit = False
 
     @property
     def manifest(self) -> Manifest:
@@ -207,8 +222,10 @@ class IsolatedTranslator:
         return self.texts.default_options
 
     def engine(self) -> IsolatedEngine:
-        """One of the processes, for the caller to close."""
-        return self._engines.pop()
+        """Decodes in the next of the processes, for the caller to close."""
+        engine = IsolatedEngine(self._processes, self._model, self._engines)
+        self._engines += 1
+        return engine
 
     def warm_up(self) -> None:
         """The processes have done so."""
@@ -217,9 +234,3 @@ class IsolatedTranslator:
 def _close(*descriptors: int) -> None:
     for descriptor in descriptors:
         os.close(descriptor)
-
-
-def _environment() -> dict[str, str]:
-    """The server's, with a place to find this package, and without threads for NumPy."""
-    paths = [str(_ROOT), *filter(None, [os.environ.get("PYTHONPATH")])]
-    return {**os.environ, "PYTHONPATH": os.pathsep.join(paths), "OPENBLAS_NUM_THREADS": "1"}

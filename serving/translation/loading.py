@@ -10,11 +10,14 @@ from serving.runtime.cuda_device import MOST_STREAMS
 from serving.runtime.device import batches_at_once, computes_on_cpu
 from serving.threads import Preset, fastest
 from serving.translation.isolated import IsolatedTranslator
+from serving.translation.process_group import ProcessGroup
 from serving.translation.translator import Translator
 
 MOST_WORKERS = 8
-"""Batches of a model decoded at once: on threads of one process Python's tenth of a step is done
-for one at a time, and processes take memory each."""
+"""Batches of a model decoded at once by threads of one process, where Python's tenth of a step is
+done for one at a time."""
+MOST_PROCESSES = 64
+"""Batches of a model decoded at once by processes, which share the memory for its caches."""
 
 
 def load_translator(
@@ -29,7 +32,7 @@ def load_translator(
     if not computes_on_cpu(parse_manifest(folder)):
         return Translator(folder, threads=1, workers=MOST_STREAMS, limits=limits)
     if preset == "throughput":
-        workers = _workers(preset, threads)
+        workers = min(threads, MOST_WORKERS)
         return Translator(folder, threads=threads, workers=workers, limits=limits)
     return fastest(
         lambda count: Translator(folder, threads=count, limits=limits),
@@ -38,27 +41,47 @@ def load_translator(
     )
 
 
-def load_isolated_translator(
-    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
-) -> IsolatedTranslator | Translator:
-    """`load_translator`, each worker in a process of its own.
+class DecodingProcesses:
+    """All decoding processes of a server."""
 
-    On a GPU there is one, since processes do not compute there at once: where it has streams for
-    several batches, these are decoded by threads of this process.
-    """
-    manifest = parse_manifest(folder)
-    on_cpu = computes_on_cpu(manifest)
-    if not on_cpu and batches_at_once(manifest, MOST_STREAMS) > 1:
-        return load_translator(folder, preset, threads, limits)
-    workers = _workers(preset, threads) if on_cpu else 1
-    return IsolatedTranslator(
-        folder,
-        threads=threads // workers,
-        workers=workers,
-        limits=limits,
-        tune=on_cpu and preset == "latency",
-    )
+    def __init__(self, preset: Preset, threads: int) -> None:
+        """None starts before there is something to load."""
+        self._preset, self._threads = preset, threads
+        self._single = ProcessGroup(1, forks=False)
+        count = min(threads, MOST_PROCESSES)
+        self._many = ProcessGroup(count, forks=True) if preset == "throughput" else self._single
 
+    def load(
+        self, folder: Path, limits: BatchLimits | None = None
+    ) -> IsolatedTranslator | Translator:
+        """`load_translator` in these processes.
 
-def _workers(preset: Preset, threads: int) -> int:
-    return min(threads, MOST_WORKERS) if preset == "throughput" else 1
+        `throughput`: a process for each thread decodes for all models. `latency`: one does, with as
+        many threads for a model as are found to be fastest. So does one for all models on a GPU,
+        since processes do not compute there at once: where it has streams for several batches,
+        these are decoded by threads of this process.
+        """
+        manifest = parse_manifest(folder)
+        if not computes_on_cpu(manifest):
+            if batches_at_once(manifest, MOST_STREAMS) > 1:
+                return load_translator(folder, self._preset, self._threads, limits)
+            return IsolatedTranslator(folder, limits=limits, processes=self._single)
+        if self._preset == "throughput":
+            return IsolatedTranslator(folder, limits=limits, processes=self._many)
+        return IsolatedTranslator(
+            folder, threads=self._threads, limits=limits, tune=True, processes=self._single
+        )
+
+    def start(self) -> None:
+        """Start what loads models on the CPU, so that the first is loaded sooner."""
+        self._many.start()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of all of them, what they share counted once; 0 where the system does not tell."""
+        return sum(group.held_bytes for group in {self._single, self._many})
+
+    def close(self) -> None:
+        """End them, whatever they do."""
+        for group in {self._single, self._many}:
+            group.close()

@@ -40,7 +40,7 @@ SentenceProgress = Progress[list[int], SentenceOutcome]
 class RunningBatches:
     """The `Engine` that decodes on the thread that calls it."""
 
-    lost, resident_bytes = False, 0
+    lost, company = False, 0
 
     def __init__(self, texts: TextProcessor, steppers: Steppers) -> None:
         self._texts, self._steppers = texts, steppers

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from multiprocessing.connection import Connection
 from pathlib import Path
 
@@ -21,16 +21,25 @@ import pytest
 from serving.errors import (
     BundleError,
     CancelledError,
+    DecoderLostError,
     DecodingError,
     InvalidOptionError,
 )
 from serving.search.options import SearchOptions
 from serving.server.metrics import Metrics, State
 from serving.text.terms import Terms
-from serving.translation.decoder_process import portable, serve
-from serving.translation.isolated import IsolatedEngine, IsolatedTranslator, Order
+from serving.translation.decoding_loop import DecodingLoop, portable
+from serving.translation.isolated import IsolatedEngine, IsolatedTranslator
+from serving.translation.orders import Order
+from serving.translation.process_group import ProcessGroup
+from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Completed, PartialTranslation, Request
+from serving.translation.ticket import (
+    Completed,
+    PartialTranslation,
+    Request,
+    TranslationTicket,
+)
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
@@ -49,7 +58,8 @@ class TwoProcesses(IsolatedTranslator):
     """Remembers the engines that it has handed out."""
 
     def __init__(self) -> None:
-        super().__init__(BUNDLE, workers=2)
+        self.processes = ProcessGroup(2, forks=True)
+        super().__init__(BUNDLE, processes=self.processes)
         self.handed_out: list[IsolatedEngine] = []
 
     def engine(self) -> IsolatedEngine:
@@ -123,9 +133,8 @@ def test_a_stream_tells_ever_more_of_the_result(scheduler: TranslationScheduler)
 def test_a_sentence_that_fails_keeps_its_error_and_spares_its_neighbours() -> None:
     own, other = socket.socketpair()
     parent, echo = Connection(own.detach()), EchoTranslator()
-    process = threading.Thread(
-        target=serve, args=(echo.engine(), Connection(other.detach())), daemon=True
-    )
+    loop = DecodingLoop([(echo.engine(), Connection(other.detach()))])  # type: ignore[list-item]
+    process = threading.Thread(target=loop.run, daemon=True)
     process.start()
     texts = [POISON, "abc", "defghi"]
     sentences = {n: echo.texts.prepare(text, echo.default_options) for n, text in enumerate(texts)}
@@ -172,7 +181,7 @@ def test_what_a_process_decodes_is_decoded_elsewhere_when_it_dies() -> None:
     processes = TwoProcesses()
     scheduler = TranslationScheduler(processes, workers=2, observer=metrics.observer("m"))
     before = processes.pids
-    tickets = [scheduler.submit(Request(text=f"{LONG} {n}")) for n in range(200)]
+    tickets = [scheduler.submit(Request(text=f"{TEXTS[4]} {n}")) for n in range(80)]
     wait_until(lambda: scheduler.num_held > 32)  # more than one of them can hold
     os.kill(before[0], signal.SIGKILL)
     for ticket in tickets:
@@ -199,7 +208,6 @@ def test_processes_end_with_the_scheduler_after_their_work() -> None:
     processes = TwoProcesses()
     scheduler = TranslationScheduler(processes, workers=2)
     ended = processes.pids
-    assert scheduler.resident_bytes > 2 * 20e6
     tickets = [scheduler.submit(Request(text=text)) for text in TEXTS]
     scheduler.close(PATIENT)
     assert all(ticket.result(0).translation.text for ticket in tickets)
@@ -275,14 +283,15 @@ def test_a_process_that_does_not_start_is_tried_again(
 ) -> None:
     monkeypatch.setattr("serving.queue.decoder._RETRY_S", 0.1)
     engine = processes.handed_out[0]
-    start, failures = engine._start, [OSError("no memory"), RuntimeError("MemoryError")]  # type: ignore[attr-defined]
+    group = processes.processes
+    revive, failures = group.revive, [OSError("no memory"), RuntimeError("MemoryError")]
 
-    def restart() -> None:
+    def fail_first(place: int) -> None:
         if failures:
             raise failures.pop()
-        start()
+        revive(place)
 
-    monkeypatch.setattr(engine, "_start", restart)
+    monkeypatch.setattr(group, "revive", fail_first)
     os.kill(processes.pids[0], signal.SIGKILL)
     wait_until(lambda: engine.lost)
     begin = time.monotonic()
@@ -290,3 +299,110 @@ def test_a_process_that_does_not_start_is_tried_again(
         assert scheduler.submit(Request(text=f"{len(failures)} Tom")).result(PATIENT)
         assert time.monotonic() - begin < PATIENT
     assert processes.pids[0] > 0
+
+
+ENGLISH = ["This is a house.", "Where is the station?", "He has a dog.", "It rains."]
+
+
+class TwoModels:
+    """Two models in the same two processes."""
+
+    def __init__(self) -> None:
+        self.group = ProcessGroup(2, forks=True)
+        loaded = [
+            IsolatedTranslator(MODELS / name, processes=self.group)
+            for name in ("macaron-de-en", "macaron-en-de")
+        ]
+        self.german, self.english = (TranslationScheduler(each, workers=2) for each in loaded)
+
+    def close(self) -> None:
+        for scheduler in (self.german, self.english):
+            scheduler.close(PATIENT)
+
+    @property
+    def pids(self) -> set[int]:
+        return {link.pid for links in self.group._links for link in links.values()}
+
+
+@pytest.fixture
+def models() -> Iterator[TwoModels]:
+    models = TwoModels()
+    yield models
+    models.close()
+
+
+def translations(tickets: Sequence[TranslationTicket]) -> list[Translation]:
+    return [ticket.result(PATIENT).translation for ticket in tickets]
+
+
+def test_two_models_share_processes_and_neither_changes_the_other(
+    translator: Translator, models: TwoModels
+) -> None:
+    other = Translator(MODELS / "macaron-en-de", threads=1)
+    assert len(models.pids) == 2
+    german = [Request(text=text) for text in TEXTS] * 3
+    english = [Request(text=text) for text in ENGLISH] * 3
+    wanted = [alone(translator, request) for request in german]
+    wanted_too = [alone(other, request) for request in english]
+    found = models.german.submit_all(german), models.english.submit_all(english)
+    assert translations(found[0]) == wanted
+    assert translations(found[1]) == wanted_too
+
+
+def test_a_model_that_is_loaded_later_is_shared_and_loses_nothing(models: TwoModels) -> None:
+    before = models.pids
+    running = models.german.submit_all([Request(text=f"{TEXTS[4]} {n}") for n in range(20)])
+    wait_until(lambda: models.german.num_held > 0)
+    late = IsolatedTranslator(MODELS / "joint-fast-de-en", processes=models.group)
+    scheduler = TranslationScheduler(late, workers=2)
+    assert not models.pids & before  # all decode in processes that know the new one
+    assert scheduler.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
+    assert all(translation.text for translation in translations(running))
+    wait_until(lambda: not any(map(alive, before)))  # and those that do not have ended
+    with_it = models.pids
+    scheduler.close(PATIENT)
+    assert not models.pids & with_it  # nor does what has left keep its memory
+    assert models.english.submit(Request(text=ENGLISH[0])).result(PATIENT).translation.text
+
+
+def test_only_what_kills_its_process_fails(
+    translator: Translator, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A sentence on which every process dies, in company of one model and of another."""
+    (tmp_path / "sitecustomize.py").write_text(
+        "import os, signal\n"
+        "from serving.translation.running import RunningBatches\n"
+        "advance = RunningBatches.advance\n"
+        "def die(self):\n"
+        "    advance(self)\n"
+        "    for batch in self._batches.values():\n"
+        "        if any(s.options.max_length == 77 for s in batch.sentences.values()):\n"
+        "            os.kill(os.getpid(), signal.SIGKILL)\n"
+        "RunningBatches.advance = die\n"
+    )
+    paths = [str(MODELS.parent), str(tmp_path)]
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    models = TwoModels()
+    german = [Request(text=f"{TEXTS[n % len(TEXTS)]} {n}") for n in range(24)]
+    english = [Request(text=f"{text} {LONG}") for text in ENGLISH]
+    options = dataclasses.replace(translator.default_options, max_length=77)
+    innocent = models.german.submit_all(german), models.english.submit_all(english)
+    poison = models.german.submit(Request(text=TEXTS[0], options=options))
+    with pytest.raises(DecoderLostError, match="try again"):
+        poison.result(PATIENT)
+    wanted = [alone(translator, request) for request in german]
+    assert translations(innocent[0]) == wanted
+    assert all(translation.text for translation in translations(innocent[1]))
+    models.close()
+
+
+def test_a_loading_process_that_dies_is_replaced_when_it_is_needed(models: TwoModels) -> None:
+    (loader,) = models.group._loaders
+    os.kill(loader.pid, signal.SIGKILL)
+    wait_until(lambda: loader.ended)
+    assert models.german.submit(Request(text=TEXTS[3])).result(PATIENT).translation.text
+    before = models.pids
+    for pid in before:
+        os.kill(pid, signal.SIGKILL)
+    assert models.english.submit(Request(text=ENGLISH[0])).result(PATIENT).translation.text
+    assert not models.pids & before

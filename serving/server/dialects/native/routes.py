@@ -12,6 +12,8 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from serving.errors import RequestError, ServingError
+from serving.runtime.session import DeviceUse
+from serving.search.options import parse_options
 from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
 from serving.server.body import read_fields
@@ -36,7 +38,7 @@ from serving.server.dialects.native.wire import (
 )
 from serving.server.gate import KeyRule, admit_by_body
 from serving.server.jobs import Jobs
-from serving.server.registry import ServedModel
+from serving.server.registry import ServedModel, StoredModel
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
@@ -237,8 +239,13 @@ def _event(name: str, data: BaseModel) -> bytes:
     return f"event: {name}\ndata: {text}\n\n".encode()
 
 
-def _card(model: ServedModel) -> ModelCard:
+def _card(model: StoredModel) -> ModelCard:
     manifest = model.manifest
+    if isinstance(model, ServedModel):
+        defaults, device = model.defaults, model.device
+    else:
+        defaults = parse_options(manifest.search)
+        device = DeviceUse(manifest.target, "the bundle is for it; not loaded yet")
     return ModelCard(
         name=manifest.name,
         source=list(manifest.languages.source),
@@ -247,12 +254,13 @@ def _card(model: ServedModel) -> ModelCard:
         family=manifest.family,
         block=manifest.block,
         precision=manifest.precision,
-        device=model.device.name,
-        device_reason=model.device.reason,
+        loaded=isinstance(model, ServedModel),
+        device=device.name,
+        device_reason=device.reason,
         num_parameters=manifest.sizes.num_parameters,
         max_source=manifest.sizes.max_source,
         priority=manifest.priority,
-        defaults=dataclasses.asdict(model.defaults),
+        defaults=dataclasses.asdict(defaults),
         quality=list(manifest.quality),
         calibration=manifest.calibration,
         attribution=manifest.attribution,

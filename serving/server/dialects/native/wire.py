@@ -231,6 +231,8 @@ class ModelCard(Wire):
     family: str
     block: str
     precision: str
+    loaded: bool
+    """Whether it is loaded; else the first request for it has it loaded."""
     device: str
     """What it runs on: cpu, cuda or tensorrt."""
     device_reason: str

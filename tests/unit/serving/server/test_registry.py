@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,9 @@ from serving.errors import (
     UnknownModelError,
 )
 from serving.server.loading import load_bundles
-from serving.server.registry import Registry
+from serving.server.registry import Registry, ServedModel
 from serving.server.settings import Settings
+from serving.translation.loading import DecodingProcesses
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
@@ -130,16 +132,26 @@ class Shelf:
         self.loaded: list[str] = []
         monkeypatch.setattr("serving.server.registry.read_manifests", self._manifests)
         monkeypatch.setattr("serving.server.registry.load_bundles", self._load)
+        monkeypatch.setattr("serving.server.registry.load_bundle", self._load_one)
 
     def _manifests(self, _: Settings) -> dict[Path, Manifest]:
         return {Path(bundle.manifest.name): bundle.manifest for bundle in self.bundles}
 
-    def _load(self, _: Settings, served: list[Manifest]) -> list[EchoTranslator]:
+    def _load(
+        self, _: Settings, served: list[Manifest], __: DecodingProcesses
+    ) -> list[EchoTranslator]:
         if self.error:
             raise self.error
         new = [bundle for bundle in self.bundles if bundle.manifest not in served]
         self.loaded += [bundle.manifest.name for bundle in new]
         return new
+
+    def _load_one(
+        self, folder: Path, manifest: Manifest, _: Settings, __: DecodingProcesses
+    ) -> EchoTranslator:
+        del folder
+        (found,) = self._load(_, [b.manifest for b in self.bundles if b.manifest != manifest], __)
+        return found
 
 
 def test_reload_exchanges_what_has_changed_and_nothing_else(
@@ -221,4 +233,119 @@ def test_abandoned_requests_fail_at_once() -> None:
     with pytest.raises(NotReadyError, match="shutting down"):
         model.scheduler.submit(Request(text="abc"))
     translator.stepper.gate.set()
+    registry.close()
+
+
+class Folders(Shelf):
+    """A shelf whose bundles have folders with a file of 100 bytes each."""
+
+    def __init__(
+        self, monkeypatch: pytest.MonkeyPatch, root: Path, *translators: EchoTranslator
+    ) -> None:
+        super().__init__(monkeypatch, *translators)
+        self.root = root
+
+    def _manifests(self, _: Settings) -> dict[Path, Manifest]:
+        found = {self.root / bundle.manifest.name: bundle.manifest for bundle in self.bundles}
+        for folder in found:
+            folder.mkdir(exist_ok=True)
+            (folder / "weights").write_bytes(bytes(100))
+        return found
+
+
+def loaded(registry: Registry) -> set[str]:
+    return {model.name for model in registry.models if isinstance(model, ServedModel)}
+
+
+def translated(model: ServedModel) -> str:
+    return model.scheduler.submit(Request(text="abc")).result(20).translation.text
+
+
+@pytest.fixture
+def three(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Folders:
+    return Folders(monkeypatch, tmp_path, *map(EchoTranslator, "abc"))
+
+
+def test_a_model_is_loaded_by_the_first_request_for_it(three: Folders) -> None:
+    registry = Registry(Settings(load="use", decode_in="threads"))
+    registry.load()
+    assert registry.ready
+    assert registry.may_load
+    assert (three.loaded, loaded(registry)) == ([], set())
+    assert registry.sources("en") == ["de"]
+    assert three.loaded == []
+    with ThreadPoolExecutor(4) as pool:
+        chosen = list(pool.map(lambda _: registry.choose("de", "en", "b"), range(4)))
+    assert three.loaded == ["b"]
+    assert {id(model) for model in chosen} == {id(chosen[0])}
+    assert translated(chosen[0]) == "abc"
+    text = registry.metrics.text()
+    assert b'macaron_model_loaded{model="b"} 1.0' in text
+    assert b'macaron_model_loaded{model="a"} 0.0' in text
+    for name in "ac":
+        registry.choose("de", "en", name)
+    assert not registry.may_load
+    registry.close()
+
+
+def test_the_least_recently_used_leaves_but_never_one_with_work(three: Folders) -> None:
+    registry = Registry(Settings(load="use", max_model_bytes=200, decode_in="threads"))
+    registry.load()
+    first = registry.choose("de", "en", "a")
+    registry.choose("de", "en", "b")
+    gate = three.bundles[0].stepper.gate
+    gate.clear()
+    running = first.scheduler.submit(Request(text="running"))
+    registry.choose("de", "en", "c")
+    assert loaded(registry) == {"a", "c"}  # b was used after a
+    registry.choose("de", "en", "b")
+    assert loaded(registry) == {"a", "b"}
+    gate.set()
+    assert running.result(20).translation.text == "running"
+    wait_until(lambda: first.idle)
+    registry.choose("de", "en", "c")
+    assert loaded(registry) == {"b", "c"}
+    assert translated(first) == "abc"  # for whoever had chosen it before
+    assert translated(registry.choose("de", "en", "a")) == "abc"
+    registry.close()
+
+
+def test_at_the_start_the_preferred_are_loaded_as_far_as_there_is_room(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    bundles = [EchoTranslator(name, priority=number) for number, name in enumerate("abc")]
+    Folders(monkeypatch, tmp_path, *bundles)
+    registry = Registry(Settings(max_model_bytes=250, decode_in="threads"))
+    registry.load()
+    assert loaded(registry) == {"b", "c"}
+    assert registry.choose("de", "en", "a").name == "a"
+    assert loaded(registry) == {"a", "c"}
+    registry.close()
+
+
+def test_a_model_that_cannot_be_loaded_is_to_be_tried_again(
+    three: Folders, caplog: pytest.LogCaptureFixture
+) -> None:
+    registry = Registry(Settings(load="use", decode_in="threads"))
+    registry.load()
+    three.error = BundleError("step.onnx: sha256 is wrong")
+    with pytest.raises(NotReadyError, match=r"'a' cannot be loaded now; try again later"):
+        registry.choose("de", "en", "a")
+    assert "the model a cannot be loaded: step.onnx: sha256 is wrong" in caplog.text
+    three.error = None
+    assert translated(registry.choose("de", "en", "a")) == "abc"
+    registry.close()
+
+
+def test_a_reload_keeps_what_is_loaded_and_what_is_not(three: Folders) -> None:
+    registry = Registry(Settings(load="use", decode_in="threads"))
+    registry.load()
+    kept = registry.choose("de", "en", "a")
+    three.bundles = [three.bundles[0], EchoTranslator("b", priority=2), EchoTranslator("d")]
+    registry.reload()
+    assert [model.name for model in registry.models] == ["b", "a", "d"]
+    assert registry.choose("de", "en", "a") is kept
+    assert three.loaded == ["a"]
+    assert registry.choose("de", "en").manifest.priority == 2
+    assert three.loaded == ["a", "b"]
     registry.close()

@@ -26,9 +26,8 @@ GROUP = Group(SearchOptions().beam_size, shortlisted=False)
 class ToldEngine:
     """Decodes nothing; `tell` is what happens next."""
 
-    resident_bytes = 0
-
     def __init__(self) -> None:
+        self.company = 0
         self.joined: list[int] = []
         self.cancelled: list[int] = []
         self.restarts, self.closed, self.lost = 0, False, False
@@ -161,7 +160,7 @@ def test_all_that_was_taken_fails_where_some_cannot_join() -> None:
     for ticket in scheduler.submit_all(several):
         with pytest.raises(DecoderLostError):
             ticket.result(PATIENT)
-    assert engine.restarts >= 1
+    wait_until(lambda: engine.restarts >= 1)
     scheduler.close(PATIENT)
 
 
@@ -182,31 +181,54 @@ def test_an_engine_without_sentences_does_not_rest() -> None:
     scheduler.close(PATIENT)
 
 
-def test_what_an_engine_decoded_that_is_lost_is_decoded_once_more(
-    scheduler: TranslationScheduler, engines: list[ToldEngine]
-) -> None:
-    tickets = scheduler.submit_all(requests("a", "b"))
-    wait_until(lambda: all(engine.joined for engine in engines))
-    engines[0].tell(DecoderLostError("gone"))
-    wait_until(lambda: sum(len(engine.joined) for engine in engines) == 3)
-    assert (engines[0].restarts, engines[1].restarts) == (1, 0)
-    for engine in engines:
-        engine.finish()
-    assert [ticket.result(PATIENT).translation.text for ticket in tickets] == ["done", "done"]
-
-
-def test_what_is_lost_twice_fails_with_an_error_to_try_again_after() -> None:
+def test_what_an_engine_has_taken_outlives_its_restart() -> None:
     engine = ToldEngine()
     scheduler = TranslationScheduler(ToldTranslator(engine))
     (ticket,) = scheduler.submit_all(requests("a"))
-    for joined in (1, 2):
-        wait_until(lambda joined=joined: len(engine.joined) == joined)
-        engine.tell(DecoderLostError("gone"))
+    wait_until(lambda: len(engine.joined) == 1)
+    engine.lost = True
+    engine.wake()
+    wait_until(lambda: engine.restarts == 1)
+    engine.finish()
+    assert ticket.result(PATIENT).translation.text == "done"
+    scheduler.close(PATIENT)
+
+
+def test_what_an_engine_gives_up_fails_with_an_error_to_try_again_after() -> None:
+    engine = ToldEngine()
+    scheduler = TranslationScheduler(ToldTranslator(engine))
+    (ticket,) = scheduler.submit_all(requests("a"))
+    wait_until(lambda: len(engine.joined) == 1)
+    engine.tell(Progress(failed=[(engine.joined[0], DecoderLostError("gone"))]))
     with pytest.raises(DecoderLostError, match="gone") as caught:
         ticket.result(PATIENT)
     assert (caught.value.status, caught.value.retry_after_s) == (503, 1.0)
-    wait_until(lambda: engine.restarts == 2)
     scheduler.close(PATIENT)
+
+
+def test_what_comes_goes_to_the_engine_with_the_least_company(
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
+) -> None:
+    busy, free = engines
+    busy.company = 3
+    for count in range(1, 9):
+        scheduler.submit_all(requests(str(count)))
+        wait_until(lambda count=count: len(free.joined) == count)
+        free.finish()
+        wait_until(lambda: scheduler.num_held == 0)
+    assert not busy.joined
+
+
+def test_what_comes_joins_the_engine_that_decodes_least_for_all_models(
+    scheduler: TranslationScheduler, engines: list[ToldEngine]
+) -> None:
+    two, one = begun(scheduler, engines)
+    one.company = 5
+    for engine in engines:
+        engine.tell(Progress(rested=[GROUP]))
+    wait_until(lambda: all(engine.noted == engine.told for engine in engines))
+    scheduler.submit_all(requests("d"))
+    wait_until(lambda: len(two.joined) == 3)
 
 
 def test_a_group_that_has_ended_does_not_rest(
@@ -236,8 +258,10 @@ def test_what_waits_at_the_end_is_done_by_the_engine_that_is_restarted() -> None
     first, second = scheduler.submit_all(requests("a", "b"))
     wait_until(lambda: len(engine.joined) == 1)
     scheduler.retire()
-    engine.tell(DecoderLostError("gone"))
-    for ticket, joined in ((first, 2), (second, 3)):
+    engine.lost = True
+    engine.wake()
+    wait_until(lambda: engine.restarts == 1)
+    for ticket, joined in ((first, 1), (second, 2)):
         wait_until(lambda joined=joined: len(engine.joined) == joined)
         engine.finish()
         assert ticket.result(PATIENT).translation.text == "done"

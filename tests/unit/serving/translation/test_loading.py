@@ -31,12 +31,16 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, dict[str, Any]]]:
 def test_a_gpu_has_one_process_or_threads_for_its_streams(
     monkeypatch: pytest.MonkeyPatch, asked: list[tuple[str, dict[str, Any]]], preset: Any
 ) -> None:
-    loading.load_isolated_translator(BUNDLE, preset, 4)
+    loading.DecodingProcesses(preset, 4).load(BUNDLE)
     monkeypatch.setenv("MACARON_CUDA_STREAMS", "3")
-    loading.load_isolated_translator(BUNDLE, preset, 4)
+    loading.DecodingProcesses(preset, 4).load(BUNDLE)
     loading.load_translator(BUNDLE, preset, 4)
     (first, one), *others = asked
-    assert (first, one["workers"], one["tune"]) == ("IsolatedTranslator", 1, False)
+    assert (first, one["processes"].size, one.get("tune", False)) == (
+        "IsolatedTranslator",
+        1,
+        False,
+    )
     assert [kind for kind, _ in others] == ["Translator"] * 2
     assert [(each["threads"], each["workers"]) for _, each in others] == [(1, 8)] * 2
 
@@ -46,9 +50,9 @@ def test_on_the_cpu_streams_count_for_nothing(
 ) -> None:
     monkeypatch.setenv("MACARON_CUDA_STREAMS", "3")
     monkeypatch.setenv("MACARON_DEVICE", "cpu")
-    loading.load_isolated_translator(BUNDLE, "throughput", 4)
-    loading.load_isolated_translator(BUNDLE, "latency", 4)
-    assert [(kind, each["workers"], each["tune"]) for kind, each in asked] == [
+    loading.DecodingProcesses("throughput", 4).load(BUNDLE)
+    loading.DecodingProcesses("latency", 4).load(BUNDLE)
+    assert [(kind, each["processes"].size, each.get("tune", False)) for kind, each in asked] == [
         ("IsolatedTranslator", 4, False),
         ("IsolatedTranslator", 1, True),
     ]

@@ -25,7 +25,7 @@ LIMITS = BatchLimits(max_rows=5, max_tokens=60, max_cache_bytes=5_000)
 class WatchedEngine:
     """An engine that notes whenever what it holds is over the limits."""
 
-    lost, resident_bytes = False, 0
+    lost, company = False, 0
 
     def __init__(self, engine: RunningBatches, stepper: EchoStepper) -> None:
         self._engine, self._stepper = engine, stepper

@@ -1,0 +1,81 @@
+"""Many models on one machine: what they take, and when they are loaded."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import pytest
+
+from tests.system.faults import samples, seconds_until
+from tests.system.server import ROOT, Server, running
+
+pytestmark = pytest.mark.slow
+
+MIB = 2**20
+SOURCE = ROOT / "models" / "macaron-en-de"
+
+
+def held_mib(server: Server) -> float:
+    """Memory of the server and all its children; what they share counts once."""
+    process = psutil.Process(server.process.pid)
+    found = 0
+    for each in (process, *process.children(recursive=True)):
+        lines = Path(f"/proc/{each.pid}/smaps_rollup").read_text().splitlines()
+        found += sum(int(line.split()[1]) for line in lines if line.startswith("Pss:"))
+    return found / 1024
+
+
+def copied(folder: Path, count: int) -> Path:
+    """The demo bundles, and further ones of 10 MB."""
+    for demo in (ROOT / "models").iterdir():
+        (folder / demo.name).symlink_to(demo)
+    for number in range(count):
+        copy = shutil.copytree(SOURCE, folder / f"copy-{number}")
+        manifest = json.loads((copy / "manifest.json").read_text())
+        (copy / "manifest.json").write_text(json.dumps({**manifest, "name": copy.name}))
+    return folder
+
+
+def cards(server: Server) -> dict[str, dict[str, Any]]:
+    found = httpx.get(f"{server.url}/models").json()["models"]
+    return {card["name"]: card for card in found}
+
+
+@pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux 4.14")
+def test_models_share_processes_and_memory(tmp_path: Path) -> None:
+    found = []
+    for count in (0, 4):
+        folder = tmp_path / str(count)
+        (folder / "bundles").mkdir(parents=True)
+        bundles = copied(folder / "bundles", count)
+        with running(bundles, folder, MACARON_THREADS="2") as server:
+            found.append(held_mib(server))
+    assert found[0] <= 400
+    assert (found[1] - found[0]) / 4 <= 15
+
+
+def test_models_are_loaded_when_they_are_asked_for_and_leave_for_others(tmp_path: Path) -> None:
+    bundles = tmp_path / "bundles"
+    bundles.mkdir()
+    copied(bundles, 1)
+    room = {"MACARON_LOAD": "use", "MACARON_MAX_MODEL_BYTES": str(25 * MIB)}
+    with running(bundles, tmp_path, **room) as server:
+        assert not any(card["loaded"] for card in cards(server).values())
+        for name in ("macaron-en-de", "copy-0", "joint-fast-de-en", "macaron-en-de"):
+            pair = {"source": cards(server)[name]["source"][0]}
+            pair["target"] = cards(server)[name]["target"][0]
+            body = {"q": "Berlin", "model": name, **pair}
+            answer = httpx.post(f"{server.url}/translate", json=body, timeout=60)
+            assert answer.status_code == 200, answer.text
+            assert cards(server)[name]["loaded"]
+        assert not cards(server)["copy-0"]["loaded"]
+        assert sum(card["loaded"] for card in cards(server).values()) == 2
+        assert samples(server)["macaron_model_loaded,model=macaron-en-de"] == 1
+        held = "macaron_decoder_resident_bytes"
+        seconds_until(lambda: samples(server)[held] < 150 * MIB, 10)
+        assert samples(server)[held] > 20 * MIB
