@@ -31,6 +31,7 @@ from serving.errors import (
     InvalidOptionError,
     UnknownLanguageError,
 )
+from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import REPACK_EVERY, round_up
 from serving.search.sampling_options import parse_generation_options
@@ -130,21 +131,20 @@ class ModelSizes(_Strict):
     num_parameters: PositiveInt
 
 
-class SpecialIds(_Strict):
-    """Ids of the special pieces, which the runtime takes for granted."""
-
-    pad: Literal[0] = 0
-    unk: Literal[1] = 1
-    bos: Literal[2] = 2
-    eos: Literal[3] = 3
-
-
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words"]
+    kind: Literal["sentencepiece", "words", "pieces"]
+    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`."""
     source_file: str
     target_file: str
+    vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if (self.kind == "pieces") != (self.vocabulary_file is not None):
+            raise ValueError("vocabulary_file and the kind 'pieces' go together")
+        return self
 
 
 class Languages(_Strict):
@@ -272,7 +272,7 @@ class Manifest(_Strict):
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
     sizes: ModelSizes
-    special_ids: SpecialIds = SpecialIds()
+    special_ids: SpecialIds = OWN_IDS
     languages: Languages
     tokenizer: TokenizerFiles
     encoder: Graph | None
@@ -303,6 +303,13 @@ class Manifest(_Strict):
     def _leave_out_card(cls, files: dict[str, str]) -> dict[str, str]:
         """Bundles once listed the card's hash as every file's."""
         return {name: found for name, found in files.items() if name != CARD}
+
+    @field_validator("special_ids")
+    @classmethod
+    def _tell_ids_apart(cls, ids: SpecialIds) -> SpecialIds:
+        if ids.eos in (ids.pad, ids.unk) or min(vars(ids).values()) < 0:
+            raise ValueError("ids must be 0 or more, and eos neither pad nor unk")
+        return ids
 
 
 class CacheSizes:
@@ -384,6 +391,14 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
             f"of decoder layers, got {sizes.alignment_layer}"
         )
+    if manifest.special_ids != OWN_IDS and (
+        manifest.task == "generate" or manifest.tokenizer.kind != "pieces"
+    ):
+        raise BundleError(
+            f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
+            f"{manifest.tokenizer.kind!r} and for {manifest.task!r}, got "
+            f"{vars(manifest.special_ids)}"
+        )
     if manifest.task == "translate" and (
         manifest.encoder is None or manifest.sizes.max_source is None
     ):
@@ -424,10 +439,11 @@ def file_hash(path: Path) -> str:
 def _check_files(folder: Path, manifest: Manifest) -> None:
     needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
     needed |= {manifest.encoder.file} if manifest.encoder else set()
+    files = manifest.tokenizer
+    needed |= {files.vocabulary_file} if files.vocabulary_file else set()
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
-        files = manifest.shortlist
-        needed |= {files.lexicon, files.step.file}
+        needed |= {manifest.shortlist.lexicon, manifest.shortlist.step.file}
     unlisted = needed - manifest.files.keys()
     if unlisted:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")

@@ -129,5 +129,5 @@ def load_prompts(folder: Path) -> PromptProcessor:
     manifest = read_manifest(folder)
     if manifest.task != "generate":
         raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
-    files, size = manifest.tokenizer, manifest.sizes.vocab_size
-    return PromptProcessor(manifest, load_tokenizer(folder / files.source_file, files.kind, size))
+    tokenizer = load_tokenizer(folder, manifest.tokenizer.source_file, manifest)
+    return PromptProcessor(manifest, tokenizer)

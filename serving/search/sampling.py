@@ -167,7 +167,7 @@ def edit_logits(
         tokens, biases = options.bias_arrays
         logits_V[tokens] += np.where(biases <= _FORBIDDEN, -np.inf, biases).astype(np.float32)
     if len(output) < options.min_length:
-        forbid_end(logits_V)
+        forbid_end(logits_V, EOS_ID)
 
 
 def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:

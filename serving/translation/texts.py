@@ -18,7 +18,6 @@ from serving.errors import (
 )
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
-from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
@@ -99,6 +98,8 @@ class TextProcessor:
             source,
             options,
             prefix,
+            start=self.manifest.special_ids.bos,
+            end=self.manifest.special_ids.eos,
             text=text if alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             streamed=stream and not options.return_alternatives,
@@ -155,7 +156,7 @@ class TextProcessor:
                 "split it into sentences",
                 parameter="text",
             )
-        return [*self._tag(target), *pieces, EOS_ID]
+        return [*self._tag(target), *pieces, self.manifest.special_ids.eos]
 
     def _tag(self, target: str | None) -> tuple[int, ...]:
         if not self._tags:
@@ -238,10 +239,10 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
     manifest = read_manifest(folder)
     if manifest.task != "translate":
         raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
-    files, size = manifest.tokenizer, manifest.sizes.vocab_size
-    source = target = load_tokenizer(folder / files.source_file, files.kind, size)
+    files = manifest.tokenizer
+    source = target = load_tokenizer(folder, files.source_file, manifest)
     if files.target_file != files.source_file:
-        target = load_tokenizer(folder / files.target_file, files.kind, size)
+        target = load_tokenizer(folder, files.target_file, manifest)
     max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
     return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
 
