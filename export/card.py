@@ -42,7 +42,9 @@ def _front_matter(manifest: Manifest) -> list[str]:
     # In quotes, for Norwegian's code alone is YAML's word for false.
     codes = [f"- {json.dumps(language)}" for language in languages]
     listed = ["language:", *codes] if codes else []
-    return ["---", f"pipeline_tag: {task}", *listed, "---", ""]
+    licence = manifest.recipe.get("imported", {}).get("licence")
+    licences = [f"license: {json.dumps(licence)}"] if licence else []
+    return ["---", f"pipeline_tag: {task}", *licences, *listed, "---", ""]
 
 
 def _facts(manifest: Manifest, size: int) -> Iterator[str]:

@@ -19,7 +19,7 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
     tokenizer: TextTokenizer
     try:
         if files.vocabulary_file is not None:
-            vocabulary = folder / files.vocabulary_file
+            vocabulary = (folder / files.vocabulary_file).read_bytes()
             tokenizer = PieceVocabulary(path, vocabulary, manifest.special_ids)
         else:
             tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)

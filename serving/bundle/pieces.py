@@ -4,7 +4,7 @@ other projects: separate models of source and target may share one vocabulary.""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 
 import sentencepiece
@@ -18,19 +18,19 @@ _SPACE = "\u2581"
 class PieceVocabulary:
     """Text to the ids of a vocabulary and back, by a SentencePiece model.
 
-    The vocabulary is a JSON file: `pieces` has the written form of each id, `control` the ids that
-    no text is encoded to and that vanish in `decode`. What the model splits off and the vocabulary
-    does not hold is unknown; there need be no pieces of bytes. Raises ValueError where the file is
-    no such vocabulary, or its special ids are not within it.
+    The vocabulary is the content of a JSON file: `pieces` has the written form of each id,
+    `control` the ids that no text is encoded to and that vanish in `decode`. What the model splits
+    off and the vocabulary does not hold is unknown; there need be no pieces of bytes. Raises
+    ValueError where it is no such vocabulary, or the special ids are not within it.
     """
 
-    def __init__(self, model: Path, vocabulary: Path, special_ids: SpecialIds) -> None:
+    def __init__(self, model: Path, vocabulary: bytes, special_ids: SpecialIds) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
         self._pieces, self._control = read_vocabulary(vocabulary)
         size, special = len(self._pieces), vars(special_ids)
         for name, found in special.items():
             if not 0 <= found < size:
-                raise ValueError(f"{vocabulary}: {name} must be in [0, {size - 1}], got {found}")
+                raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
         self.unk_id = special_ids.unk
         ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
         own = [str(self._model.id_to_piece(i)) for i in range(self._model.vocab_size())]
@@ -117,21 +117,21 @@ class PieceVocabulary:
         return 1 if foreign and pieces[0].startswith(_SPACE) else 0
 
 
-def read_vocabulary(path: Path) -> tuple[list[str], frozenset[int]]:
+def read_vocabulary(content: bytes) -> tuple[list[str], frozenset[int]]:
     """The pieces and the control ids of a vocabulary file; raises ValueError where it is none."""
-    tree = json.loads(path.read_text(encoding="utf-8"))
+    tree = json.loads(content)
     fits = isinstance(tree, dict) and tree.keys() == {"pieces", "control"}
     fits = fits and all(isinstance(part, list) for part in tree.values())
     if not fits or not all(isinstance(piece, str) for piece in tree["pieces"]):
-        raise ValueError(f"{path}: must have two lists, pieces and control")
+        raise ValueError("the vocabulary must have two lists, pieces and control")
     size = len(tree["pieces"])
     for number in tree["control"]:
         if type(number) is not int or not 0 <= number < size:
-            raise ValueError(f"{path}: control ids must be in [0, {size - 1}], got {number!r}")
+            raise ValueError(f"control ids must be in [0, {size - 1}], got {number!r}")
     return tree["pieces"], frozenset(tree["control"])
 
 
-def write_vocabulary(path: Path, pieces: Sequence[str], control: Sequence[int]) -> None:
-    """Write the file that `read_vocabulary` reads."""
+def vocabulary_file(pieces: Sequence[str], control: Collection[int]) -> bytes:
+    """The content that `read_vocabulary` reads."""
     tree = {"pieces": list(pieces), "control": sorted(control)}
-    path.write_text(json.dumps(tree, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+    return (json.dumps(tree, ensure_ascii=False, indent=0) + "\n").encode()

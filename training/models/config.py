@@ -115,9 +115,31 @@ class ModelConfig(ABC):
 class TransformerConfig(ModelConfig):
     """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
 
+    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+        "positions": ("sinusoid", "marian", "fairseq", "learnt"),
+    }
+
     architecture: str = "transformer"
     block: str = "standard"
     """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    positions: str = "sinusoid"
+    """`sinusoid`; `marian` and `fairseq`, which count and space the same halves otherwise; or a
+    `learnt` table of `max_positions` rows for each side."""
+    max_positions: int = 0
+    """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
+    is open."""
+    embedding_norm: bool = False
+    """A norm after the embedding of each side, of the configured type."""
+    output_bias: bool = False
+    """A bias beside the output matrix, which is the embedding."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if (self.positions == "learnt") != (self.max_positions > 0) or self.max_positions < 0:
+            raise ConfigError(
+                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
+                f"{self.max_positions} for {self.positions!r}"
+            )
 
     @property
     def family(self) -> str:

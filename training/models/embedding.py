@@ -26,11 +26,7 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     Row p is sinusoid(p + 1): sine half, then cosine half, frequency exp(-i ln(10000) / (dim/2 - 1))
     (Vaswani et al. 2017, section 3.5, in tensor2tensor's form, as in CTranslate2).
     """
-    half = dim // 2
-    index = torch.arange(half, dtype=torch.float32, device=positions.device)
-    frequency = torch.exp(index * (-math.log(10000.0) / (half - 1)))
-    angle = (positions.to(torch.float32) + 1.0).unsqueeze(-1) * frequency
-    return torch.cat([torch.sin(angle), torch.cos(angle)], dim=-1)
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=1.0)
 
 
 def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -45,9 +41,35 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
     return torch.where(column % 2 == 0, torch.sin(angle), torch.cos(angle))
 
 
+def marian_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of Marian (Junczys-Dowmunt et al. 2018), 0-based positions [...] -> [..., dim].
+
+    Sine half, then cosine half, of p / 10000^(2i / dim): the frequencies of Vaswani et al. 2017,
+    section 3.5, from position 0 on.
+    """
+    return _halves(positions, dim, -2.0 * math.log(10000.0) / dim, first=0.0)
+
+
+def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of fairseq (Ott et al. 2019), 0-based positions [...] -> [..., dim]: as
+    `sinusoid`, but row p is sinusoid(p + 2), for padding has the row before the first."""
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=2.0)
+
+
+def _halves(positions: Tensor, dim: int, step: float, *, first: float) -> Tensor:
+    """Sines, then cosines, of positions from `first` on; the logarithms of the frequencies, which
+    begin with 0, are `step` apart."""
+    index = torch.arange(dim // 2, dtype=torch.float32, device=positions.device)
+    frequency = torch.exp(index * step)
+    angle = (positions.to(torch.float32) + first).unsqueeze(-1) * frequency
+    return torch.cat([torch.sin(angle), torch.cos(angle)], dim=-1)
+
+
 POSITIONS: dict[str, Callable[[Tensor, int], Tensor]] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
+    "marian": marian_sinusoid,
+    "fairseq": fairseq_sinusoid,
 }
 
 

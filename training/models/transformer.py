@@ -26,7 +26,7 @@ class Transformer(TranslationModel):
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
-        self.embedding = TokenEmbedding(config)
+        self.embedding = TokenEmbedding(config, config.positions)
         self.encoder = nn.ModuleList(
             block.encoder_layer(config) for _ in range(config.num_encoder_layers)
         )
@@ -35,6 +35,8 @@ class Transformer(TranslationModel):
         )
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
+        if config.output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
