@@ -95,8 +95,8 @@ def _usage(manifest: Manifest) -> list[str]:
     on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
         named, keywords = "", ""
-        if manifest.languages.pairs:
-            first, second = manifest.languages.pairs[0]
+        if manifest.languages.is_multilingual:
+            first, second = manifest.languages.trained[0]
             named = f" --from {first} --to {second}"
             keywords = f', source="{first}", target="{second}"'
         command = f"{on_cpu}macaron translate {manifest.name}{named} < source.txt > target.txt"
@@ -176,8 +176,9 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.languages.pairs:
             yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            # Of which the end of the sentence is one, and the tag of the language.
-            taken = 2 if manifest.languages.tags else 1
+            # Of which the end of the sentence is one, and each tag of a language.
+            tags = (manifest.languages.tags, manifest.languages.source_tags)
+            taken = 1 + sum(map(bool, tags))
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."

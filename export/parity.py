@@ -55,15 +55,15 @@ class DevSet:
     """Of source and reference of each pair, where that is told."""
     prefixes: list[list[int]] | None = None
     """The ids before each source, where the model has to be told a language."""
+    target_prefixes: list[list[int]] | None = None
+    """The ids with which each output begins, where these tell a language."""
 
     def sentences(self, vocabulary: Vocabulary, options: SearchOptions) -> list[Sentence]:
         """Each source as a model reads it."""
-        prefixes = self.prefixes or [[]] * len(self.sources)
+        none: list[list[int]] = [[]] * len(self.sources)
         encoded = vocabulary.source.encode_batch(self.sources)
-        return [
-            vocabulary.sentence([*prefix, *ids], options)
-            for prefix, ids in zip(prefixes, encoded, strict=True)
-        ]
+        told = zip(encoded, self.prefixes or none, self.target_prefixes or none, strict=True)
+        return [vocabulary.sentence([*prefix, *ids], options, first) for ids, prefix, first in told]
 
 
 @dataclass(frozen=True)

@@ -39,6 +39,9 @@ SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
 checkpoint and bundle must agree on them."""
 
+_PAIRS = 16
+"""Of languages, for which a text is read in turn."""
+
 logger = logging.getLogger(__name__)
 
 
@@ -182,7 +185,7 @@ def _compared(
 ) -> ComparedText:
     """The texts as the model is to be told of them; what is wrong with a file shows here."""
     if isinstance(dev, TextPair):
-        if languages.pairs:
+        if languages.is_multilingual:
             raise ExportError(
                 "--dev is for a model of one direction; give --text FILE with source text, and "
                 "--test-direction FROM TO NAME SOURCE REFERENCE to score one direction"
@@ -204,20 +207,32 @@ def _compared(
 
 def _told(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> DevSet:
     """A text in which each sentence in turn is for the next of the pairs."""
-    if not languages.pairs:
+    if not languages.is_multilingual:
         return text
-    prefixes = []
-    for (_, target), _ in zip(cycle(languages.pairs), text.sources, strict=False):
-        found = vocabulary.source.control_id(languages.tags[target])
-        assert found is not None  # its reader has found it in the vocabulary
-        prefixes.append([found])
-    return replace(text, prefixes=prefixes)
+    prefixes, firsts = [], []
+    for (source, target), _ in zip(cycle(_spread(languages)), text.sources, strict=False):
+        tags = languages.source_tags.get(source), languages.tags.get(target)
+        prefixes.append([_tag(vocabulary, tag) for tag in tags if tag is not None])
+        first = languages.first_pieces.get(target)
+        firsts.append([] if first is None else [_tag(vocabulary, first)])
+    return replace(text, prefixes=prefixes, target_prefixes=firsts)
+
+
+def _spread(languages: Languages) -> tuple[tuple[str, str], ...]:
+    """Some of the trained pairs, from all over the list."""
+    return languages.trained[:: -(-len(languages.trained) // _PAIRS)]
+
+
+def _tag(vocabulary: Vocabulary, piece: str) -> int:
+    found = vocabulary.source.control_id(piece)
+    assert found is not None  # its reader has found it in the vocabulary
+    return found
 
 
 def _tests(languages: Languages, tests: tuple[TextPair, ...]) -> list[tuple[str, DevSet]]:
     found = []
     for test in tests:
-        if languages.pairs and test.languages not in languages.pairs:
+        if languages.is_multilingual and test.languages not in languages.trained:
             raise ExportError(
                 f"{test.name}: the model translates {languages.listing}, and which of these the "
                 "text is must be told: give it as --test-direction FROM TO NAME SOURCE REFERENCE"

@@ -5,6 +5,7 @@ This is the only module that reads or writes a manifest.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -76,6 +77,10 @@ Role = Literal[
     "alignment_query",
     "column",
 ]
+
+
+_MOST_LISTED = 40
+"""Pairs of languages in one message."""
 
 
 class _Strict(BaseModel):
@@ -150,15 +155,20 @@ class TokenizerFiles(_Strict):
 class Languages(_Strict):
     """Language codes (ISO 639-1) that the model reads and writes.
 
-    A model of several directions was trained on `pairs` of them, and reads the tag of the target
-    language before each source; for others both are empty, and left out of the file.
+    A model of several directions was trained on `pairs` of them, or, where none are named, on all.
+    It is told the languages by tags: pieces that no text is encoded to. For others all of these are
+    empty, and left out of the file.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
     tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each target language, which no text is encoded to."""
+    """The piece of each target language that stands before each source."""
+    source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each source language that stands before each source, first of all."""
+    first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each target language with which each translation begins."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -166,21 +176,40 @@ class Languages(_Strict):
             raise ValueError("pairs hold a language that source does not")
         if {target for _, target in self.pairs} - set(self.target):
             raise ValueError("pairs hold a language that target does not")
-        if bool(self.pairs) != bool(self.tags) or (
-            self.tags and set(self.tags) != set(self.target)
+        if self.pairs and not self.is_multilingual:
+            raise ValueError("pairs need tags or first_pieces, by which the model is told of them")
+        for name, codes in (
+            ("tags", self.target),
+            ("first_pieces", self.target),
+            ("source_tags", self.source),
         ):
-            raise ValueError("pairs and tags go together, and each target language has a tag")
+            named = getattr(self, name)
+            if named and set(named) != set(codes):
+                raise ValueError(f"{name} must have each language of its side, and no other")
         return self
 
     @property
+    def is_multilingual(self) -> bool:
+        """Whether the model has to be told the target language."""
+        return bool(self.tags or self.first_pieces)
+
+    @functools.cached_property
     def trained(self) -> tuple[tuple[str, str], ...]:
         """The pairs of source and target that the model was trained on."""
-        return self.pairs or tuple((s, t) for s in self.source for t in self.target)
+        every = ((s, t) for s in self.source for t in self.target)
+        return self.pairs or tuple(p for p in every if p[0] != p[1] or not self.is_multilingual)
+
+    def translates(self, source: str, target: str) -> bool:
+        """Whether the model was trained on the pair."""
+        if self.pairs:
+            return (source, target) in self.pairs
+        known = source in self.source and target in self.target
+        return known and (source != target or not self.is_multilingual)
 
     def zero_shot(self, source: str, target: str) -> bool:
         """Whether the model knows both languages and was not trained on the pair."""
         known = source in self.source and target in self.target
-        return known and source != target and (source, target) not in self.trained
+        return known and source != target and not self.translates(source, target)
 
     def choose(
         self,
@@ -195,10 +224,12 @@ class Languages(_Strict):
         Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
         pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
         """
+        if source is not None and target is not None and self.translates(source, target):
+            return source, target
         fitting = [
             pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
         ]
-        if len(fitting) == 1 or (fitting and not self.pairs):
+        if len(fitting) == 1 or (fitting and not self.is_multilingual):
             return fitting[0]  # without tags all are one to the model
         parameter = "source" if source is None or target is not None else "target"
         if source and target and self.zero_shot(source, target):
@@ -216,8 +247,11 @@ class Languages(_Strict):
 
     @property
     def listing(self) -> str:
-        """The trained pairs, for people."""
-        return ", ".join(" to ".join(pair) for pair in self.trained)
+        """The trained pairs, for people; of very many the languages alone."""
+        if len(self.trained) <= _MOST_LISTED:
+            return ", ".join(" to ".join(pair) for pair in self.trained)
+        sides = dict.fromkeys((*self.source, *self.target))
+        return f"{len(self.trained)} pairs of {', '.join(sides)}"
 
 
 class Quality(_Strict):

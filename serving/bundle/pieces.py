@@ -32,12 +32,14 @@ class PieceVocabulary:
             if not 0 <= found < size:
                 raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
         self.unk_id = special_ids.unk
-        ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
+        self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
         own = [str(self._model.id_to_piece(i)) for i in range(self._model.vocab_size())]
-        self._id_of = [ids.get(piece, self.unk_id) for piece in own]
-        self._known = set(own)
-        self._bytes = {self._id_of[i] for i in range(len(own)) if self._model.is_byte(i)}
-        self._bytes -= {self.unk_id}
+        self._known = frozenset(own)
+        self._bytes = frozenset(
+            self._ids[piece]
+            for i, piece in enumerate(own)
+            if self._model.is_byte(i) and piece in self._ids
+        )
 
     @property
     def vocab_size(self) -> int:
@@ -46,11 +48,11 @@ class PieceVocabulary:
 
     def encode(self, text: str) -> list[int]:
         """Ids of one text, without its end."""
-        return [self._id_of[i] for i in self._model.encode(text)]
+        return self._ids_of(self._model.encode(text, return_type=str))
 
     def encode_batch(self, texts: list[str]) -> list[list[int]]:
         """Ids of many texts, without their ends."""
-        return [[self._id_of[i] for i in ids] for ids in self._model.encode(texts)]
+        return [self._ids_of(pieces) for pieces in self._model.encode(texts, return_type=str)]
 
     def decode(self, ids: list[int]) -> str:
         """Text of the given ids; control pieces vanish."""
@@ -86,10 +88,10 @@ class PieceVocabulary:
         """Ways to write a text as pieces, the likeliest first, not all of them; a model of merges
         knows one."""
         try:
-            found = self._model.nbest_encode_as_ids(text, nbest_size=_SEGMENTATIONS)
+            found = self._model.nbest_encode_as_pieces(text, nbest_size=_SEGMENTATIONS)
         except RuntimeError:
             return [self.encode(text)]
-        return [[self._id_of[i] for i in ids] for ids in found]
+        return [self._ids_of(pieces) for pieces in found]
 
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""
@@ -106,6 +108,11 @@ class PieceVocabulary:
     def serialized(self) -> bytes:
         """The bytes of the model file."""
         return bytes(self._model.serialized_model_proto())
+
+    def _ids_of(self, pieces: Sequence[str]) -> list[int]:
+        """What the model does not know it splits off as it stands: the vocabulary, which has the
+        other side's pieces too, may."""
+        return [self._ids.get(piece, self.unk_id) for piece in pieces]
 
     def _written(self, ids: Sequence[int]) -> list[str]:
         return [self._pieces[i] for i in ids if i not in self._control]

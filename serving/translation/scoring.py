@@ -27,16 +27,20 @@ def score_pairs(
     stepper: Stepper,
     limits: BatchLimits,
     pairs: Sequence[tuple[str, str]],
-    language: str | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
 ) -> list[Score]:
     """What the model says of each target, as a translation of its source; results in input order.
-    `language` is that of the targets.
+    `languages` are those of sources and targets.
 
     Raises RequestError for a text that cannot be read or is too long, DecodingError where the model
     gives a non-finite score.
     """
+    first = texts.first_pieces(languages[1])
     encoded = [
-        (texts.encode_source(source, language), texts.encode_target(target, "target"))
+        (
+            texts.encode_source(source, *languages),
+            [*first, *texts.encode_target(target, "target")],
+        )
         for source, target in pairs
     ]
     demands = {}
@@ -50,8 +54,8 @@ def score_pairs(
             stepper, [encoded[index] for index in batch], texts.manifest.special_ids
         )
         for index, token_scores in zip(batch, scores, strict=True):
-            pieces = texts.target.pieces(encoded[index][1])
-            results[index] = Score(tokens=tuple(pieces), token_scores=token_scores)
+            pieces = texts.target.pieces(encoded[index][1][len(first) :])
+            results[index] = Score(tuple(pieces), token_scores[len(first) :])
     return [results[index] for index in range(len(pairs))]
 
 
