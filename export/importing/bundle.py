@@ -15,6 +15,7 @@ from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
 from export.importing.folder import CONFIG, read_json
+from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
 from export.importing.model import (
     AS_TOLD,
@@ -32,7 +33,10 @@ from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerF
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 from serving.search.ids import SpecialIds
 
-READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {"marian": read_marian}
+READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
+    "marian": read_marian,
+    "m2m_100": read_m2m100,
+}
 """By the name of the family, which is the `model_type` of a folder of `transformers`."""
 
 SENTENCES = Path(__file__).with_name("sentences.json")

@@ -6,9 +6,12 @@ Shape letters: D model, F feed-forward, V vocabulary.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 from torch import Tensor
 
+from export.errors import ExportError
 from export.importing.folder import Weights
 from training.models import TransformerConfig
 
@@ -36,6 +39,29 @@ def transformer_state(weights: Weights, config: TransformerConfig) -> State:
         if config.norm == "pre":
             state |= take_norm(weights, f"model.{side}.layer_norm", f"{side}_norm", dim)
     return state
+
+
+def drop_sinusoids(
+    weights: Weights,
+    name: str,
+    sinusoid: Callable[[Tensor, int], Tensor],
+    dim: int,
+    *,
+    before: int = 0,
+) -> None:
+    """Let go of stored tables of positions, which are computed here; the first `before` rows are
+    padding's. Raises ExportError where they hold something else."""
+    for side in ("encoder", "decoder"):
+        table = weights.drop(f"model.{side}.{name}")
+        if table is None:
+            continue
+        wanted = sinusoid(torch.arange(max(0, len(table) - before)), dim)
+        found = table[before:].float()
+        if found.shape != wanted.shape or not torch.allclose(found, wanted, atol=1e-3):
+            raise ExportError(
+                f"{weights.path}: 'model.{side}.{name}' does not hold the sinusoids of this "
+                "family; learnt positions are not supported for it"
+            )
 
 
 def take_norm(weights: Weights, there: str, here: str, dim: int) -> State:

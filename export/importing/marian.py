@@ -5,19 +5,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json, read_weights
 from export.importing.languages import short_code, tagged
-from export.importing.layers import State, transformer_state
+from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import (
+    ACTIVATIONS,
     HARMLESS,
     Imported,
     LanguageChoice,
     Pieces,
     find_file,
+    generation_options,
     loaded,
+    read_options,
     search_options,
     special_id,
 )
@@ -26,21 +27,15 @@ from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 from training.models.embedding import marian_sinusoid
 
-ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
-"""Theirs to ours."""
 NEVER = -1e4
 """A bias that no logit makes up for, and that fp16 holds: Marian has no padding, which is here for
 the decoder's start alone, so it is never written and has no share of the distribution."""
-_POSITIONS = tuple(f"model.{side}.embed_positions.weight" for side in ("encoder", "decoder"))
 
 
 def read_marian(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of MarianMT; raises ExportError, with file and entry, for what is not
     supported."""
-    options = Options(folder / CONFIG, read_json(folder / CONFIG))
-    generation = Options(folder / "generation_config.json", {})
-    if generation.path.is_file():
-        generation = Options(generation.path, read_json(generation.path))
+    options, generation = read_options(folder), generation_options(folder)
     config, special_ids = _read_options(options)
     search = search_options(options, generation)
     options.finish(HARMLESS)
@@ -97,15 +92,7 @@ def _read_options(options: Options) -> tuple[TransformerConfig, SpecialIds]:
 
 
 def _read_state(weights: Weights, config: TransformerConfig, special_ids: SpecialIds) -> State:
-    for name in _POSITIONS:
-        table = weights.drop(name)
-        if table is not None:
-            wanted = marian_sinusoid(torch.arange(len(table)), config.model_dim)
-            if table.shape != wanted.shape or not torch.allclose(table.float(), wanted, atol=1e-3):
-                raise ExportError(
-                    f"{weights.path}: {name!r} holds no sinusoids; learnt positions are not "
-                    "supported for MarianMT"
-                )
+    drop_sinusoids(weights, "embed_positions.weight", marian_sinusoid, config.model_dim)
     state = transformer_state(weights, config)
     bias_1V = weights.take("final_logits_bias", 1, config.vocab_size)
     bias_1V[0, special_ids.pad] = NEVER

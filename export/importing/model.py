@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Options
+from export.importing.folder import CONFIG, Options, read_json
 from serving.bundle.manifest import Languages
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS
@@ -60,6 +60,10 @@ HARMLESS = frozenset(
 """Options of training, of other tasks and of the library itself, which change no logit."""
 
 
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+"""Names of `transformers` to ours."""
+
+
 @dataclass(frozen=True)
 class LanguageChoice:
     """Codes that the user gives; empty where the checkpoint is to tell."""
@@ -103,6 +107,17 @@ def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationMo
     model = build_model(config)
     model.load_state_dict(state)
     return model.eval()
+
+
+def read_options(folder: Path) -> Options:
+    """The options of the model; raises ExportError where there are none."""
+    return Options(folder / CONFIG, read_json(folder / CONFIG))
+
+
+def generation_options(folder: Path) -> Options:
+    """What the checkpoint says of searches; nothing where it has no such file."""
+    path = folder / "generation_config.json"
+    return Options(path, read_json(path) if path.is_file() else {})
 
 
 def search_options(*told: Options) -> dict[str, Any]:

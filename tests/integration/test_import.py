@@ -23,8 +23,8 @@ from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.text.terms import Terms
 from serving.translation.translator import Translator
+from tests.toy.checkpoints import write_opus
 from tests.toy.corpus import toy_pairs
-from tests.toy.opus import write_opus
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 

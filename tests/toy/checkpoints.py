@@ -1,4 +1,5 @@
-"""Small checkpoints of `transformers` with random weights, laid out as OPUS-MT is published."""
+"""Small checkpoints of `transformers` with random weights, laid out as OPUS-MT, M2M100 and NLLB are
+published."""
 
 from __future__ import annotations
 
@@ -15,6 +16,17 @@ import torch
 from tests.toy.corpus import toy_pairs
 
 PAIRS = toy_pairs(300, seed=4)
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "scale_embedding": True,
+    "max_position_embeddings": 64,
+}
 
 
 def write_sentencepiece(path: Path, texts: Sequence[str], size: int, kind: str = "unigram") -> None:
@@ -65,17 +77,9 @@ def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
     (folder / "tokenizer_config.json").write_text('{"source_lang": "deu", "target_lang": "en"}')
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A toy\n")
     options = {
+        **SIZES,
         "vocab_size": len(written),
-        "d_model": 32,
-        "encoder_layers": 2,
-        "decoder_layers": 2,
-        "encoder_attention_heads": 4,
-        "decoder_attention_heads": 4,
-        "encoder_ffn_dim": 48,
-        "decoder_ffn_dim": 48,
         "activation_function": "swish",
-        "scale_embedding": True,
-        "max_position_embeddings": 64,
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
         "bad_words_ids": [[pad]],
@@ -93,7 +97,56 @@ def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
         model.final_logits_bias[0, 0] = 2.0  # some outputs end
         model.model.shared.weight.normal_(0.0, 0.1)
         model.model.shared.weight[pad] = 0.0
+    _save(model, folder)
+    return model
+
+
+def write_m2m100(folder: Path, **changed: Any) -> Any:
+    """An M2M100 of two layers a side with all its languages; returns the model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = _write_bpe(folder)
+    written = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+    ids = {piece: i for i, piece in enumerate(written)}
+    (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    return _write_many(folder, len(written) + 100 + 8, **changed)
+
+
+def write_nllb(folder: Path, tags: Sequence[str], **changed: Any) -> Any:
+    """The same as an NLLB, with the ids in `tokenizer.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    written = [*special, *_write_bpe(folder)]
+    added = [*special, *tags, "<mask>"]
+    ids = {piece: i for i, piece in enumerate([*written, *tags, "<mask>"])}
+    tree = {
+        "added_tokens": [{"id": ids[piece], "content": piece} for piece in added],
+        "model": {"type": "BPE", "vocab": {piece: ids[piece] for piece in written}},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tree, ensure_ascii=False), encoding="utf-8")
+    return _write_many(folder, len(ids) + 2, **changed)
+
+
+def _write_bpe(folder: Path) -> list[str]:
+    path = folder / "sentencepiece.bpe.model"
+    write_sentencepiece(path, [text for pair in PAIRS for text in pair], 150, "bpe")
+    return pieces_of(path)
+
+
+def _write_many(folder: Path, vocab_size: int, **changed: Any) -> Any:
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
+    torch.manual_seed(6)
+    options = {**SIZES, "vocab_size": vocab_size, **changed}
+    model = M2M100ForConditionalGeneration(M2M100Config(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.model.shared.weight.normal_(0.0, 0.1)
+        model.model.shared.weight[1] = 0.0
+    _save(model, folder)
+    return model
+
+
+def _save(model: Any, folder: Path) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         model.save_pretrained(folder)
-    return model
