@@ -17,6 +17,7 @@ from export.graphs import choose_activations
 from export.importing.folder import CONFIG, read_json
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
+from export.importing.mbart import read_mbart
 from export.importing.model import (
     AS_TOLD,
     SOURCE_MODEL,
@@ -36,6 +37,7 @@ from serving.search.ids import SpecialIds
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
+    "mbart": read_mbart,
 }
 """By the name of the family, which is the `model_type` of a folder of `transformers`."""
 

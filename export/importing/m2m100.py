@@ -37,8 +37,8 @@ _LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": ["en", "ha", "is", "ja", "cs",
 """In the order of their tags, which follow the pieces of `vocab.json`."""
 _MOST_UNUSED = 8
 """Rows of the embedding that nothing stands for, at most."""
-_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
-_MODEL = "sentencepiece.bpe.model"
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+MODEL = "sentencepiece.bpe.model"
 
 
 def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
@@ -67,13 +67,13 @@ def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
     silent = _CONTROL | set(tags.values())
     control = {i for piece, i in ids.items() if piece in silent}
     control |= set(range(size)) - set(ids.values())
-    model = find_file(folder, _MODEL, "the SentencePiece model")
+    model = find_file(folder, MODEL, "the SentencePiece model")
     return Imported(
         f"{'NLLB-200' if is_nllb else 'M2M100'} of Hugging Face transformers",
         loaded(config, state),
         Pieces(written, frozenset(control), model, model),
         special_ids,
-        _languages(tags, choice),
+        many_languages(tags, choice),
         search,
     )
 
@@ -159,7 +159,7 @@ def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
     """The written form of each row of the embedding; raises ExportError where pieces and rows do
     not fit."""
     found = {i: piece for piece, i in ids.items() if type(i) is int}
-    missing = [piece for piece in _SPECIAL if piece not in ids]
+    missing = [piece for piece in SPECIAL if piece not in ids]
     unused = set(range(size)) - found.keys()
     if missing or max(found, default=0) >= size or len(unused) > _MOST_UNUSED:
         named = f"{missing[0]} is missing" if missing else f"{len(found)} pieces"
@@ -170,7 +170,9 @@ def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
     return [found.get(i, f"<unused{i}>") for i in range(size)]
 
 
-def _languages(tags: Mapping[str, str], choice: LanguageChoice) -> Languages:
+def many_languages(tags: Mapping[str, str], choice: LanguageChoice) -> Languages:
+    """The languages of a model that has a tag of each, on both sides; raises ExportError for a
+    chosen one that it does not know."""
     for option, codes in (("--from", choice.source), ("--to", choice.target)):
         for code in codes:
             if code not in tags:

@@ -15,6 +15,7 @@ from starlette.testclient import TestClient
 
 from export.importing.bundle import import_bundle
 from export.importing.m2m100 import read_m2m100
+from export.importing.mbart import read_mbart
 from export.importing.model import AS_TOLD, Imported, LanguageChoice
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
@@ -24,7 +25,7 @@ from serving.server.loading import load_bundles
 from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.translator import Translator
-from tests.toy.checkpoints import write_m2m100, write_nllb
+from tests.toy.checkpoints import write_m2m100, write_mbart50, write_nllb
 from tests.toy.corpus import toy_pairs
 from training.stepper import TorchStepper
 
@@ -206,3 +207,37 @@ def test_ids_of_nllb_are_those_of_its_tokenizer_file(tmp_path: Path) -> None:
     assert found.special_ids.unk == 3
     assert found.languages.translates("de", "fr")
     assert not found.languages.translates("de", "de")
+
+
+@pytest.fixture(scope="module")
+def mbart(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Any, Imported]:
+    folder = tmp_path_factory.mktemp("mbart") / "toy"
+    theirs = write_mbart50(folder)
+    return folder, theirs, read_mbart(folder, LanguageChoice(("de", "en"), ("en", "fr")))
+
+
+def test_mbart_scores_as_its_own_library_does(mbart: tuple[Path, Any, Imported]) -> None:
+    _, theirs, ours = mbart
+    assert ours.languages.trained == (("de", "en"), ("de", "fr"), ("en", "fr"))
+    tag = ours.pieces.written.index
+    sources = [[tag("de_DE"), *range(9, 9 + length), 2] for length in (3, 12, 40)]
+    sentences = [Sentence(ids, BEAMS, [tag("fr_XX")], start=2, end=2) for ids in sources]
+    for ids, found in zip(sources, decode(TorchStepper(ours.model), sentences), strict=True):
+        for hypothesis in found.hypotheses:
+            given = torch.tensor([[2, *hypothesis.tokens]])
+            with torch.no_grad():
+                logits = theirs(input_ids=torch.tensor([ids]), decoder_input_ids=given).logits[0]
+            labels = torch.tensor([*hypothesis.tokens, 2])[:, None]
+            wanted = logits.log_softmax(-1).gather(1, labels)[:, 0].tolist()
+            scores = hypothesis.token_scores
+            np.testing.assert_allclose(scores, wanted[: len(scores)], atol=1e-4)
+
+
+def test_mbart_is_exported_in_int8(mbart: tuple[Path, Any, Imported], tmp_path: Path) -> None:
+    codes = LanguageChoice(("de",), ("en", "fr"))
+    manifest = import_bundle(mbart[0], tmp_path / "mbart", precision="int8", choice=codes)
+    assert manifest.parity["logits_mean_difference"] < 0.005
+    translator = Translator(tmp_path / "mbart")
+    together = translator.translate(TEXTS, BEAMS, source="de", target="fr")
+    alone = [translator.translate(text, BEAMS, source="de", target="fr")[0] for text in TEXTS]
+    assert together == alone

@@ -126,6 +126,29 @@ def write_nllb(folder: Path, tags: Sequence[str], **changed: Any) -> Any:
     return _write_many(folder, len(ids) + 2, **changed)
 
 
+def write_mbart50(folder: Path, **changed: Any) -> Any:
+    """An mBART-50 of two layers a side with all its languages; returns the model."""
+    from transformers import MBartConfig, MBartForConditionalGeneration
+
+    folder.mkdir(parents=True, exist_ok=True)
+    size = 4 + len(_write_bpe(folder)) + 52 + 1
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "MBart50Tokenizer"}')
+    torch.manual_seed(8)
+    options = {**SIZES, "vocab_size": size, "max_position_embeddings": 514, **changed}
+    options |= {"decoder_start_token_id": 2, "activation_function": "gelu"}
+    model = MBartForConditionalGeneration(MBartConfig(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0.0, 0.5)
+        model.model.shared.weight.normal_(0.0, 0.1)
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.normal_(0.0, 0.3)
+            side.layernorm_embedding.weight.normal_(1.0, 0.2)
+            side.layernorm_embedding.bias.normal_(0.0, 0.2)
+    _save(model, folder)
+    return model
+
+
 def _write_bpe(folder: Path) -> list[str]:
     path = folder / "sentencepiece.bpe.model"
     write_sentencepiece(path, [text for pair in PAIRS for text in pair], 150, "bpe")

@@ -123,8 +123,8 @@ class TransformerConfig(ModelConfig):
     block: str = "standard"
     """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
-    """`sinusoid`; `marian` and `fairseq`, which count and space the same halves otherwise; or a
-    `learnt` table of `max_positions` rows for each side."""
+    """`sinusoid`; `marian` and `fairseq`, which count and space the same halves otherwise; or
+    `learnt`: a table of `max_positions` rows for each side."""
     max_positions: int = 0
     """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
     is open."""

@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
-from training.models.config import ModelConfig
+from training.models.config import ModelConfig, TransformerConfig
 from training.models.dropout import Dropout
+from training.models.norms import new_norm
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -81,9 +82,9 @@ class TokenEmbedding(nn.Module):
     """
 
     def __init__(self, config: ModelConfig, positions: str = "sinusoid") -> None:
-        """`positions` is a key of `POSITIONS`."""
+        """`positions` is a key of `POSITIONS`, or `learnt`: then none are added here."""
         super().__init__()
-        self.encode_positions = POSITIONS[positions]
+        self.encode_positions = None if positions == "learnt" else POSITIONS[positions]
         root = math.sqrt(config.model_dim)
         self.token_scale = 1.0 if config.embedding_scale == "none" else root
         self.position_scale = root if config.embedding_scale == "sum" else 1.0
@@ -105,10 +106,11 @@ class TokenEmbedding(nn.Module):
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
         vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
-        positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
-        return self.dropout(
-            _scaled(vectors_BTD, self.token_scale) + _scaled(positions_BTD, self.position_scale)
-        )
+        x_BTD = _scaled(vectors_BTD, self.token_scale)
+        if self.encode_positions is not None:
+            positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
+            x_BTD = x_BTD + _scaled(positions_BTD, self.position_scale)
+        return self.dropout(x_BTD)
 
     def replace(self, vectors_VD: Tensor) -> None:
         """Look up these vectors, as they are, from here on."""
@@ -117,6 +119,25 @@ class TokenEmbedding(nn.Module):
 
     def _normalise(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.fix_norm else vectors
+
+
+class SideEmbedding(nn.Module):
+    """What one side of a Transformer makes of the embedding that both share: learnt positions of
+    its own and a norm, where the configuration has them (Liu et al. 2020, "mBART")."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.positions: nn.Embedding | None = None
+        if config.positions == "learnt":
+            self.positions = nn.Embedding(config.max_positions, config.model_dim)
+            nn.init.normal_(self.positions.weight, std=config.model_dim**-0.5)
+        self.norm = new_norm(config) if config.embedding_norm else nn.Identity()
+
+    def forward(self, x_BTD: Tensor, positions_BT: Tensor) -> Tensor:
+        """Embedded tokens [B,T,D] and their positions, [B,T] or [1,T], to [B,T,D]."""
+        if self.positions is not None:
+            x_BTD = x_BTD + self.positions(positions_BT)
+        return self.norm(x_BTD)
 
 
 def settled(model: ModelT) -> ModelT:

@@ -13,7 +13,7 @@ from training.models.attention import AttentionContext, KeyValue, cache_tensors
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
 from training.models.config import TransformerConfig
-from training.models.embedding import TokenEmbedding
+from training.models.embedding import SideEmbedding, TokenEmbedding
 from training.models.norms import make_norm, make_output_norm
 
 
@@ -35,6 +35,7 @@ class Transformer(TranslationModel):
         )
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
+        self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
         if config.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
@@ -96,7 +97,7 @@ class Transformer(TranslationModel):
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
-        x_BSD = self.embedding(source_BS, positions_1S)
+        x_BSD = self.encoder_side(self.embedding(source_BS, positions_1S), positions_1S)
         for layer in self.encoder:
             x_BSD = self.run_layer(layer, x_BSD, source_mask)
         return self.encoder_norm(x_BSD)
@@ -109,7 +110,7 @@ class Transformer(TranslationModel):
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[AttentionContext]
     ) -> Tensor:
         """Decoder states [B,Q,D] of new tokens; each layer's context receives its new cache."""
-        x_BQD = self.embedding(token_ids_BQ, positions_BQ)
+        x_BQD = self.decoder_side(self.embedding(token_ids_BQ, positions_BQ), positions_BQ)
         for layer, context in zip(self.decoder, contexts, strict=True):
             x_BQD = self.run_layer(layer, x_BQD, context)
         return self.decoder_norm(x_BQD)
