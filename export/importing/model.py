@@ -12,8 +12,9 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, read_json
 from serving.bundle.manifest import Languages
+from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
-from serving.search.options import MAX_STEPS
+from serving.search.options import MAX_STEPS, parse_options
 from training.models import TransformerConfig, TranslationModel, build_model
 
 SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
@@ -121,11 +122,16 @@ def generation_options(folder: Path) -> Options:
 
 
 def search_options(*told: Options) -> dict[str, Any]:
-    """Beam size and length penalty as checkpoints name them; a later one counts more."""
+    """Beam size and length penalty as checkpoints name them; a later one counts more. Raises
+    ExportError for values that no request may have."""
     found: dict[str, Any] = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
     for options in told:
-        found["beam_size"] = options.get("num_beams", found["beam_size"])
-        found["length_penalty"] = float(options.get("length_penalty", found["length_penalty"]))
+        for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
+            found[ours] = options.get(theirs, found[ours])
+        try:
+            parse_options(found)
+        except InvalidOptionError as error:
+            raise ExportError(f"{options.path}: num_beams or length_penalty: {error}") from error
     return found
 
 

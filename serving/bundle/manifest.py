@@ -425,13 +425,10 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
             f"of decoder layers, got {sizes.alignment_layer}"
         )
-    if manifest.special_ids != OWN_IDS and (
-        manifest.task == "generate" or manifest.tokenizer.kind != "pieces"
-    ):
+    if manifest.special_ids != OWN_IDS and manifest.tokenizer.kind != "pieces":
         raise BundleError(
             f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
-            f"{manifest.tokenizer.kind!r} and for {manifest.task!r}, got "
-            f"{vars(manifest.special_ids)}"
+            f"{manifest.tokenizer.kind!r}, got {vars(manifest.special_ids)}"
         )
     if manifest.task == "translate" and (
         manifest.encoder is None or manifest.sizes.max_source is None

@@ -23,6 +23,11 @@ class TextTokenizer(Protocol):
         ...
 
     @property
+    def eos_id(self) -> int:
+        """The id of the end of a text."""
+        ...
+
+    @property
     def vocab_size(self) -> int:
         """How many ids there are, special ones included."""
         ...
@@ -78,7 +83,7 @@ class Tokenizer:
     Raises ValueError where the model's special ids are not the project's.
     """
 
-    unk_id = UNK_ID
+    unk_id, eos_id = UNK_ID, EOS_ID
 
     def __init__(self, path: str | Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))

@@ -19,7 +19,7 @@ class WordVocabulary:
     room for padding and bos, so ids 0 and 2 are words. Raises ValueError where the file is none.
     """
 
-    unk_id = UNK_ID
+    unk_id, eos_id = UNK_ID, EOS_ID
 
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()

@@ -65,6 +65,12 @@ MODELS = {
     "joint rms norm": JointConfig(
         **(SIZES | {"norm_type": "rms", "fix_norm": True, "activation": "gelu"})
     ),
+    "marian": TransformerConfig(
+        **(SIZES | {"norm": "post", "activation": "silu"}), positions="marian", output_bias=True
+    ),
+    "mbart": TransformerConfig(
+        **SIZES, positions="learnt", max_positions=64, embedding_norm=True, output_bias=True
+    ),
     "swiglu": TransformerConfig(
         **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
     ),

@@ -233,10 +233,10 @@ def test_mbart_scores_as_its_own_library_does(mbart: tuple[Path, Any, Imported])
             np.testing.assert_allclose(scores, wanted[: len(scores)], atol=1e-4)
 
 
-def test_mbart_is_exported_in_int8(mbart: tuple[Path, Any, Imported], tmp_path: Path) -> None:
+def test_mbart_becomes_a_bundle(mbart: tuple[Path, Any, Imported], tmp_path: Path) -> None:
     codes = LanguageChoice(("de",), ("en", "fr"))
-    manifest = import_bundle(mbart[0], tmp_path / "mbart", precision="int8", choice=codes)
-    assert manifest.parity["logits_mean_difference"] < 0.005
+    manifest = import_bundle(mbart[0], tmp_path / "mbart", precision="fp32", choice=codes)
+    assert manifest.parity["logits_max_difference"] < 1e-3
     translator = Translator(tmp_path / "mbart")
     together = translator.translate(TEXTS, BEAMS, source="de", target="fr")
     alone = [translator.translate(text, BEAMS, source="de", target="fr")[0] for text in TEXTS]

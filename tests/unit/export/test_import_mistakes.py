@@ -119,6 +119,8 @@ def lone(name: str) -> Change:
             ["share_encoder_decoder_embeddings False"],
         ),
         ("opus", config(decoder_ffn_dim=96), ["encoder_ffn_dim and decoder_ffn_dim", "[48, 96]"]),
+        ("opus", config(num_beams=500), ["config.json", "num_beams", "[1, 64], got 500"]),
+        ("opus", config(length_penalty="long"), ["config.json", "length_penalty", "'long'"]),
         ("opus", config(d_model="wide"), ["config.json", "d_model", "'wide'"]),
         ("opus", config(encoder_attention_heads=5, decoder_attention_heads=5), ["num_heads"]),
         ("opus", config(eos_token_id=4), ["vocab.json", "</s> has the id 0", "eos_token_id is 4"]),

@@ -55,7 +55,7 @@ class ByteTokenizer:
         return [(i, i + 1) for i in range(len(ids))]
 
     vocab_size = _FIRST_BYTE + 256
-    unk_id = UNK_ID
+    unk_id, eos_id = UNK_ID, EOS_ID
 
     def segmentations(self, text: str) -> list[list[int]]:
         """The only one."""
