@@ -80,6 +80,8 @@ def import_bundle(
     check_free(out, force=force)
     imported = recognise(source, family)(source, choice)
     config, languages = imported.model.config, imported.languages
+    if not languages.trained:
+        raise ExportError("--from and --to leave the model no pair of two languages to translate")
     logger.info(
         "%s: %s, %d+%d layers of width %d, %d pieces, %s",
         source,

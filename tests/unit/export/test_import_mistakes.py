@@ -232,6 +232,9 @@ def test_texts_that_exclude_each_other(
     assert "--to must be codes" in capsys.readouterr().err
     assert main(words) == 1  # int8 is fitted to more than one sentence
     assert "at least 8 sentences" in capsys.readouterr().err
+    both = ["--from", "de", "--to", "de"]
+    assert main(["import", str(sources["m2m100"]), str(tmp_path / "out"), *both]) == 1
+    assert "no pair of two languages" in capsys.readouterr().err
     assert main([*words, "--family", "t5"]) == 1
     assert "'t5' is not supported" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -140,7 +140,8 @@ def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
     "change",
     [
         {"tags": {}},
-        {"pairs": []},
+        {"source_tags": {"en": "<2en>"}},
+        {"first_pieces": {"en": "<2en>"}},
         {"tags": {"en": "<2en>", "fr": "<2fr>"}},
         {"source": ["fr", "en"]},
         {"target": ["en", "fr"], "tags": {"en": "<2en>", "fr": "<2fr>"}},
@@ -149,8 +150,29 @@ def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
 def test_languages_that_contradict_each_other(change: dict[str, Any], folder: Path) -> None:
     tree = json.loads((folder / MANIFEST).read_text()) | {"languages": SEVERAL | change}
     (folder / MANIFEST).write_text(json.dumps(tree))
-    with pytest.raises(BundleError, match=r"languages: Value error, pairs"):
+    with pytest.raises(BundleError, match=r"languages: Value error, (pairs|\w*tags|first_pieces)"):
         read_manifest(folder)
+
+
+def test_without_pairs_a_model_of_several_languages_has_all() -> None:
+    codes = {code: f"__{code}__" for code in ("en", "fr", "es")}
+    several = Languages(
+        source=tuple(codes), target=("en", "fr"), source_tags=codes,
+        first_pieces={code: codes[code] for code in ("en", "fr")},
+    )  # fmt: skip
+    wanted = {("en", "fr"), ("fr", "en"), ("es", "en"), ("es", "fr")}
+    assert set(several.trained) == wanted
+    for pair in [(a, b) for a in codes for b in codes]:
+        assert several.translates(*pair) == (pair in wanted)
+    assert several.choose("es", "fr") == ("es", "fr")
+    with pytest.raises(UnknownLanguageError, match="got es to any language"):
+        several.choose("es", None)
+    assert not {"pairs", "tags"} & several.model_dump().keys()
+    assert set(Languages(source=("de",), target=("en",)).model_dump()) == {"source", "target"}
+    many = tuple(f"{a}{b}" for a in "abcdefg" for b in "abcdefg")
+    tags = {code: code for code in many}
+    listing = Languages(source=many, target=many, source_tags=tags, first_pieces=tags).listing
+    assert listing.startswith(f"{49 * 48} pairs of aa, ab, ac")
 
 
 def test_bundles_are_found_by_name(folder: Path) -> None:
