@@ -61,13 +61,16 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
         precision += f" weights and activations ({manifest.activations} scales)"
     if precision == "w8a16":
         precision += " (weights in blocks of int8, activations in fp16)"
+    kind = manifest.tokenizer.kind
+    if kind == "pieces":
+        kind = "sentencepiece"  # with the ids of a vocabulary, which is nothing to a reader
     yield ""
     yield from _table(
         ("", ""),
         [
             ("architecture", f"{manifest.family}, {layers} of width {sizes.model_dim}"),
             ("parameters", f"{sizes.num_parameters / 1e6:.2f} million"),
-            ("vocabulary", f"{sizes.vocab_size:,} pieces ({manifest.tokenizer.kind})"),
+            ("vocabulary", f"{sizes.vocab_size:,} pieces ({kind})"),
             ("precision", precision),
             ("runs on", manifest.target),
             ("size", f"{size / 1e6:.1f} MB"),
