@@ -38,6 +38,7 @@ from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import BundleError
 from serving.search.ids import EOS_ID
+from serving.search.sentence import Sentence
 from training.corpus import read_pairs
 from training.models import Transformer, TranslationModel
 from training.run import load_trained
@@ -228,9 +229,9 @@ def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
     return measure_translation_ranges(twin, _few(subject), subject.max_length)
 
 
-def _few(subject: Subject) -> list[list[int]]:
-    """Some of its sources as ids, to which int8 and fp16 are fitted."""
-    return [subject.ids(source) for source in subject.sources[:_RANGE_SENTENCES]]
+def _few(subject: Subject) -> list[Sentence]:
+    """Some of its sources, to which int8 and fp16 are fitted."""
+    return [Sentence(subject.ids(source)) for source in subject.sources[:_RANGE_SENTENCES]]
 
 
 def folder_name(system: System) -> str:

@@ -26,6 +26,9 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "embedding_scale": ("token",),
     "positions": ("sinusoid", "relative"),
     "fix_norm_scale": (False,),
+    "positions": ("sinusoid",),
+    "embedding_norm": (False,),
+    "output_bias": (False,),
 }
 """What the fields of a configuration may be that CTranslate2 can follow."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"

@@ -1,5 +1,5 @@
-"""Make bundles of checkpoints, engines of bundles, calibrate and verify them; `--help` imports no
-torch."""
+"""Make bundles of checkpoints, also of others', engines of bundles, calibrate and verify them;
+`--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     from training.errors import TrainingError
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(commands.VERBS[options.verb](options))
     except (ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -39,16 +39,14 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     bundle.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
     bundle.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
     _add_form(bundle)
-    _add_texts(bundle)
     bundle.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="where several models serve a language pair the highest is used (default 0)",
+        "--shortlist",
+        action="store_true",
+        help="translation, cpu: learn shortlists of target pieces from the run's training text",
     )
-    bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
+    _add_texts(bundle)
 
+    _add_import(verbs.add_parser("import", help="make a bundle of another project's checkpoint"))
     _add_engine(
         verbs.add_parser("engine", help="build TensorRT engines of a bundle for cuda, beside it")
     )
@@ -112,20 +110,61 @@ def _add_form(bundle: argparse.ArgumentParser) -> None:
     )
     bundle.add_argument("--target", default="cpu", help="cpu (default) or cuda")
     bundle.add_argument(
-        "--shortlist",
-        action="store_true",
-        help="translation, cpu: learn shortlists of target pieces from the run's training text",
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where several models serve a language pair the highest is used (default 0)",
     )
+    bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
+
+
+def _add_import(imported: argparse.ArgumentParser) -> None:
+    """What is imported, and what its checkpoint does not tell."""
+    imported.add_argument("source", type=Path, help="the checkpoint's folder")
+    imported.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
+    _add_form(imported)
+    imported.add_argument(
+        "--family", metavar="NAME", help="what the checkpoint is (default: as it says itself)"
+    )
+    imported.add_argument(
+        "--from", dest="from_", metavar="CODE,...", help="languages that the model reads"
+    )
+    imported.add_argument("--to", metavar="CODE,...", help="languages that the model writes")
+    imported.add_argument(
+        "--licence", metavar="NAME", help="licence of the weights (default: as their card says)"
+    )
+    imported.add_argument(
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="source text to compare on (default: built-in sentences)",
+    )
+    _add_pairs(imported, "source text with its translation to compare on, by BLEU too")
 
 
 def _add_texts(bundle: argparse.ArgumentParser) -> None:
     """What a bundle is compared on, and what the figures in its manifest are of."""
+    _add_pairs(bundle, "text to compare on (default: the run's validation pairs)")
     bundle.add_argument(
-        "--dev",
-        nargs=2,
-        metavar=("SOURCE", "REFERENCE"),
-        help="text to compare on (default: the run's validation pairs)",
+        "--text",
+        type=Path,
+        metavar="FILE",
+        help="text to compare a language model on (default: the run's validation text)",
     )
+    bundle.add_argument(
+        "--test-text",
+        nargs=2,
+        action="append",
+        default=[],
+        metavar=("NAME", "FILE"),
+        help="text on which a language model's perplexity is measured; may be repeated",
+    )
+
+
+def _add_pairs(bundle: argparse.ArgumentParser, dev: str) -> None:
+    """Texts with their translations."""
+    bundle.add_argument("--dev", nargs=2, metavar=("SOURCE", "REFERENCE"), help=dev)
     bundle.add_argument(
         "--test",
         nargs=3,
@@ -141,20 +180,6 @@ def _add_texts(bundle: argparse.ArgumentParser) -> None:
         default=[],
         metavar=("FROM", "TO", "NAME", "SOURCE", "REFERENCE"),
         help="the same for a model of several directions; may be repeated",
-    )
-    bundle.add_argument(
-        "--text",
-        type=Path,
-        metavar="FILE",
-        help="text to compare a language model on (default: the run's validation text)",
-    )
-    bundle.add_argument(
-        "--test-text",
-        nargs=2,
-        action="append",
-        default=[],
-        metavar=("NAME", "FILE"),
-        help="text on which a language model's perplexity is measured; may be repeated",
     )
 
 

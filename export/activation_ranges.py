@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -76,19 +77,19 @@ def measure_ranges(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, St
 
 
 def measure_translation_ranges(
-    twin: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
+    twin: TranslationModel, sentences: Sequence[Sentence], max_length: int | None = None
 ) -> dict[bytes, StaticRange]:
-    """`measure_ranges` in beam searches from sources of ids that end with eos."""
-    return measure_ranges(twin, lambda: search_from(twin, sources, max_length))
+    """`measure_ranges` in beam searches of sentences."""
+    return measure_ranges(twin, lambda: search_from(twin, sentences, max_length))
 
 
 def search_from(
-    model: TranslationModel, sources: Sequence[Sequence[int]], max_length: int | None = None
+    model: TranslationModel, sentences: Sequence[Sentence], max_length: int | None = None
 ) -> None:
     """Run beam searches for what goes through the model in them."""
     options = SearchOptions(max_length=max_length, loop_guard=False)
-    sentences = dict(enumerate(Sentence(list(source), options) for source in sources))
-    list(decode_in_batches(TorchStepper(model), sentences))
+    searches = dict(enumerate(replace(sentence, options=options) for sentence in sentences))
+    list(decode_in_batches(TorchStepper(model), searches))
 
 
 def measure_language_ranges(

@@ -11,6 +11,7 @@ from export.exclusion import keep_exact_language, keep_exact_translation
 from export.half import HALF_TYPES, NetworkT, fit_half_language, fit_half_translation, half_twin
 from export.quantize import StaticRange, quantized_twin
 from serving.bundle.manifest import Activations
+from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, TranslationModel
 from training.perplexity import Window
 
@@ -31,20 +32,20 @@ class Arithmetic(Generic[NetworkT]):
 
 def choose_translation_arithmetic(
     model: TranslationModel,
-    sources: Sequence[Sequence[int]],
+    sentences: Sequence[Sentence],
     precision: str,
     activations: Activations,
 ) -> Arithmetic[TranslationModel]:
-    """Make a twin, quantised or rounded, and fit it to sources of ids that end with eos."""
+    """Make a twin, quantised or rounded, and fit it to sentences."""
     if precision in HALF_TYPES:
-        fit = fit_half_translation(model, precision, sources)
+        fit = fit_half_translation(model, precision, sentences)
         rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
         return Arithmetic(rounded, exact=fit.exact, report=fit.report)
     if precision != "int8":
         return Arithmetic(model)
     twin = quantized_twin(model)
-    ranges = measure_translation_ranges(twin, sources) if activations == "static" else None
-    return Arithmetic(twin, ranges, keep_exact_translation(model, twin, sources))
+    ranges = measure_translation_ranges(twin, sentences) if activations == "static" else None
+    return Arithmetic(twin, ranges, keep_exact_translation(model, twin, sentences))
 
 
 def choose_language_arithmetic(

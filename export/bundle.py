@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import logging
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,7 @@ from export.arithmetic import Arithmetic, choose_translation_arithmetic
 from export.card import finish
 from export.errors import ExportError
 from export.figures import translation_figures
-from export.folder import check_free, new_folder, tell_origin
+from export.folder import check_free, new_folder, tell_makers, told_origin
 from export.gates import (
     check_tests,
     compare_in_reference,
@@ -24,6 +25,7 @@ from export.parity import DevSet, check, compare_shortlist, measure
 from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
 from export.texts import TextPair, fitting_sentences, validation_pair
+from export.vocabulary import Vocabulary
 from serving.bundle.manifest import (
     Activations,
     Languages,
@@ -32,9 +34,11 @@ from serving.bundle.manifest import (
     read_manifest,
     write_manifest,
 )
+from serving.bundle.shortlist import Shortlist
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.options import MAX_STEPS, SearchOptions
 from serving.threads import default_threads
 from training.checkpoint import find_checkpoint
 from training.config import DataConfig
@@ -47,6 +51,40 @@ from training.stepper import TorchStepper
 logger = logging.getLogger(__name__)
 
 SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
+
+
+@dataclass(frozen=True)
+class Form:
+    """What a bundle is to be: its arithmetic, for which machine, and its rank among others."""
+
+    precision: str
+    target: str
+    activations: Activations
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """A translation model to make a bundle of, wherever its weights come from."""
+
+    model: TranslationModel
+    vocabulary: Vocabulary
+    files: Mapping[str, bytes]
+    """The files of its tokenizers, by name."""
+    facts: Mapping[str, Any]
+    """Fields of the manifest that tell of tokenizers, languages, search and origin."""
+    max_source: int = MAX_STEPS
+
+
+@dataclass(frozen=True)
+class ComparedText:
+    """The text on which a bundle is compared, under a name, and texts on which it is scored."""
+
+    name: str
+    dev: DevSet
+    fitting: list[int]
+    """Numbers of the sentences to which int8 and fp16 are fitted."""
+    tests: tuple[tuple[str, DevSet], ...] = ()
 
 
 def export_bundle(
@@ -78,36 +116,74 @@ def export_bundle(
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    fitting = fitting_sentences(precision, dev, dev_set)
+    fitting = fitting_sentences(precision, dev.source, dev_set)
     trained = load_trained(path)
-    dev_set = _told(trained, dev_set, dev.name)
-    test_sets = [(name, _told(trained, text, name)) for name, text in test_sets]
+    text = ComparedText(
+        dev.name,
+        _told(trained, dev_set, dev.name),
+        fitting,
+        tuple((name, _told(trained, text, name)) for name, text in test_sets),
+    )
+    return write_bundle(
+        _exported(trained),
+        out,
+        Form(precision, target, activations, priority),
+        text,
+        shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
+    )
+
+
+def write_bundle(
+    exported: ExportedModel,
+    out: Path,
+    form: Form,
+    text: ComparedText,
+    *,
+    shortlist: Shortlist | None = None,
+) -> Manifest:
+    """Write the bundle `out` of a model, fitted to, compared on and scored on `text`; raises
+    ExportError (ParityError) without leaving anything behind."""
+    model, precision = exported.model, form.precision
     with new_folder(out) as folder:
-        encoded = dev_set.encoded(trained.tokenizer)
-        sources = [encoded[number] for number in fitting]
-        arithmetic = choose_translation_arithmetic(trained.model, sources, precision, activations)
+        sentences = text.dev.sentences(exported.vocabulary, SearchOptions())
+        fitting = [sentences[number] for number in text.fitting]
+        arithmetic = choose_translation_arithmetic(model, fitting, precision, form.activations)
         manifest = write_graphs(
-            trained.model,
+            model,
             folder,
             name=out.name,
             precision=precision,
-            target=target,
+            target=form.target,
             ranges=arithmetic.ranges,
             exact=arithmetic.exact,
-            shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
+            shortlist=shortlist,
+            max_source=exported.max_source,
         )
-        (folder / TOKENIZER_FILE).write_bytes(trained.tokenizer.serialized())
-        parity = _compare(trained, arithmetic, folder, manifest, dev_set)
-        languages = _languages(trained.recipe.data)
-        update = {"languages": languages, "search": SEARCH_DEFAULTS, "priority": priority}
-        manifest = manifest.model_copy(update={**update, "parity": {"data": dev.name, **parity}})
-        manifest = tell_origin(manifest, trained.recipe)
+        for name, content in exported.files.items():
+            (folder / name).write_bytes(content)
+        manifest = manifest.model_copy(update={**exported.facts, "priority": form.priority})
+        parity = _compare(exported, arithmetic, folder, manifest, text.dev)
+        manifest = manifest.model_copy(update={"parity": {"data": text.name, **parity}})
+        manifest = tell_makers(manifest)
         quality: tuple[Quality, ...] = ()
-        if test_sets:
+        if text.tests:
             write_manifest(folder, on_cpu(manifest))
-            quality = translation_figures(folder, test_sets)
+            quality = translation_figures(folder, text.tests)
         finish(folder, manifest.model_copy(update={"quality": quality}))
     return read_manifest(out)
+
+
+def _exported(trained: Trained) -> ExportedModel:
+    return ExportedModel(
+        trained.model,
+        Vocabulary.of(trained.tokenizer),
+        {TOKENIZER_FILE: trained.tokenizer.serialized()},
+        {
+            "languages": _languages(trained.recipe.data),
+            "search": SEARCH_DEFAULTS,
+            **told_origin(trained.recipe),
+        },
+    )
 
 
 def _told(trained: Trained, text: DevSet, name: str) -> DevSet:
@@ -143,7 +219,7 @@ def _languages(data: DataConfig) -> Languages:
 
 
 def _compare(
-    trained: Trained,
+    exported: ExportedModel,
     arithmetic: Arithmetic[TranslationModel],
     folder: Path,
     manifest: Manifest,
@@ -151,19 +227,19 @@ def _compare(
 ) -> dict[str, Any]:
     """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
     found: dict[str, Any] = {}
+    model, vocabulary = exported.model, exported.vocabulary
     if runs_on_cpu(manifest.precision):
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
-        checkpoint, twin = TorchStepper(trained.model), TorchStepper(arithmetic.twin)
-        parity = measure(checkpoint, twin, bundle, trained.tokenizer, dev)
+        checkpoint, twin = TorchStepper(model), TorchStepper(arithmetic.twin)
+        parity = measure(checkpoint, twin, bundle, vocabulary, dev)
         logger.info("parity with the checkpoint: %s", parity.to_dict())
         check(parity, manifest.decoder_kind, manifest.precision)
         found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}
         if manifest.shortlist is not None:
             chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
-            found["shortlist"] = compare_shortlist(bundle, chooser, trained.tokenizer, dev)
-    tokenizer = trained.tokenizer
-    found |= compare_rounded(trained.model, arithmetic.twin, manifest.precision, tokenizer, dev)
-    sources = dev.encoded(tokenizer)[:SENTENCES]
-    targets = tokenizer.encode_batch(dev.references[:SENTENCES])
+            found["shortlist"] = compare_shortlist(bundle, chooser, vocabulary, dev)
+    found |= compare_rounded(model, arithmetic.twin, manifest.precision, vocabulary, dev)
+    sources = [s.source for s in dev.sentences(vocabulary, SearchOptions())[:SENTENCES]]
+    targets = vocabulary.target.encode_batch((dev.references or dev.sources)[:SENTENCES])
     found |= compare_in_reference(arithmetic.twin, folder, manifest, sources, targets)
     return {**found, **arithmetic.report, **told(manifest)}

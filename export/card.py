@@ -42,7 +42,9 @@ def _front_matter(manifest: Manifest) -> list[str]:
     # In quotes, for Norwegian's code alone is YAML's word for false.
     codes = [f"- {json.dumps(language)}" for language in languages]
     listed = ["language:", *codes] if codes else []
-    return ["---", f"pipeline_tag: {task}", *listed, "---", ""]
+    licence = manifest.recipe.get("imported", {}).get("licence")
+    licences = [f"license: {json.dumps(licence)}"] if licence else []
+    return ["---", f"pipeline_tag: {task}", *licences, *listed, "---", ""]
 
 
 def _facts(manifest: Manifest, size: int) -> Iterator[str]:
@@ -59,13 +61,16 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
         precision += f" weights and activations ({manifest.activations} scales)"
     if precision == "w8a16":
         precision += " (weights in blocks of int8, activations in fp16)"
+    kind = manifest.tokenizer.kind
+    if kind == "pieces":
+        kind = "sentencepiece"  # with the ids of a vocabulary, which is nothing to a reader
     yield ""
     yield from _table(
         ("", ""),
         [
             ("architecture", f"{manifest.family}, {layers} of width {sizes.model_dim}"),
             ("parameters", f"{sizes.num_parameters / 1e6:.2f} million"),
-            ("vocabulary", f"{sizes.vocab_size:,} pieces ({manifest.tokenizer.kind})"),
+            ("vocabulary", f"{sizes.vocab_size:,} pieces ({kind})"),
             ("precision", precision),
             ("runs on", manifest.target),
             ("size", f"{size / 1e6:.1f} MB"),
@@ -93,8 +98,8 @@ def _usage(manifest: Manifest) -> list[str]:
     on_cpu = f"{SWITCH}=cpu " if target != "cpu" else ""
     if manifest.task == "translate":
         named, keywords = "", ""
-        if manifest.languages.pairs:
-            first, second = manifest.languages.pairs[0]
+        if manifest.languages.is_multilingual:
+            first, second = manifest.languages.trained[0]
             named = f" --from {first} --to {second}"
             keywords = f', source="{first}", target="{second}"'
         command = f"{on_cpu}macaron translate {manifest.name}{named} < source.txt > target.txt"
@@ -174,8 +179,9 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.languages.pairs:
             yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            # Of which the end of the sentence is one, and the tag of the language.
-            taken = 2 if manifest.languages.tags else 1
+            # Of which the end of the sentence is one, and each tag of a language.
+            tags = (manifest.languages.tags, manifest.languages.source_tags)
+            taken = 1 + sum(map(bool, tags))
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
 from export.engine import check_engines, export_engines
 from export.errors import ExportError
+from export.importing.bundle import import_bundle
+from export.importing.languages import split_codes
+from export.importing.model import LanguageChoice
 from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
 from export.texts import Text, TextPair
@@ -26,13 +29,7 @@ def bundle(options: argparse.Namespace) -> int:
         return _language_bundle(options)
     if options.text or options.test_text:
         raise ExportError("--text and --test-text belong to language models; use --dev and --test")
-    dev = TextPair("dev", Path(options.dev[0]), Path(options.dev[1])) if options.dev else None
-    tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
-    tests += tuple(
-        TextPair(name, Path(a), Path(b), (source, target))
-        for source, target, name, a, b in options.test_direction
-    )
-    _check_names("--test", [test.name for test in tests])
+    dev, tests = _pairs(options)
     manifest = export_bundle(
         options.checkpoint,
         options.out,
@@ -47,6 +44,42 @@ def bundle(options: argparse.Namespace) -> int:
     )
     _print(options.out, manifest)
     return 0
+
+
+def import_model(options: argparse.Namespace) -> int:
+    """Make a bundle of another project's checkpoint; prints a report as JSON."""
+    if options.dev and options.text:
+        raise ExportError("--dev and --text are both the text to compare on; give one of them")
+    dev, tests = _pairs(options)
+    choice = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
+    manifest = import_bundle(
+        options.source,
+        options.out,
+        precision=options.precision,
+        target=options.target,
+        activations=options.activations,
+        family=options.family,
+        choice=choice,
+        licence=options.licence,
+        priority=options.priority,
+        dev=dev or options.text,
+        tests=tests,
+        force=options.force,
+    )
+    _print(options.out, manifest)
+    return 0
+
+
+def _pairs(options: argparse.Namespace) -> tuple[TextPair | None, tuple[TextPair, ...]]:
+    """The text to compare on, if one is given, and the test texts."""
+    dev = TextPair("dev", Path(options.dev[0]), Path(options.dev[1])) if options.dev else None
+    tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
+    tests += tuple(
+        TextPair(name, Path(a), Path(b), (source, target))
+        for source, target, name, a, b in options.test_direction
+    )
+    _check_names("--test", [test.name for test in tests])
+    return dev, tests
 
 
 def _language_bundle(options: argparse.Namespace) -> int:
@@ -126,3 +159,12 @@ def _print(folder: Path, manifest: Manifest, more: Mapping[str, int] | None = No
         "quality": {f"{q.data} {q.metric}": q.value for q in manifest.quality},
     }
     print(json.dumps(report, indent=1, ensure_ascii=False))
+
+
+VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
+    "bundle": bundle,
+    "import": import_model,
+    "engine": engine,
+    "calibrate": calibrate,
+    "verify": verify,
+}

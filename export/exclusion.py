@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from torch import nn
 
@@ -52,11 +53,12 @@ def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> fr
 
 
 def keep_exact_translation(
-    model: TranslationModel, twin: TranslationModel, sources: Sequence[Sequence[int]]
+    model: TranslationModel, twin: TranslationModel, sentences: Sequence[Sentence]
 ) -> frozenset[bytes]:
-    """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a token, for
-    sources of ids that end with eos."""
-    sentences = [Sentence(list(ids), SearchOptions(loop_guard=False)) for ids in sources]
+    """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a
+    token."""
+    options = SearchOptions(loop_guard=False)
+    sentences = [replace(sentence, options=options) for sentence in sentences]
     checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
     outputs = search_all(checkpoint, sentences)
     own = total_log_probs(checkpoint, sentences, outputs).sum()

@@ -37,6 +37,7 @@ def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality
     found = translator.translate_sentences(text.sources, source=source, target=target)
     translations = [result.text for result in found]
     note = f"{len(translations)} sentences, beam {translator.default_options.beam_size}"
+    assert text.references is not None
     scores = measure_quality(translations, text.references)
     for metric, value, signature in (
         ("BLEU", scores.bleu, scores.bleu_signature),

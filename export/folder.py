@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 from export.errors import ExportError
 from serving.bundle.manifest import Manifest
@@ -56,20 +57,23 @@ def new_folder(out: Path) -> Iterator[Path]:
 
 
 def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
-    """The manifest with what a bundle was made from and by: recipe, attribution, versions.
+    """The manifest with what a bundle was made from and by: recipe, attribution, versions."""
+    return tell_makers(manifest.model_copy(update=told_origin(recipe)))
+
+
+def told_origin(recipe: Recipe) -> dict[str, Any]:
+    """What a manifest tells of the run that a bundle is made of.
 
     Where prepared text was kept is a place on the machine that trained, and nobody else's matter.
     """
     tree = recipe_to_dict(recipe)
     tree["data"].pop("cache", None)
-    return manifest.model_copy(
-        update={
-            "attribution": recipe.data.attribution,
-            "recipe": tree,
-            "versions": package_versions(),
-            "commit": commit(),
-        }
-    )
+    return {"attribution": recipe.data.attribution, "recipe": tree}
+
+
+def tell_makers(manifest: Manifest) -> Manifest:
+    """The manifest with what a bundle was made by: versions, and the repository's commit."""
+    return manifest.model_copy(update={"versions": package_versions(), "commit": commit()})
 
 
 def package_versions() -> dict[str, str]:

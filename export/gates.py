@@ -14,8 +14,8 @@ from export.half import HALF_TYPES
 from export.language_parity import LanguageParity, check_language, twin_parity
 from export.parity import DevSet, check, measure
 from export.reference_run import run_reference
+from export.vocabulary import Vocabulary
 from serving.bundle.manifest import DecoderKind, Manifest
-from serving.bundle.tokenizer import Tokenizer
 from serving.runtime.device import runs_on_cpu
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window
@@ -55,7 +55,7 @@ def compare_rounded(
     model: TranslationModel,
     twin: TranslationModel,
     precision: str,
-    tokenizer: Tokenizer,
+    vocabulary: Vocabulary,
     dev: DevSet,
 ) -> dict[str, Any]:
     """The figures of whole searches in PyTorch with all roundings of 16 bits, for the manifest;
@@ -67,7 +67,7 @@ def compare_rounded(
     if precision not in HALF_TYPES:
         return {}
     stepper = TorchStepper(twin)
-    parity = measure(TorchStepper(model), stepper, stepper, tokenizer, dev)
+    parity = measure(TorchStepper(model), stepper, stepper, vocabulary, dev)
     kind: DecoderKind = model.decoder_kind
     check(parity, kind, precision)
     return {"rounded_in_pytorch": _without_logits(parity.to_dict())}

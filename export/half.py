@@ -19,6 +19,7 @@ from export.activation_ranges import search_from
 from export.quantize import weight_key
 from export.weight_only import dequantize_blocks, fits, quantize_blocks
 from serving.bundle.manifest import DType
+from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window, score_windows
 
@@ -162,10 +163,10 @@ def _watch(largest: dict[str, float], name: str) -> Callable[..., None]:
 
 
 def fit_half_translation(
-    model: TranslationModel, precision: str, sources: Sequence[Sequence[int]]
+    model: TranslationModel, precision: str, sentences: Sequence[Sentence]
 ) -> HalfFit:
-    """`fit_half` in beam searches from sources of ids that end with eos."""
-    return fit_half(model, precision, lambda: search_from(model, sources))
+    """`fit_half` in beam searches of sentences."""
+    return fit_half(model, precision, lambda: search_from(model, sentences))
 
 
 def fit_half_language(model: CausalLanguageModel, precision: str, windows: list[Window]) -> HalfFit:

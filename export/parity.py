@@ -8,18 +8,17 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from export.errors import ParityError
 from export.quality import BleuChange, bleu_change
+from export.vocabulary import Vocabulary
 from serving.arrays import Ints
 from serving.bundle.manifest import DecoderKind
-from serving.bundle.tokenizer import Tokenizer
 from serving.queue.offline import decode_in_batches
-from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import Repack
 from serving.search.sentence import Sentence
@@ -49,17 +48,22 @@ class DevSet:
     """Text on which a bundle is compared; never the text whose scores are reported."""
 
     sources: list[str]
-    references: list[str]
+    references: list[str] | None
+    """None where there are none: what the checkpoint writes stands for them, and BLEU tells how
+    much a bundle agrees with it."""
     languages: list[Direction] | None = None
     """Of source and reference of each pair, where that is told."""
     prefixes: list[list[int]] | None = None
-    """The ids before each source, where the model has to be told the target language."""
+    """The ids before each source, where the model has to be told a language."""
+    target_prefixes: list[list[int]] | None = None
+    """The ids with which each output begins, where these tell a language."""
 
-    def encoded(self, tokenizer: Tokenizer) -> list[list[int]]:
-        """The ids of each source as a model reads it, eos included."""
-        prefixes = self.prefixes or [[]] * len(self.sources)
-        ids = tokenizer.encode_batch(self.sources)
-        return [[*prefix, *source, EOS_ID] for prefix, source in zip(prefixes, ids, strict=True)]
+    def sentences(self, vocabulary: Vocabulary, options: SearchOptions) -> list[Sentence]:
+        """Each source as a model reads it."""
+        none: list[list[int]] = [[]] * len(self.sources)
+        encoded = vocabulary.source.encode_batch(self.sources)
+        told = zip(encoded, self.prefixes or none, self.target_prefixes or none, strict=True)
+        return [vocabulary.sentence([*prefix, *ids], options, first) for ids, prefix, first in told]
 
 
 @dataclass(frozen=True)
@@ -79,24 +83,27 @@ class Parity:
     bleu_change: BleuChange
     log_prob_change: float
     signature: str
+    references: Literal["given", "checkpoint"] = "given"
+    """What BLEU compares with; where it is the checkpoint's own outputs, BLEU has no limit."""
 
     def to_dict(self) -> dict[str, Any]:
         """Plain data, rounded for reading."""
         tree = dataclasses.asdict(self)
+        if self.references == "given":
+            del tree["references"]
         tree["bleu_change"] = {k: round(v, 3) for k, v in tree["bleu_change"].items()}
         return {k: float(f"{v:.4g}") if isinstance(v, float) else v for k, v in tree.items()}
 
 
 def measure(
-    checkpoint: Stepper, twin: Stepper, bundle: Stepper, tokenizer: Tokenizer, dev: DevSet
+    checkpoint: Stepper, twin: Stepper, bundle: Stepper, vocabulary: Vocabulary, dev: DevSet
 ) -> Parity:
     """Compare a bundle with its checkpoint on a development set.
 
     `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
     Where it stands for the bundle, too, no logits are compared.
     """
-    options = SearchOptions(loop_guard=False)
-    sentences = [Sentence(ids, options) for ids in dev.encoded(tokenizer)]
+    sentences = dev.sentences(vocabulary, SearchOptions(loop_guard=False))
     paired = PairedStepper(twin, bundle)
     if twin is not bundle:  # else nothing can differ
         search_all(paired, sentences[:LOGIT_SENTENCES])
@@ -112,8 +119,10 @@ def measure(
         if abs(_normalised(own[i], wanted[i]) - _normalised(score, found[i])) <= TIE
     )
     under_bundle = total_log_probs(bundle, sentences, wanted)
-    texts = [[tokenizer.decode(list(ids)) for ids in outputs] for outputs in (wanted, found)]
-    scores = [measure_quality(text, dev.references) for text in texts]
+    decode = vocabulary.target.decode
+    texts = [[decode(list(ids)) for ids in outputs] for outputs in (wanted, found)]
+    references = dev.references or texts[0]
+    scores = [measure_quality(text, references) for text in texts]
     return Parity(
         sentences=len(sentences),
         identical=len(sentences) - len(differing),
@@ -122,10 +131,11 @@ def measure(
         logits_mean_difference=paired.total / max(paired.count, 1),
         bleu_checkpoint=scores[0].bleu,
         bleu_bundle=scores[1].bleu,
-        bleu_change=bleu_change(texts[0], texts[1], dev.references),
+        bleu_change=bleu_change(texts[0], texts[1], references),
         log_prob_change=float((under_bundle - own).sum())
         / sum(len(tokens) + 1 for tokens in wanted),
         signature=scores[0].bleu_signature,
+        references="given" if dev.references else "checkpoint",
     )
 
 
@@ -158,7 +168,7 @@ def check(parity: Parity, kind: DecoderKind, precision: str) -> None:
             )
     else:
         change = parity.bleu_change
-        if not change.mean > LEAST_BLEU_CHANGE:
+        if parity.references == "given" and not change.mean > LEAST_BLEU_CHANGE:
             found.append(
                 f"BLEU changes by {change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}] "
                 f"(limit {LEAST_BLEU_CHANGE:+g})"
@@ -173,7 +183,7 @@ def check(parity: Parity, kind: DecoderKind, precision: str) -> None:
 
 
 def compare_shortlist(
-    bundle: Stepper, chooser: Stepper, tokenizer: Tokenizer, dev: DevSet
+    bundle: Stepper, chooser: Stepper, vocabulary: Vocabulary, dev: DevSet
 ) -> dict[str, float]:
     """The change of BLEU by choosing from shortlists, as plain data.
 
@@ -182,10 +192,9 @@ def compare_shortlist(
     texts = []
     for stepper, shortlist in ((bundle, False), (chooser, True)):
         options = SearchOptions(loop_guard=False, shortlist=shortlist)
-        sentences = [Sentence(ids, options) for ids in dev.encoded(tokenizer)]
-        outputs = search_all(stepper, sentences)
-        texts.append([tokenizer.decode(list(ids)) for ids in outputs])
-    change = bleu_change(texts[0], texts[1], dev.references)
+        outputs = search_all(stepper, dev.sentences(vocabulary, options))
+        texts.append([vocabulary.target.decode(list(ids)) for ids in outputs])
+    change = bleu_change(texts[0], texts[1], dev.references or texts[0])
     if not change.mean > LEAST_SHORTLIST_CHANGE:
         raise ParityError(
             f"shortlists change BLEU by {change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}] "
@@ -322,8 +331,8 @@ def total_log_probs(
         token_ids = np.zeros((len(batch), length), dtype=np.int64)
         labels = np.zeros_like(token_ids)
         for row, i in enumerate(batch):
-            token_ids[row, : len(targets[i]) + 1] = [BOS_ID, *targets[i]]
-            labels[row, : len(targets[i]) + 1] = [*targets[i], EOS_ID]
+            token_ids[row, : len(targets[i]) + 1] = [sentences[i].start, *targets[i]]
+            labels[row, : len(targets[i]) + 1] = [*targets[i], sentences[i].end]
         state = stepper.encode([sentences[i].source for i in batch])
         scores = stepper.prefill(state, token_ids, labels).scores_BP
         stepper.free(state)

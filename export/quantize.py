@@ -105,6 +105,13 @@ def quantized_twin(model: NetworkT) -> NetworkT:
     twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
-            quantized, scale = quantize_columns(module.vectors.detach().numpy().T)
-            module.replace(torch.from_numpy((quantized * scale).T.copy()))
+            module.replace(_quantized_rows(module.vectors))
+        elif isinstance(module, nn.Embedding):
+            module.weight = nn.Parameter(_quantized_rows(module.weight))
     return twin
+
+
+def _quantized_rows(table_VD: Tensor) -> Tensor:
+    """A table as the int8 lowering looks it up: a scale a row."""
+    quantized, scale = quantize_columns(table_VD.detach().numpy().T)
+    return torch.from_numpy((quantized * scale).T.copy())

@@ -25,7 +25,7 @@ from export.half import HALF_TYPES
 from export.passes.dataflow import live_nodes
 from export.weight_only import dequantize_blocks
 from serving.bundle.manifest import Graph, Manifest
-from serving.search.ids import BOS_ID, PAD_ID
+from serving.search.ids import PAD_ID
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.models.decoding import EncoderGraph, LanguageStepGraph, StepGraph
 
@@ -122,7 +122,7 @@ def _inputs(
     slots = np.arange(TOKENS)
     causal = np.where(slots <= slots[:, None], 0.0, -np.inf).astype(np.float32)
     by_role: dict[str, NDArray[Any]] = {
-        "token": _padded([[BOS_ID, *target] for target in targets], TOKENS),
+        "token": _padded([[manifest.special_ids.bos, *target] for target in targets], TOKENS),
         "label": _padded(targets, TOKENS),
         "position": np.tile(slots, (rows, 1)),
         "slot_position": np.tile(slots, (rows, 1)),

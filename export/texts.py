@@ -109,7 +109,18 @@ class Text:
         return lines
 
 
-def fitting_sentences(precision: str, pair: TextPair, dev: DevSet) -> list[int]:
+def read_sources(file: Path) -> DevSet:
+    """The lines with words of a text without references.
+
+    Raises CorpusError where it cannot be read, ExportError where it has none.
+    """
+    lines = [line for line in read_lines(file) if has_words(line)]
+    if not lines:
+        raise ExportError(f"{file}: no line has words; give another text with --text FILE")
+    return DevSet(lines, None)
+
+
+def fitting_sentences(precision: str, source: Path, dev: DevSet) -> list[int]:
     """The numbers of the sentences with words to which a precision is fitted: int8 to the last
     ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others to
     none.
@@ -121,7 +132,7 @@ def fitting_sentences(precision: str, pair: TextPair, dev: DevSet) -> list[int]:
     sentences = [number for number, source in enumerate(dev.sources) if has_words(source)]
     if len(sentences) < LEAST_SENTENCES:
         raise ExportError(
-            f"{pair.source}: {precision} is fitted to at least {LEAST_SENTENCES} sentences with "
+            f"{source}: {precision} is fitted to at least {LEAST_SENTENCES} sentences with "
             f"words, got {len(sentences)}; give a longer text with --dev SOURCE REFERENCE, or "
             f"export with --precision {_UNFITTED[precision]}"
         )

@@ -3,19 +3,26 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
+from serving.bundle.manifest import Manifest
+from serving.bundle.pieces import PieceVocabulary
 from serving.bundle.tokenizer import TextTokenizer, Tokenizer
 from serving.bundle.words import WordVocabulary
 from serving.errors import BundleError
 
 
-def load_tokenizer(
-    path: Path, kind: Literal["sentencepiece", "words"], vocab_size: int
-) -> TextTokenizer:
-    """Read a vocabulary file; raises BundleError where it is not one of that kind and size."""
+def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer:
+    """Read one of the tokenizers that a manifest names, by its file; raises BundleError where it is
+    not one of the kind and the size that the manifest says."""
+    files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
+    path = folder / file
+    tokenizer: TextTokenizer
     try:
-        tokenizer: TextTokenizer = WordVocabulary(path) if kind == "words" else Tokenizer(path)
+        if files.vocabulary_file is not None:
+            vocabulary = (folder / files.vocabulary_file).read_bytes()
+            tokenizer = PieceVocabulary(path, vocabulary, manifest.special_ids)
+        else:
+            tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)
     except (OSError, RuntimeError, ValueError) as error:
         raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
     if tokenizer.vocab_size != vocab_size:

@@ -5,6 +5,7 @@ This is the only module that reads or writes a manifest.
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import json
 import math
@@ -31,6 +32,7 @@ from serving.errors import (
     InvalidOptionError,
     UnknownLanguageError,
 )
+from serving.search.ids import OWN_IDS, SpecialIds
 from serving.search.options import SearchOptions, parse_options
 from serving.search.prefix_tree import REPACK_EVERY, round_up
 from serving.search.sampling_options import parse_generation_options
@@ -77,6 +79,10 @@ Role = Literal[
     "alignment_query",
     "column",
 ]
+
+
+_MOST_LISTED = 40
+"""Pairs of languages in one message."""
 
 
 class _Strict(BaseModel):
@@ -140,35 +146,39 @@ class ModelSizes(_Strict):
     num_parameters: PositiveInt
 
 
-class SpecialIds(_Strict):
-    """Ids of the special pieces, which the runtime takes for granted."""
-
-    pad: Literal[0] = 0
-    unk: Literal[1] = 1
-    bos: Literal[2] = 2
-    eos: Literal[3] = 3
-
-
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words"]
+    kind: Literal["sentencepiece", "words", "pieces"]
+    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`."""
     source_file: str
     target_file: str
+    vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if (self.kind == "pieces") != (self.vocabulary_file is not None):
+            raise ValueError("vocabulary_file and the kind 'pieces' go together")
+        return self
 
 
 class Languages(_Strict):
     """Language codes (ISO 639-1) that the model reads and writes.
 
-    A model of several directions was trained on `pairs` of them, and reads the tag of the target
-    language before each source; for others both are empty, and left out of the file.
+    A model of several directions was trained on `pairs` of them, or, where none are named, on all.
+    It is told the languages by tags: pieces that no text is encoded to. For others all of these are
+    empty, and left out of the file.
     """
 
     source: tuple[str, ...]
     target: tuple[str, ...]
     pairs: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
     tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each target language, which no text is encoded to."""
+    """The piece of each target language that stands before each source."""
+    source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each source language that stands before each source, first of all."""
+    first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each target language with which each translation begins."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -176,21 +186,40 @@ class Languages(_Strict):
             raise ValueError("pairs hold a language that source does not")
         if {target for _, target in self.pairs} - set(self.target):
             raise ValueError("pairs hold a language that target does not")
-        if bool(self.pairs) != bool(self.tags) or (
-            self.tags and set(self.tags) != set(self.target)
+        if self.pairs and not self.is_multilingual:
+            raise ValueError("pairs need tags or first_pieces, by which the model is told of them")
+        for name, codes in (
+            ("tags", self.target),
+            ("first_pieces", self.target),
+            ("source_tags", self.source),
         ):
-            raise ValueError("pairs and tags go together, and each target language has a tag")
+            named = getattr(self, name)
+            if named and set(named) != set(codes):
+                raise ValueError(f"{name} must have each language of its side, and no other")
         return self
 
     @property
+    def is_multilingual(self) -> bool:
+        """Whether the model has to be told the target language."""
+        return bool(self.tags or self.first_pieces)
+
+    @functools.cached_property
     def trained(self) -> tuple[tuple[str, str], ...]:
         """The pairs of source and target that the model was trained on."""
-        return self.pairs or tuple((s, t) for s in self.source for t in self.target)
+        every = ((s, t) for s in self.source for t in self.target)
+        return self.pairs or tuple(p for p in every if p[0] != p[1] or not self.is_multilingual)
+
+    def translates(self, source: str, target: str) -> bool:
+        """Whether the model was trained on the pair."""
+        if self.pairs:
+            return (source, target) in self.pairs
+        known = source in self.source and target in self.target
+        return known and (source != target or not self.is_multilingual)
 
     def zero_shot(self, source: str, target: str) -> bool:
         """Whether the model knows both languages and was not trained on the pair."""
         known = source in self.source and target in self.target
-        return known and source != target and (source, target) not in self.trained
+        return known and source != target and not self.translates(source, target)
 
     def choose(
         self,
@@ -205,10 +234,12 @@ class Languages(_Strict):
         Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
         pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
         """
+        if source is not None and target is not None and self.translates(source, target):
+            return source, target
         fitting = [
             pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
         ]
-        if len(fitting) == 1 or (fitting and not self.pairs):
+        if len(fitting) == 1 or (fitting and not self.is_multilingual):
             return fitting[0]  # without tags all are one to the model
         parameter = "source" if source is None or target is not None else "target"
         if source and target and self.zero_shot(source, target):
@@ -226,8 +257,11 @@ class Languages(_Strict):
 
     @property
     def listing(self) -> str:
-        """The trained pairs, for people."""
-        return ", ".join(" to ".join(pair) for pair in self.trained)
+        """The trained pairs, for people; of very many the languages alone."""
+        if len(self.trained) <= _MOST_LISTED:
+            return ", ".join(" to ".join(pair) for pair in self.trained)
+        sides = dict.fromkeys((*self.source, *self.target))
+        return f"{len(self.trained)} pairs of {', '.join(sides)}"
 
 
 class Quality(_Strict):
@@ -282,7 +316,7 @@ class Manifest(_Strict):
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
     sizes: ModelSizes
-    special_ids: SpecialIds = SpecialIds()
+    special_ids: SpecialIds = OWN_IDS
     languages: Languages
     tokenizer: TokenizerFiles
     encoder: Graph | None
@@ -324,6 +358,13 @@ class Manifest(_Strict):
     def _leave_out_card(cls, files: dict[str, str]) -> dict[str, str]:
         """Bundles once listed the card's hash as every file's."""
         return {name: found for name, found in files.items() if name != CARD}
+
+    @field_validator("special_ids")
+    @classmethod
+    def _tell_ids_apart(cls, ids: SpecialIds) -> SpecialIds:
+        if ids.eos in (ids.pad, ids.unk) or min(vars(ids).values()) < 0:
+            raise ValueError("ids must be 0 or more, and eos neither pad nor unk")
+        return ids
 
 
 class CacheSizes:
@@ -406,6 +447,11 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
             f"of decoder layers, got {sizes.alignment_layer}"
         )
+    if manifest.special_ids != OWN_IDS and manifest.tokenizer.kind != "pieces":
+        raise BundleError(
+            f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
+            f"{manifest.tokenizer.kind!r}, got {vars(manifest.special_ids)}"
+        )
     if manifest.task == "translate" and (
         manifest.encoder is None or manifest.sizes.max_source is None
     ):
@@ -446,10 +492,11 @@ def file_hash(path: Path) -> str:
 def _check_files(folder: Path, manifest: Manifest) -> None:
     needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
     needed |= {manifest.encoder.file} if manifest.encoder else set()
+    files = manifest.tokenizer
+    needed |= {files.vocabulary_file} if files.vocabulary_file else set()
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
-        files = manifest.shortlist
-        needed |= {files.lexicon, files.step.file}
+        needed |= {manifest.shortlist.lexicon, manifest.shortlist.step.file}
     unlisted = needed - manifest.files.keys()
     if unlisted:
         raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")

@@ -13,7 +13,6 @@ import numpy as np
 
 from serving.arrays import Ints
 from serving.errors import BundleError
-from serving.search.ids import EOS_ID
 
 
 class Shortlist:
@@ -45,8 +44,9 @@ class Shortlist:
         np.savez_compressed(path, allow_pickle=False, **small)
 
 
-def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
-    """Read a shortlist; raises BundleError where it is damaged or for other vocabularies."""
+def load_shortlist(path: Path, vocab_size: int, eos: int) -> Shortlist:
+    """Read a shortlist for a vocabulary of that size and that end of a target; raises BundleError
+    where it is damaged or for other vocabularies."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             common, start, target = (
@@ -59,6 +59,6 @@ def load_shortlist(path: Path, vocab_size: int) -> Shortlist:
     pieces = np.concatenate([common, target])
     if not (fits and np.all((pieces >= 0) & (pieces < vocab_size))):
         raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
-    if EOS_ID not in common:
-        raise BundleError(f"{path}: eos ({EOS_ID}) is not among the common pieces, so nothing ends")
+    if eos not in common:
+        raise BundleError(f"{path}: eos ({eos}) is not among the common pieces, so nothing ends")
     return Shortlist(common, start, target)

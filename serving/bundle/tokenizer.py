@@ -1,4 +1,5 @@
-"""Text to ids and back with SentencePiece; ids are `pad 0, unk 1, bos 2, eos 3`."""
+"""Text to ids and back with SentencePiece; ids are `pad 0, unk 1, bos 2, eos 3`. `TextTokenizer` is
+what all kinds of vocabularies have in common."""
 
 from __future__ import annotations
 
@@ -14,7 +15,17 @@ _SEGMENTATIONS = 64
 
 
 class TextTokenizer(Protocol):
-    """What language models need of a vocabulary, of pieces or of words."""
+    """What texts need of a vocabulary, of whichever kind it is."""
+
+    @property
+    def unk_id(self) -> int:
+        """The id of what the vocabulary does not hold."""
+        ...
+
+    @property
+    def eos_id(self) -> int:
+        """The id of the end of a text."""
+        ...
 
     @property
     def vocab_size(self) -> int:
@@ -53,6 +64,10 @@ class TextTokenizer(Protocol):
         """Whether the id stands for one byte of a character."""
         ...
 
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id has no text, as padding has none, and ends no character."""
+        ...
+
     def control_id(self, piece: str) -> int | None:
         """The id of a piece that no text is encoded to, or None where there is no such piece."""
         ...
@@ -67,6 +82,8 @@ class Tokenizer:
 
     Raises ValueError where the model's special ids are not the project's.
     """
+
+    unk_id, eos_id = UNK_ID, EOS_ID
 
     def __init__(self, path: str | Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))
@@ -125,6 +142,10 @@ class Tokenizer:
     def is_byte(self, token_id: int) -> bool:
         """Whether the id stands for one byte of a character that is no piece."""
         return bool(self._model.is_byte(token_id))
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id has no text: padding, bos, eos and tags of languages."""
+        return bool(self._model.is_control(token_id))
 
     def control_id(self, piece: str) -> int | None:
         """The id of a control piece, which no text is encoded to and which vanishes in `decode`;

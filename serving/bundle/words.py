@@ -19,6 +19,8 @@ class WordVocabulary:
     room for padding and bos, so ids 0 and 2 are words. Raises ValueError where the file is none.
     """
 
+    unk_id, eos_id = UNK_ID, EOS_ID
+
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()
         self._types = decode_lines(content)
@@ -76,6 +78,10 @@ class WordVocabulary:
         """No word is a byte."""
         del token_id
         return False
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id is eos, which alone has no text."""
+        return token_id == EOS_ID
 
     def control_id(self, piece: str) -> int | None:
         """No word is out of reach of texts."""

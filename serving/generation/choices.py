@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from serving.bundle.tokenizer import TextTokenizer
-from serving.search.ids import EOS_ID
 from serving.search.sampled_batch import Generated
 from serving.search.sampling_options import GenerationOptions
 from serving.text.stream import TextStream
@@ -73,12 +72,13 @@ class ChoiceBuilder:
         """Add a token; returns the text and the tokens that are now certain."""
         stream, token = self._stream, event.token
         offset = stream.length
-        new = "" if token == EOS_ID else stream.push(token)
+        ends = token == self._tokenizer.eos_id
+        new = "" if ends else stream.push(token)
         top = tuple((self._written(id_), score) for id_, score in event.top)
         self._held.append(TokenScore(token, self._written(token), offset, event.log_prob, top))
         self._cumulative += event.log_prob
         self._count += 1
-        if token == EOS_ID or stream.stopped:
+        if ends or stream.stopped:
             self.finish_reason = "stop"
         elif self._count == self._options.max_length:
             self.finish_reason = "length"
@@ -121,6 +121,6 @@ def text_offsets(tokenizer: TextTokenizer, ids: Sequence[int]) -> list[int]:
     stream, offsets = TextStream(tokenizer, ()), []
     for token in ids:
         offsets.append(stream.length)
-        if token != EOS_ID:
+        if token != tokenizer.eos_id:
             stream.push(token)
     return offsets

@@ -127,7 +127,7 @@ class Generator:
     ) -> list[Generation]:
         found = [Generation("", (), "length")] * options.num_hypotheses
         if options.max_length > 0:
-            search = start_search(self.stepper, prompt, options)
+            search = start_search(self.stepper, prompt, options, self.tokenizer.eos_id)
             finished: list[Finished] = []
             while search.live:
                 finished += search.step()

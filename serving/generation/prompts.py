@@ -21,7 +21,6 @@ from serving.generation.choices import (
     text_offsets,
     written_form,
 )
-from serving.search.ids import EOS_ID
 from serving.search.prompts import PromptScores
 from serving.search.sampled_batch import Generated, SampledOutput
 from serving.search.sampling import Uniforms
@@ -48,7 +47,7 @@ class PromptProcessor:
         """
         if isinstance(prompt, str):
             check_text(prompt, "prompt")
-            return [EOS_ID, *self.tokenizer.encode(prompt)]
+            return [self.tokenizer.eos_id, *self.tokenizer.encode(prompt)]
         size = self.manifest.sizes.vocab_size
         for place, token in enumerate(prompt):
             if not 0 <= token < size:
@@ -56,7 +55,7 @@ class PromptProcessor:
                     f"token ids must be in [0, {size - 1}] for this model, got {token} at {place}",
                     parameter="prompt",
                 )
-        return list(prompt) or [EOS_ID]
+        return list(prompt) or [self.tokenizer.eos_id]
 
     def check_options(self, options: GenerationOptions) -> None:
         """Raise InvalidOptionError for options that this model cannot follow."""
@@ -79,7 +78,7 @@ class PromptProcessor:
         """The rows of a sampled prompt, one for each choice, with these keys."""
         seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
         return [
-            SampledOutput(key, prompt, options, Uniforms(seed, choice))
+            SampledOutput(key, prompt, options, Uniforms(seed, choice), self.tokenizer.eos_id)
             for choice, key in enumerate(keys)
         ]
 
@@ -116,7 +115,8 @@ class PromptProcessor:
         return found
 
     def _from_hypothesis(self, prompt: list[int], found: Hypothesis) -> Generation:
-        tokens = [*found.tokens[len(prompt) - 1 :], *([EOS_ID] if found.finished else [])]
+        ends = [self.tokenizer.eos_id] if found.finished else []
+        tokens = [*found.tokens[len(prompt) - 1 :], *ends]
         scores = found.token_scores[len(found.token_scores) - len(tokens) :]
         builder = ChoiceBuilder(self.tokenizer, prompt, GenerationOptions(max_length=len(tokens)))
         for token, score in zip(tokens, scores, strict=True):
@@ -129,5 +129,5 @@ def load_prompts(folder: Path) -> PromptProcessor:
     manifest = read_manifest(folder)
     if manifest.task != "generate":
         raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
-    files, size = manifest.tokenizer, manifest.sizes.vocab_size
-    return PromptProcessor(manifest, load_tokenizer(folder / files.source_file, files.kind, size))
+    tokenizer = load_tokenizer(folder, manifest.tokenizer.source_file, manifest)
+    return PromptProcessor(manifest, tokenizer)

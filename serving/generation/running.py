@@ -163,7 +163,9 @@ class RunningPrompts:
         if options.max_length == 0:
             self._deliver_whole(prompt, [Generation("", (), "length")] * options.num_hypotheses)
         elif options.beam_size > 1:
-            self._searches[prompt.number] = start_search(self._stepper, ids, options)
+            self._searches[prompt.number] = start_search(
+                self._stepper, ids, options, self._texts.tokenizer.eos_id
+            )
         else:
             keys = [next(self._keys) for _ in range(options.num_choices)]
             for choice, key in enumerate(keys):
@@ -247,8 +249,8 @@ class _Reading:
 
 
 def start_search(
-    stepper: LanguageStepper, prompt: list[int], options: GenerationOptions
+    stepper: LanguageStepper, prompt: list[int], options: GenerationOptions, end: int
 ) -> BeamSearch:
-    """A beam search from one prompt; its sentence has the index 0."""
-    sentence = Sentence((), options.search_options, prompt[1:], start=prompt[0])
+    """A beam search from one prompt, whose text ends with that id; its sentence has the index 0."""
+    sentence = Sentence((), options.search_options, prompt[1:], start=prompt[0], end=end)
     return BeamSearch(stepper, [sentence])

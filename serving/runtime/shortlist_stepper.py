@@ -66,7 +66,9 @@ class ShortlistStepper(CacheSizes):
             profile_prefix=profile_prefix,
         )
         self.one_query_first, self.reach = self._stepper.one_query_first, self._stepper.reach
-        self._shortlist = load_shortlist(folder / files.lexicon, manifest.sizes.vocab_size)
+        self._shortlist = load_shortlist(
+            folder / files.lexicon, manifest.sizes.vocab_size, manifest.special_ids.eos
+        )
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:
         """Run the encoder and look up what the sources may become."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from serving.arrays import Floats, Ints
 from serving.errors import DecodingError
-from serving.search.ids import EOS_ID
 from serving.search.prefix_tree import PrefixTree
 from serving.search.rows import Candidates, NextBeams, RowCandidates, Rows
 from serving.search.sentence import Finished, Sentence
@@ -231,7 +230,7 @@ class BeamSearch:
             for row, (running, steps_left, (scores, tokens, _)) in enumerate(state)
             if running
             and (
-                EOS_ID in tokens[:beam_size]
+                rows.searches[row].sentence.end in tokens[:beam_size]
                 or not steps_left
                 or not (all_finite or all(map(math.isfinite, scores)))
             )

@@ -11,7 +11,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from serving.arrays import Floats, Int32s
-from serving.search.ids import EOS_ID
 
 Best = tuple[Floats, Int32s, Int32s]
 """Cumulative score, token and parent beam of one sentence's best continuations, each [N], best
@@ -35,9 +34,9 @@ def forbid_repeated_ngrams(logits_V: Floats, history: Sequence[int], size: int) 
             logits_V[history[start + size - 1]] = -np.inf
 
 
-def forbid_end(logits_V: Floats) -> None:
-    """Forbid eos, so that the hypothesis goes on."""
-    logits_V[EOS_ID] = -np.inf
+def forbid_end(logits_V: Floats, end: int) -> None:
+    """Forbid the id that ends a hypothesis, so that it goes on."""
+    logits_V[end] = -np.inf
 
 
 def log_softmax(logits_KV: Floats) -> Floats:

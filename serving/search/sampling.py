@@ -14,7 +14,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from serving.arrays import Bools, Doubles, Floats
-from serving.search.ids import EOS_ID
 from serving.search.logits import forbid_end, forbid_repeated_ngrams, penalise_repetition
 from serving.search.sampling_options import GenerationOptions
 
@@ -151,10 +150,15 @@ def draw_from_logits(logits_V: Floats, options: GenerationOptions, uniform: floa
 
 
 def edit_logits(
-    logits_V: Floats, prompt: Sequence[int], output: Sequence[int], options: GenerationOptions
+    logits_V: Floats,
+    prompt: Sequence[int],
+    output: Sequence[int],
+    options: GenerationOptions,
+    end: int,
 ) -> None:
-    """Apply penalties and bias, in place; the eos before a prompt does not count as used."""
-    history = [*prompt[prompt[:1] == [EOS_ID] :], *output]
+    """Apply penalties and bias, in place; the id of the `end` before a prompt does not count as
+    used."""
+    history = [*prompt[prompt[:1] == [end] :], *output]
     if options.repetition_penalty != 1.0 and history:
         penalise_repetition(logits_V, history, options.repetition_penalty)
     if output and (options.presence_penalty or options.frequency_penalty):
@@ -167,7 +171,7 @@ def edit_logits(
         tokens, biases = options.bias_arrays
         logits_V[tokens] += np.where(biases <= _FORBIDDEN, -np.inf, biases).astype(np.float32)
     if len(output) < options.min_length:
-        forbid_end(logits_V)
+        forbid_end(logits_V, end)
 
 
 def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:

@@ -13,7 +13,7 @@ from typing import NamedTuple
 from serving.arrays import Floats
 from serving.errors import ServingError
 from serving.search.constraints import Constraints
-from serving.search.ids import BOS_ID
+from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 
 
@@ -26,7 +26,7 @@ class Group(NamedTuple):
 
 @dataclass(frozen=True)
 class Sentence:
-    """One sentence to decode: the ids of its source, eos included, and how to decode it."""
+    """One sentence to decode: the ids of its source, its end included, and how to decode it."""
 
     source: Sequence[int]
     options: SearchOptions = field(default_factory=SearchOptions)
@@ -34,6 +34,8 @@ class Sentence:
     """Ids with which every hypothesis begins."""
     start: int = BOS_ID
     """The id that the decoder is given before the prefix."""
+    end: int = EOS_ID
+    """The id that ends a hypothesis."""
     text: str | None = None
     """The text of the source, if the attention of the hypotheses to it is wanted. The text itself
     has no influence on what is found."""

@@ -14,7 +14,6 @@ import numpy as np
 from serving.arrays import Floats
 from serving.errors import InvalidOptionError
 from serving.search.constraints import allocate
-from serving.search.ids import EOS_ID
 from serving.search.logits import (
     Best,
     best_continuations,
@@ -98,7 +97,7 @@ class SentenceSearch:
         log_probs_KV, constraints = log_softmax(logits_KV), self.sentence.constraints
         if constraints:
             for beam in live:
-                constraints.restrict(log_probs_KV[beam], histories[beam])
+                constraints.restrict(log_probs_KV[beam], histories[beam], self.sentence.end)
             if constraints.required:
                 return allocate(log_probs_KV, scores_K, histories, constraints, count)
         return best_continuations(log_probs_KV, scores_K, count)
@@ -117,15 +116,16 @@ class SentenceSearch:
         the next best that goes on.
         """
         scores, tokens, parents = candidates
+        end = self.sentence.end
         spare = (
             candidate
             for candidate in range(beam_size, len(scores))
-            if tokens[candidate] != EOS_ID and scores[candidate] > -np.inf
+            if tokens[candidate] != end and scores[candidate] > -np.inf
         )
         chosen = []
         for beam in range(beam_size):
             candidate = beam if scores[beam] > -np.inf else -1
-            if candidate >= 0 and (tokens[beam] == EOS_ID or last_step):
+            if candidate >= 0 and (tokens[beam] == end or last_step):
                 self._top_finished |= beam == 0
                 self._finished.append(self._end(tokens[beam], parents[beam], scores[beam]))
                 candidate = next(spare, -1)
@@ -187,7 +187,7 @@ class SentenceSearch:
         if options.no_repeat_ngram_size:
             forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
         if self._generated < options.min_length:
-            forbid_end(logits_V)
+            forbid_end(logits_V, self.sentence.end)
 
     def _path(self, beam: int, steps: int | None = None) -> list[int]:
         """The beam in which a hypothesis stood after each step: the one that stood in `beam` after
@@ -202,7 +202,7 @@ class SentenceSearch:
         return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=False)]
 
     def _end(self, token: int, parent: int, cumulative: float) -> _Ended:
-        ended = token == EOS_ID
+        ended = token == self.sentence.end
         coverage = self._coverage(parent, ended=ended) if self.options.coverage_penalty else 0.0
         length = self._generated + (not ended)
         total = cumulative + self._counted_score
@@ -219,7 +219,7 @@ class SentenceSearch:
         tokens = self._tokens(path)
         totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=False)]
         token_scores = [b - a for a, b in pairwise([0.0, *totals, found.cumulative])]
-        ended = found.token == EOS_ID
+        ended = found.token == self.sentence.end
         if not ended:
             tokens.append(found.token)
         attention_TS = None

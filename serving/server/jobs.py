@@ -408,6 +408,7 @@ def _requests(
     for sentence in plan.document.sentences:
         yield Request(
             text=sentence,
+            source=plan.source,
             target=job.target,
             options=plan.options,
             target_prefix=prefix,

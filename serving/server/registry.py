@@ -64,7 +64,7 @@ class StoredModel:
 
     def serves(self, source: str, target: str) -> bool:
         """Whether the model was trained to translate from the one language into the other."""
-        return (source, target) in self.manifest.languages.trained
+        return self.manifest.languages.translates(source, target)
 
 
 @dataclass(frozen=True)

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from serving.search.ids import EOS_ID
-
 _CONTEXT = 8
 """Ids kept before the next one: a piece's text depends on whether something stands before it."""
 _LONGEST = 64
@@ -24,6 +22,10 @@ class Detokenizer(Protocol):
         """Whether the id stands for one byte of a character."""
         ...
 
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id has no text, as padding has none, and ends no character."""
+        ...
+
 
 class TextStream:
     """The text that follows a prompt."""
@@ -32,7 +34,7 @@ class TextStream:
         self, tokenizer: Detokenizer, prompt: Sequence[int], stops: Sequence[str] = ()
     ) -> None:
         self._tokenizer, self._stops = tokenizer, stops
-        self._window = [i for i in prompt[-_CONTEXT:] if i > EOS_ID or tokenizer.decode([i])]
+        self._window = [i for i in prompt[-_CONTEXT:] if not tokenizer.is_control(i)]
         self._given = len(self._whole())  # characters of the window's text that are not news
         self._held = ""  # decoded, but perhaps the beginning of a stop string
         self.length = 0
@@ -42,8 +44,8 @@ class TextStream:
 
     def push(self, token_id: int) -> str:
         """Add a token; returns the text that is now certain."""
-        if token_id <= EOS_ID and not self._tokenizer.decode([token_id]):
-            return ""  # padding and the like have no text, and end no character
+        if self._tokenizer.is_control(token_id):
+            return ""
         self._window.append(token_id)
         text = self._tokenizer.decode(self._window)
         whole = text.rstrip(_REPLACEMENT) if self._tokenizer.is_byte(token_id) else text

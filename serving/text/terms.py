@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import InvalidOptionError
 from serving.search.constraints import Constraints, Ids
-from serving.search.ids import UNK_ID
 
 _SIGN = "("
 
@@ -59,7 +58,7 @@ class TermReader:
 
     def _ids(self, term: str, parameter: str) -> Ids:
         ids = tuple(self._tokenizer.encode(term))
-        if not ids or UNK_ID in ids:
+        if not ids or self._tokenizer.unk_id in ids:
             raise InvalidOptionError(
                 f"terms must be text that the model can write, got {term!r}; leave it out",
                 parameter=parameter,

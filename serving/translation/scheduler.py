@@ -96,6 +96,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
                     alignments=request.alignments,
                     terms=request.terms,
                     stream=request.stream,
+                    source=request.source,
                     target=request.target,
                 )
             except RequestError as error:

@@ -12,7 +12,7 @@ import numpy as np
 from serving.errors import DecodingError
 from serving.queue.limits import BatchLimits, Demand
 from serving.queue.offline import fill_batches
-from serving.search.ids import BOS_ID, EOS_ID
+from serving.search.ids import SpecialIds
 from serving.search.prefix_tree import round_up
 from serving.search.stepper import Stepper
 from serving.translation.results import Score
@@ -27,16 +27,20 @@ def score_pairs(
     stepper: Stepper,
     limits: BatchLimits,
     pairs: Sequence[tuple[str, str]],
-    language: str | None = None,
+    languages: tuple[str | None, str | None] = (None, None),
 ) -> list[Score]:
     """What the model says of each target, as a translation of its source; results in input order.
-    `language` is that of the targets.
+    `languages` are those of sources and targets.
 
     Raises RequestError for a text that cannot be read or is too long, DecodingError where the model
     gives a non-finite score.
     """
+    first = texts.first_pieces(languages[1])
     encoded = [
-        (texts.encode_source(source, language), texts.encode_target(target, "target"))
+        (
+            texts.encode_source(source, *languages),
+            [*first, *texts.encode_target(target, "target")],
+        )
         for source, target in pairs
     ]
     demands = {}
@@ -46,22 +50,26 @@ def score_pairs(
         texts.check_memory(demands[index])
     results: dict[int, Score] = {}
     for batch in fill_batches(demands, texts.sizes, limits):
-        scores = _token_scores(stepper, [encoded[index] for index in batch])
+        scores = _token_scores(
+            stepper, [encoded[index] for index in batch], texts.manifest.special_ids
+        )
         for index, token_scores in zip(batch, scores, strict=True):
-            pieces = texts.target.pieces(encoded[index][1])
-            results[index] = Score(tokens=tuple(pieces), token_scores=token_scores)
+            pieces = texts.target.pieces(encoded[index][1][len(first) :])
+            results[index] = Score(tuple(pieces), token_scores[len(first) :])
     return [results[index] for index in range(len(pairs))]
 
 
-def _token_scores(stepper: Stepper, pairs: Sequence[_Pair]) -> list[tuple[float, ...]]:
+def _token_scores(
+    stepper: Stepper, pairs: Sequence[_Pair], special_ids: SpecialIds
+) -> list[tuple[float, ...]]:
     """Log-probability of each token of each target, and of its end."""
     state = stepper.encode([source for source, _ in pairs])
     lengths = [len(target) + 1 for _, target in pairs]
     tokens_BP = np.zeros((len(pairs), max(lengths)), dtype=np.int64)
     labels_BP = np.zeros_like(tokens_BP)
     for row, (length, (_, target)) in enumerate(zip(lengths, pairs, strict=True)):
-        tokens_BP[row, :length] = [BOS_ID, *target]
-        labels_BP[row, :length] = [*target, EOS_ID]
+        tokens_BP[row, :length] = [special_ids.bos, *target]
+        labels_BP[row, :length] = [*target, special_ids.eos]
     scores_BP = stepper.prefill(state, tokens_BP, labels_BP).scores_BP
     stepper.free(state)
     found = [scores_BP[row, :length] for row, length in enumerate(lengths)]

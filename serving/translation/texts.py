@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from serving.bundle.load_tokenizer import load_tokenizer
@@ -18,7 +18,6 @@ from serving.errors import (
 )
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
-from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.search.stepper import CacheCosts
@@ -54,11 +53,16 @@ class TextProcessor:
         """`sizes` tell what sentences take of the caches, of which one may have at most
         `max_cache_bytes`. Raises BundleError for a language's tag that is no piece out of reach of
         texts."""
+        languages = manifest.languages
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
         self._source, self._terms = source, TermReader(target)
-        self._tags = _tag_ids(manifest, source)
-        self._tag_length = 1 if self._tags else 0
+        self._tags = _tag_ids(manifest.name, languages.tags, source)
+        self._source_tags = _tag_ids(manifest.name, languages.source_tags, source)
+        self._first_pieces = _tag_ids(manifest.name, languages.first_pieces, target)
+        self._tag_length = bool(self._tags) + bool(self._source_tags)
+        self.first_length = 1 if self._first_pieces else 0
+        """How many ids of a language stand before each translation."""
         # Asked for twice, whether a text fits and when it is submitted.
         self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
 
@@ -82,23 +86,26 @@ class TextProcessor:
         alignments: bool = False,
         terms: Terms = NO_TERMS,
         stream: bool = False,
+        source: str | None = None,
         target: str | None = None,
     ) -> Sentence | None:
-        """The sentence to decode, or None for a blank text, which stays blank. `target` is its
-        language, which a model of several directions has to be told.
+        """The sentence to decode, or None for a blank text, which stays blank. `source` and
+        `target` are the languages, which a model of several directions has to be told.
 
         Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
         does not have and for a term that the model cannot write.
         """
         check_shortlist(options, self.manifest)
         prefix = self.encode_target(target_prefix, "target_prefix")
-        source = self.encode_source(text, target)
-        if len(source) == self._tag_length + 1:
+        ids = self.encode_source(text, source, target)
+        if len(ids) == self._tag_length + 1:
             return None
         sentence = Sentence(
-            source,
+            ids,
             options,
-            prefix,
+            [*self.first_pieces(target), *prefix],
+            start=self.manifest.special_ids.bos,
+            end=self.manifest.special_ids.eos,
             text=text if alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             streamed=stream and not options.return_alternatives,
@@ -144,8 +151,10 @@ class TextProcessor:
             warnings.append("constraints")
         return Done(Translation(hypotheses[0].text, hypotheses, tuple(warnings)))
 
-    def encode_source(self, text: str, target: str | None = None) -> list[int]:
-        """The tag of the target language where the bundle has tags, piece ids and eos; raises
+    def encode_source(
+        self, text: str, source: str | None = None, target: str | None = None
+    ) -> list[int]:
+        """The tags of the languages where the bundle has tags, piece ids and eos; raises
         InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
         pieces, limit = self._source_pieces(text), self._max_source - self._tag_length
@@ -155,16 +164,18 @@ class TextProcessor:
                 "split it into sentences",
                 parameter="text",
             )
-        return [*self._tag(target), *pieces, EOS_ID]
+        first = _chosen(self._source_tags, "source", source)
+        return [
+            *first,
+            *_chosen(self._tags, "target", target),
+            *pieces,
+            self.manifest.special_ids.eos,
+        ]
 
-    def _tag(self, target: str | None) -> tuple[int, ...]:
-        if not self._tags:
-            return ()
-        if target not in self._tags:
-            raise UnknownLanguageError(
-                f"target must be one of {sorted(self._tags)}, got {target!r}", parameter="target"
-            )
-        return (self._tags[target],)
+    def first_pieces(self, target: str | None) -> tuple[int, ...]:
+        """The ids of the target language with which each translation begins, `first_length` in
+        number; raises UnknownLanguageError."""
+        return _chosen(self._first_pieces, "target", target)
 
     def check_memory(self, demand: Demand) -> None:
         """Raise TooLongError for a row that could outgrow the cache alone."""
@@ -192,14 +203,14 @@ class TextProcessor:
         return target
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
-        tokens = list(hypothesis.tokens)
+        tokens = list(hypothesis.tokens)[self.first_length :]
         text = self.target.decode(tokens)
         return TextHypothesis(
             text=text,
             score=hypothesis.score,
             cumulative=hypothesis.cumulative,
             tokens=tuple(self.target.pieces(tokens)),
-            token_scores=hypothesis.token_scores,
+            token_scores=hypothesis.token_scores[self.first_length :],
             finished=hypothesis.finished,
             probability=self._probability(hypothesis, sentence),
             alignment=self._links(hypothesis, sentence.text, text),
@@ -220,11 +231,11 @@ class TextProcessor:
         if source is None or hypothesis.attention_TS is None:
             return None
         return word_links(
-            hypothesis.attention_TS[:, self._tag_length :],
+            hypothesis.attention_TS[self.first_length :, self._tag_length :],
             word_spans(source),
             self._source.spans(source),
             word_spans(target),
-            self.target.decoded_spans(list(hypothesis.tokens)),
+            self.target.decoded_spans(list(hypothesis.tokens)[self.first_length :]),
         )
 
 
@@ -238,22 +249,33 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
     manifest = read_manifest(folder)
     if manifest.task != "translate":
         raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
-    files, size = manifest.tokenizer, manifest.sizes.vocab_size
-    source = target = load_tokenizer(folder / files.source_file, files.kind, size)
+    files = manifest.tokenizer
+    source = target = load_tokenizer(folder, files.source_file, manifest)
     if files.target_file != files.source_file:
-        target = load_tokenizer(folder / files.target_file, files.kind, size)
+        target = load_tokenizer(folder, files.target_file, manifest)
     max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
     return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
 
 
-def _tag_ids(manifest: Manifest, source: TextTokenizer) -> dict[str, int]:
-    """The id of each target language's tag."""
+def _chosen(ids: Mapping[str, int], parameter: str, language: str | None) -> tuple[int, ...]:
+    """The id of a language; none where the model is not told of it."""
+    if not ids:
+        return ()
+    if language is None or language not in ids:
+        raise UnknownLanguageError(
+            f"{parameter} must be one of {sorted(ids)}, got {language!r}", parameter=parameter
+        )
+    return (ids[language],)
+
+
+def _tag_ids(name: str, tags: Mapping[str, str], tokenizer: TextTokenizer) -> dict[str, int]:
+    """The id of each language's tag in the bundle of that name."""
     ids = {}
-    for language, tag in manifest.languages.tags.items():
-        found = source.control_id(tag)
+    for language, tag in tags.items():
+        found = tokenizer.control_id(tag)
         if found is None:
             raise BundleError(
-                f"{manifest.name}: {tag!r}, the tag of {language}, is no control piece of its "
+                f"{name}: {tag!r}, the tag of {language}, is no control piece of its "
                 "vocabulary; export the bundle again"
             )
         ids[language] = found

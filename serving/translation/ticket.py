@@ -17,6 +17,8 @@ class Request:
     """One text to translate, and what its client asks of the translation."""
 
     text: str
+    source: str | None = None
+    """The language of the text, which some models of several directions have to be told."""
     target: str | None = None
     """The language of the translation, which a model of several directions has to be told."""
     options: SearchOptions = field(default_factory=SearchOptions)

@@ -202,6 +202,7 @@ class ModelTranslator:
                     prefix,
                     alignments=alignments or document.needs_links,
                     terms=terms,
+                    source=source,
                     target=target,
                 )
             )
@@ -280,10 +281,16 @@ class ModelTranslator:
         `translate`.
         """
         options = options or self.default_options
-        _, target = self.direction(source, target)
+        source, target = self.direction(source, target)
         prepared = [
             self.texts.prepare(
-                text, options, prefix, alignments=alignments, terms=terms, target=target
+                text,
+                options,
+                prefix,
+                alignments=alignments,
+                terms=terms,
+                source=source,
+                target=target,
             )
             for text, prefix in _with_prefixes(sentences, target_prefix)
         ]
@@ -354,8 +361,8 @@ class ModelTranslator:
         Raises RequestError for a text that cannot be read or is too long, DecodingError where the
         model gives a non-finite score.
         """
-        _, target = self.direction(source, target)
-        return score_pairs(self.texts, self.steppers.whole, self._limits, pairs, target)
+        languages = self.direction(source, target)
+        return score_pairs(self.texts, self.steppers.whole, self._limits, pairs, languages)
 
 
 def _with_prefixes(

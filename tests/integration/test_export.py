@@ -29,6 +29,7 @@ from export.parity import (
 from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
 from export.texts import TextPair
+from export.vocabulary import Vocabulary
 from serving.bundle.manifest import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Sources
@@ -68,6 +69,12 @@ MODELS = {
         **SIZES, encoder_mixing="dynamic_conv", decoder_mixing="dynamic_conv"
     ),
     "ssru": TransformerConfig(**SIZES, encoder_mixing="light_conv", decoder_mixing="ssru"),
+    "marian": TransformerConfig(
+        **(SIZES | {"norm": "post", "activation": "silu"}), positions="marian", output_bias=True
+    ),
+    "mbart": TransformerConfig(
+        **SIZES, positions="learnt", max_positions=64, embedding_norm=True, output_bias=True
+    ),
     "swiglu": TransformerConfig(
         **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
     ),
@@ -491,7 +498,9 @@ def test_measure_sees_a_worse_model(tiny_model: TinyModel) -> None:
     ]
     dev = DevSet(lines[0][:20], lines[1][:20])
     stepper = TorchStepper(checkpoint.model)
-    parity = measure(stepper, stepper, TorchStepper(worse.model), checkpoint.tokenizer, dev)
+    parity = measure(
+        stepper, stepper, TorchStepper(worse.model), Vocabulary.of(checkpoint.tokenizer), dev
+    )
     assert parity.identical < parity.sentences
     assert parity.bleu_change.mean < 0
     assert parity.log_prob_change < 0

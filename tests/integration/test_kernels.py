@@ -64,10 +64,10 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
     for precision in ("fp32", "int8"):
         folder = tmp_path_factory.mktemp(precision)
         model = translation_model()
-        sources = [[5, 6, 7, 3], [8, 9, 3]]
+        sentences = [Sentence([5, 6, 7, 3]), Sentence([8, 9, 3])]
         ranges = None
         if precision == "int8":
-            ranges = measure_translation_ranges(quantized_twin(model), sources, 8)
+            ranges = measure_translation_ranges(quantized_twin(model), sentences, 8)
         shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
         write_graphs(
             model, folder, name="random", precision=precision, ranges=ranges, shortlist=shortlist
@@ -552,12 +552,12 @@ def test_a_bundle_decodes_without_kernels_too(
         [*generator.integers(4, VOCABULARY, size=length).tolist(), 3] for length in range(2, 14)
     ]
     model = translation_model()
-    ranges = None
-    if precision == "int8":
-        ranges = measure_translation_ranges(quantized_twin(model), sources, 16)
-    manifest = write_graphs(model, tmp_path, name="random", precision=precision, ranges=ranges)
     options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
     sentences = [Sentence(source, options) for source in sources]
+    ranges = None
+    if precision == "int8":
+        ranges = measure_translation_ranges(quantized_twin(model), sentences, 16)
+    manifest = write_graphs(model, tmp_path, name="random", precision=precision, ranges=ranges)
     stepper = OnnxStepper(tmp_path, manifest, 1)
     assert stepper.one_query_first
     native = decode(stepper, sentences)

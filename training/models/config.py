@@ -158,12 +158,23 @@ class TransformerConfig(ModelConfig):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "encoder_mixing": ("attention", *CONVOLUTIONS),
         "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
+        "positions": ("sinusoid", "relative", "rotary", "marian", "fairseq", "learnt"),
     }
 
     architecture: str = "transformer"
     block: str = "standard"
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
     `package.module:name` of a pair (encoder layer, decoder layer)."""
+    positions: str = "sinusoid"
+    """As in all models; `marian` and `fairseq`, which count and space the halves of `sinusoid`
+    otherwise; or `learnt`: a table of `max_positions` rows for each side."""
+    max_positions: int = 0
+    """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
+    is open."""
+    embedding_norm: bool = False
+    """A norm after the embedding of each side, of the configured type."""
+    output_bias: bool = False
+    """A bias beside the output matrix, which is the embedding."""
     share_layers: bool = False
     """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
     `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
@@ -193,6 +204,7 @@ class TransformerConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_mixing()
+        self._check_positions()
         if self.block == "weighted" and self.ffn_dim % self.num_heads:
             raise ConfigError(
                 "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
@@ -214,6 +226,19 @@ class TransformerConfig(ModelConfig):
                     "share_layers: true has one for all steps; set one of the two"
                 )
 
+    def _check_positions(self) -> None:
+        """Raise ConfigError for positions that other options have no place for."""
+        if (self.positions == "learnt") != (self.max_positions > 0) or self.max_positions < 0:
+            raise ConfigError(
+                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
+                f"{self.max_positions} for {self.positions!r}"
+            )
+        if self.share_layers and self.positions in ("marian", "fairseq", "learnt"):
+            raise ConfigError(
+                "share_layers: true adds the positions of sinusoid before each step, got "
+                f"positions: {self.positions}; use sinusoid, relative or rotary"
+            )
+
     def _check_mixing(self) -> None:
         """Raise ConfigError for options of what no layer has in the place of self-attention."""
         convolves = {self.encoder_mixing, self.decoder_mixing}.intersection(CONVOLUTIONS)
@@ -229,7 +254,7 @@ class TransformerConfig(ModelConfig):
         for side in ("encoder", "decoder"):
             self._check_kernel_sizes(side)
             mixing = getattr(self, f"{side}_mixing")
-            if mixing != "attention" and self.positions not in ("sinusoid", "none"):
+            if mixing != "attention" and self.positions in ("relative", "rotary"):
                 raise ConfigError(
                     f"positions: {self.positions} is part of self-attention, which {side}_mixing: "
                     f"{mixing} replaces; use positions: sinusoid"

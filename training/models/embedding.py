@@ -14,8 +14,9 @@ import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
-from training.models.config import ModelConfig
+from training.models.config import ModelConfig, TransformerConfig
 from training.models.dropout import Dropout
+from training.models.norms import new_norm
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 
@@ -26,11 +27,7 @@ def sinusoid(positions: Tensor, dim: int) -> Tensor:
     Row p is sinusoid(p + 1): sine half, then cosine half, frequency exp(-i ln(10000) / (dim/2 - 1))
     (Vaswani et al. 2017, section 3.5, in tensor2tensor's form, as in CTranslate2).
     """
-    half = dim // 2
-    index = torch.arange(half, dtype=torch.float32, device=positions.device)
-    frequency = torch.exp(index * (-math.log(10000.0) / (half - 1)))
-    angle = (positions.to(torch.float32) + 1.0).unsqueeze(-1) * frequency
-    return torch.cat([torch.sin(angle), torch.cos(angle)], dim=-1)
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=1.0)
 
 
 def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -45,9 +42,36 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
     return torch.where(column % 2 == 0, torch.sin(angle), torch.cos(angle))
 
 
+def marian_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of Marian (Junczys-Dowmunt et al. 2018), 0-based positions [...] -> [..., dim].
+
+    Sine half, then cosine half, of p / 10000^(2i / dim): the frequencies of Vaswani et al. 2017,
+    section 3.5, from position 0 on.
+    """
+    return _halves(positions, dim, -2.0 * math.log(10000.0) / dim, first=0.0)
+
+
+def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of fairseq (Ott et al. 2019), 0-based positions [...] -> [..., dim]: as
+    `sinusoid`, but row p is sinusoid(p + 2), for padding has the row before the first."""
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=2.0)
+
+
+def _halves(positions: Tensor, dim: int, step: float, *, first: float) -> Tensor:
+    """Sines, then cosines, of positions from `first` on; the logarithms of the frequencies, which
+    begin with 0, are `step` apart."""
+    index = torch.arange(dim // 2, dtype=torch.float32, device=positions.device)
+    frequency = torch.exp(index * step)
+    angle = (positions.to(torch.float32) + first).unsqueeze(-1) * frequency
+    return torch.cat([torch.sin(angle), torch.cos(angle)], dim=-1)
+
+
 POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
+    "marian": marian_sinusoid,
+    "fairseq": fairseq_sinusoid,
+    "learnt": None,
     "relative": None,
     "rotary": None,
     "none": None,
@@ -104,6 +128,25 @@ class TokenEmbedding(nn.Module):
 
     def _normalise(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.fix_norm else vectors
+
+
+class SideEmbedding(nn.Module):
+    """What one side of a Transformer makes of the embedding that both share: learnt positions of
+    its own and a norm, where the configuration has them (Liu et al. 2020, "mBART")."""
+
+    def __init__(self, config: TransformerConfig) -> None:
+        super().__init__()
+        self.positions: nn.Embedding | None = None
+        if config.positions == "learnt":
+            self.positions = nn.Embedding(config.max_positions, config.model_dim)
+            nn.init.normal_(self.positions.weight, std=config.model_dim**-0.5)
+        self.norm = new_norm(config) if config.embedding_norm else nn.Identity()
+
+    def forward(self, x_BTD: Tensor, positions_BT: Tensor) -> Tensor:
+        """Embedded tokens [B,T,D] and their positions, [B,T] or [1,T], to [B,T,D]."""
+        if self.positions is not None:
+            x_BTD = x_BTD + self.positions(positions_BT)
+        return self.norm(x_BTD)
 
 
 @runtime_checkable

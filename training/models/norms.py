@@ -50,8 +50,11 @@ _NORMS: dict[str, Callable[[int, float], nn.Module]] = {
 
 def make_norm(config: ModelConfig, *places: str) -> nn.Module:
     """A norm of the configured type where `config.norm` is one of `places`, else nothing."""
-    if config.norm not in places:
-        return nn.Identity()
+    return new_norm(config) if config.norm in places else nn.Identity()
+
+
+def new_norm(config: ModelConfig) -> nn.Module:
+    """A norm of the configured type."""
     return _NORMS[config.norm_type](config.model_dim, config.norm_eps)
 
 

@@ -24,7 +24,7 @@ from training.models.context import (
     needs_of,
     split_caches,
 )
-from training.models.embedding import TokenEmbedding, sinusoid
+from training.models.embedding import SideEmbedding, TokenEmbedding, sinusoid
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Halting, Stack
 
@@ -47,6 +47,9 @@ class Transformer(TranslationModel):
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
+        self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
+        if config.output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
@@ -120,7 +123,7 @@ class Transformer(TranslationModel):
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
-        x_BSD = self.embedding(source_BS, positions_1S)
+        x_BSD = self.encoder_side(self.embedding(source_BS, positions_1S), positions_1S)
         masks = [(source_mask,)] * self.encoder.depth
         x_BSD = self._run(self.encoder, self.encoder_halting, x_BSD, positions_1S, masks)
         return self.encoder_norm(x_BSD)
@@ -137,7 +140,7 @@ class Transformer(TranslationModel):
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[AttentionContext]
     ) -> Tensor:
         """Decoder states [B,Q,D] of new tokens; each layer's context receives its new cache."""
-        x_BQD = self.embedding(token_ids_BQ, positions_BQ)
+        x_BQD = self.decoder_side(self.embedding(token_ids_BQ, positions_BQ), positions_BQ)
         each = [(context,) for context in contexts]
         x_BQD = self._run(self.decoder, self.decoder_halting, x_BQD, positions_BQ, each)
         return self.decoder_norm(x_BQD)

@@ -21,6 +21,7 @@ from export.quantize import quantized_twin
 from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
 from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TranslationModel
 
@@ -48,7 +49,8 @@ def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     folder, model = tmp_path_factory.mktemp("graphs"), MODELS[name]()
     ranges = None
     if activations == "static":
-        ranges = measure_translation_ranges(quantized_twin(model), sources(4), max_length=3)
+        sentences = list(map(Sentence, sources(4)))
+        ranges = measure_translation_ranges(quantized_twin(model), sentences, max_length=3)
     manifest = write_graphs(model, folder, name="random", precision="int8", ranges=ranges)
     return Graphs(model, folder, manifest)
 

@@ -48,7 +48,7 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_loaded(
 
 def fitted(precision: str, sources: list[str]) -> list[str]:
     pair = TextPair("news", Path("a"), Path("b"))
-    return [sources[n] for n in fitting_sentences(precision, pair, DevSet(sources, sources))]
+    return [sources[n] for n in fitting_sentences(precision, pair.source, DevSet(sources, sources))]
 
 
 def test_int8_is_fitted_to_the_last_sentences_that_have_words() -> None:

@@ -14,7 +14,7 @@ from starlette.testclient import TestClient
 
 from serving.bundle.manifest import Graph, Languages, Manifest, ModelSizes, TokenizerFiles
 from serving.queue.limits import BatchLimits
-from serving.search.ids import EOS_ID
+from serving.search.ids import EOS_ID, UNK_ID
 from serving.search.stepper import StepInputs, StepOutputs
 from serving.server.app import create_app
 from serving.server.registry import Registry
@@ -55,6 +55,7 @@ class ByteTokenizer:
         return [(i, i + 1) for i in range(len(ids))]
 
     vocab_size = _FIRST_BYTE + 256
+    unk_id, eos_id = UNK_ID, EOS_ID
 
     def segmentations(self, text: str) -> list[list[int]]:
         """The only one."""
@@ -63,6 +64,10 @@ class ByteTokenizer:
     def is_byte(self, token_id: int) -> bool:
         """All are."""
         return token_id >= _FIRST_BYTE
+
+    def is_control(self, token_id: int) -> bool:
+        """All others have no text."""
+        return token_id < _FIRST_BYTE
 
     def control_id(self, piece: str) -> int | None:
         """There are none."""

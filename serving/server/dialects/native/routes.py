@@ -89,7 +89,11 @@ class _NativeEndpoints:
                     models=[
                         LanguageReader(
                             name=manifest.name,
-                            targets=[t for s, t in manifest.languages.trained if s == code],
+                            targets=[
+                                target
+                                for target in manifest.languages.target
+                                if manifest.languages.translates(code, target)
+                            ],
                             attribution=manifest.attribution,
                         )
                         for manifest in readers

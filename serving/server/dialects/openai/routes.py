@@ -19,7 +19,6 @@ from serving.generation.ticket import (
     GenerationTicket,
     PromptRead,
 )
-from serving.search.ids import EOS_ID, PAD_ID, UNK_ID
 from serving.search.sampling_options import parse_generation_options
 from serving.server.access_log import RequestContext
 from serving.server.admission import check_generation
@@ -102,13 +101,13 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
-        end = written_form(tokenizer, EOS_ID)
+        end, pad = written_form(tokenizer, tokenizer.eos_id), model.manifest.special_ids.pad
         return json_response(
             TokenizerInfo(
                 bos_token=end,
                 eos_token=end,
-                unk_token=written_form(tokenizer, UNK_ID),
-                pad_token=None if words else written_form(tokenizer, PAD_ID),
+                unk_token=written_form(tokenizer, tokenizer.unk_id),
+                pad_token=None if words else written_form(tokenizer, pad),
                 vocab_size=tokenizer.vocab_size,
                 model=model.name,
             )
@@ -120,7 +119,7 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
         if body.add_special_tokens is not False:
-            ids = [EOS_ID, *ids]
+            ids = [model.generator.tokenizer.eos_id, *ids]
         limit = self._settings.max_context_tokens
         return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
 
@@ -217,7 +216,7 @@ async def _stream(
 
 def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
     tokenizer = model.generator.tokenizer
-    first, *others = text.split(written_form(tokenizer, EOS_ID))
+    first, *others = text.split(written_form(tokenizer, tokenizer.eos_id))
     ids = model.generator.encode(first)[1:]
     for other in others:
         ids += model.generator.encode(other)  # which begins with the end of text

@@ -140,7 +140,8 @@ def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
     "change",
     [
         {"tags": {}},
-        {"pairs": []},
+        {"source_tags": {"en": "<2en>"}},
+        {"first_pieces": {"en": "<2en>"}},
         {"tags": {"en": "<2en>", "fr": "<2fr>"}},
         {"source": ["fr", "en"]},
         {"target": ["en", "fr"], "tags": {"en": "<2en>", "fr": "<2fr>"}},
@@ -149,8 +150,29 @@ def test_a_bundle_of_several_directions_tells_them(folder: Path) -> None:
 def test_languages_that_contradict_each_other(change: dict[str, Any], folder: Path) -> None:
     tree = json.loads((folder / MANIFEST).read_text()) | {"languages": SEVERAL | change}
     (folder / MANIFEST).write_text(json.dumps(tree))
-    with pytest.raises(BundleError, match=r"languages: Value error, pairs"):
+    with pytest.raises(BundleError, match=r"languages: Value error, (pairs|\w*tags|first_pieces)"):
         read_manifest(folder)
+
+
+def test_without_pairs_a_model_of_several_languages_has_all() -> None:
+    codes = {code: f"__{code}__" for code in ("en", "fr", "es")}
+    several = Languages(
+        source=tuple(codes), target=("en", "fr"), source_tags=codes,
+        first_pieces={code: codes[code] for code in ("en", "fr")},
+    )  # fmt: skip
+    wanted = {("en", "fr"), ("fr", "en"), ("es", "en"), ("es", "fr")}
+    assert set(several.trained) == wanted
+    for pair in [(a, b) for a in codes for b in codes]:
+        assert several.translates(*pair) == (pair in wanted)
+    assert several.choose("es", "fr") == ("es", "fr")
+    with pytest.raises(UnknownLanguageError, match="got es to any language"):
+        several.choose("es", None)
+    assert not {"pairs", "tags"} & several.model_dump().keys()
+    assert set(Languages(source=("de",), target=("en",)).model_dump()) == {"source", "target"}
+    many = tuple(f"{a}{b}" for a in "abcdefg" for b in "abcdefg")
+    tags = {code: code for code in many}
+    listing = Languages(source=many, target=many, source_tags=tags, first_pieces=tags).listing
+    assert listing.startswith(f"{49 * 48} pairs of aa, ab, ac")
 
 
 def test_bundles_are_found_by_name(folder: Path) -> None:
@@ -263,7 +285,13 @@ def test_json_that_is_no_manifest(folder: Path, content: str) -> None:
         (lambda t: t["step"].update(inputs=[{"name": "x"}]), ["step.inputs.0.", "required"]),
         (lambda t: t.update(extra=1), ["extra", "not permitted"]),
         (lambda t: t.update({"two\nlines": 1}), ["two lines", "not permitted"]),
-        (lambda t: t.update(special_ids={"eos": 7}), ["special_ids.eos", "3", "7"]),
+        (
+            lambda t: t.update(special_ids={"eos": 7}),
+            ["special_ids must be", "'eos': 3", "'eos': 7"],
+        ),
+        (lambda t: t.update(special_ids={"eos": 0}), ["special_ids", "eos neither pad nor unk"]),
+        (lambda t: t.update(special_ids={"end": 3}), ["special_ids.end", "nexpected", "got 3"]),
+        (lambda t: t["tokenizer"].update(kind="pieces"), ["vocabulary_file", "go together"]),
         (lambda t: t.update(search={"beamsize": 1}), ["search", "did you mean 'beam_size'"]),
         (lambda t: t.update(search={"beam_size": 0}), ["search", "[1, 64], got 0"]),
         (lambda t: t.update(files={"step.onnx": 1}), ["files.step.onnx", "string", "got 1"]),

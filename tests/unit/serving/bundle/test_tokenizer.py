@@ -12,11 +12,20 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.bundle.load_tokenizer import load_tokenizer
+from serving.bundle.manifest import Manifest, ModelSizes, TokenizerFiles
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import BundleError
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.toy.corpus import toy_pairs
 from training.tokenizer import train_tokenizer
+
+
+def named(path: Path, vocab_size: int) -> Manifest:
+    """What a manifest says of a tokenizer, and nothing else."""
+    files = TokenizerFiles(kind="sentencepiece", source_file=path.name, target_file=path.name)
+    sizes = ModelSizes.model_construct(vocab_size=vocab_size)
+    return Manifest.model_construct(tokenizer=files, sizes=sizes)
+
 
 TEXTS = [text for pair in toy_pairs(500, seed=1) for text in pair]
 VOCABULARY = 400
@@ -117,13 +126,14 @@ def test_foreign_special_ids_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"must be \(0, 1, 2, 3\), got \(-1, 0, 1, 2\)"):
         Tokenizer(path)
     with pytest.raises(BundleError, match=r"must be \(0, 1, 2, 3\)"):
-        load_tokenizer(path, "sentencepiece", 100)
+        load_tokenizer(tmp_path, path.name, named(path, 100))
 
 
 def test_a_tokenizer_must_fit_its_model(path: Path) -> None:
-    assert load_tokenizer(path, "sentencepiece", VOCABULARY).vocab_size == VOCABULARY
+    manifest = named(path, VOCABULARY)
+    assert load_tokenizer(path.parent, path.name, manifest).vocab_size == VOCABULARY
     with pytest.raises(BundleError, match="tokenizer has 400 ids, the model 401"):
-        load_tokenizer(path, "sentencepiece", VOCABULARY + 1)
+        load_tokenizer(path.parent, path.name, named(path, VOCABULARY + 1))
 
 
 def test_the_bytes_are_the_file(path: Path, tokenizer: Tokenizer) -> None:

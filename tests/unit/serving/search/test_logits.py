@@ -56,7 +56,7 @@ def test_repetition_penalty_counts_each_token_once(
 
 def test_forbid_end() -> None:
     logits = random_logits(0, VOCABULARY)
-    forbid_end(logits)
+    forbid_end(logits, EOS_ID)
     assert np.flatnonzero(np.isinf(logits)).tolist() == [EOS_ID]
 
 

@@ -25,6 +25,9 @@ class Letters:
     def is_byte(self, token_id: int) -> bool:
         return 256 <= token_id < 512
 
+    def is_control(self, token_id: int) -> bool:
+        return False
+
 
 def run(tokenizer: Letters | Tokenizer, ids: list[int], stops: tuple[str, ...] = ()) -> list[str]:
     stream = TextStream(tokenizer, (), stops)

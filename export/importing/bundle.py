@@ -1,0 +1,249 @@
+"""Another project's checkpoint to a bundle: recognised, read, and exported as a run's is."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import cycle
+from pathlib import Path
+
+from export.bundle import ComparedText, ExportedModel, Form, write_bundle
+from export.errors import ExportError
+from export.folder import check_free
+from export.gates import check_tests
+from export.graphs import choose_activations
+from export.importing.folder import CONFIG, read_json
+from export.importing.m2m100 import read_m2m100
+from export.importing.marian import read_marian
+from export.importing.mbart import read_mbart
+from export.importing.model import (
+    AS_TOLD,
+    SOURCE_MODEL,
+    TARGET_MODEL,
+    VOCABULARY,
+    Imported,
+    LanguageChoice,
+    Pieces,
+)
+from export.parity import DevSet
+from export.texts import TextPair, fitting_sentences, read_sources
+from export.vocabulary import Vocabulary
+from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
+from serving.bundle.pieces import PieceVocabulary, vocabulary_file
+from serving.search.ids import SpecialIds
+
+READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
+    "marian": read_marian,
+    "m2m_100": read_m2m100,
+    "mbart": read_mbart,
+}
+"""By the name of the family, which is the `model_type` of a folder of `transformers`."""
+
+SENTENCES = Path(__file__).with_name("sentences.json")
+"""A few by language, each language the same. They are too few to judge a model by; the searches of
+checkpoint and bundle must agree on them."""
+
+_PAIRS = 16
+"""Of languages, for which a text is read in turn."""
+
+logger = logging.getLogger(__name__)
+
+
+def import_bundle(
+    source: Path,
+    out: Path,
+    *,
+    precision: str,
+    target: str = "cpu",
+    activations: Activations | None = None,
+    family: str | None = None,
+    choice: LanguageChoice = AS_TOLD,
+    licence: str | None = None,
+    priority: int = 0,
+    dev: TextPair | Path | None = None,
+    tests: tuple[TextPair, ...] = (),
+    force: bool = False,
+) -> Manifest:
+    """Write the bundle `out` of the checkpoint at `source`.
+
+    `dev` is what the bundle is compared on: a text with references, or a source text alone, or, if
+    left out, built-in sentences. int8 has static activations only where a text is given to which
+    they are fitted. Raises ExportError (ParityError), with file and entry, without leaving anything
+    behind.
+    """
+    if activations is None and dev is None:
+        activations = "row"
+    form = Form(precision, target, choose_activations(precision, target, activations), priority)
+    check_tests(precision, len(tests))
+    check_free(out, force=force)
+    imported = recognise(source, family)(source, choice)
+    config, languages = imported.model.config, imported.languages
+    if not languages.trained:
+        raise ExportError("--from and --to leave the model no pair of two languages to translate")
+    logger.info(
+        "%s: %s, %d+%d layers of width %d, %d pieces, %s",
+        source,
+        imported.kind,
+        config.num_encoder_layers,
+        config.num_decoder_layers,
+        config.model_dim,
+        config.vocab_size,
+        languages.listing,
+    )
+    exported = _exported(imported, source, licence)
+    text = _compared(exported.vocabulary, languages, precision, dev, tests)
+    return write_bundle(exported, out, form, text)
+
+
+def recognise(
+    source: Path, family: str | None = None
+) -> Callable[[Path, LanguageChoice], Imported]:
+    """What reads the checkpoint; raises ExportError where nothing does."""
+    supported = ", ".join(READERS)
+    if not source.is_dir():
+        raise ExportError(f"{source}: must be a folder that holds a checkpoint ({CONFIG})")
+    if family is None:
+        path = source / CONFIG
+        if not path.is_file():
+            raise ExportError(
+                f"{source}: no {CONFIG}, which says what the checkpoint is; supported families: "
+                f"{supported}"
+            )
+        family = str(read_json(path).get("model_type"))
+    if family not in READERS:
+        raise ExportError(
+            f"{source / CONFIG}: model_type {family!r} is not supported; supported: {supported}; "
+            "--family says which of them it is where the file does not"
+        )
+    return READERS[family]
+
+
+def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:
+    """The model as the export takes it, and what the manifest tells of it."""
+    pieces, special_ids = imported.pieces, imported.special_ids
+    content = vocabulary_file(pieces.written, pieces.control)
+    files = {SOURCE_MODEL: pieces.source_model.read_bytes(), VOCABULARY: content}
+    target_file = SOURCE_MODEL
+    if pieces.target_model != pieces.source_model:
+        files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
+    licence = licence or told_licence(source)
+    return ExportedModel(
+        imported.model,
+        _vocabulary(pieces, special_ids, content),
+        files,
+        {
+            "special_ids": special_ids,
+            "tokenizer": TokenizerFiles(
+                kind="pieces",
+                source_file=SOURCE_MODEL,
+                target_file=target_file,
+                vocabulary_file=VOCABULARY,
+            ),
+            "languages": imported.languages,
+            "search": imported.search,
+            "attribution": _attribution(imported, source, licence),
+            "recipe": {
+                "imported": {
+                    "from": source.resolve().name,
+                    "kind": imported.kind,
+                    "licence": licence or "",
+                }
+            },
+        },
+        max_source=imported.max_source,
+    )
+
+
+def _vocabulary(pieces: Pieces, special_ids: SpecialIds, content: bytes) -> Vocabulary:
+    def read(model: Path) -> PieceVocabulary:
+        try:
+            return PieceVocabulary(model, content, special_ids)
+        except (OSError, RuntimeError, ValueError) as error:
+            reason = " ".join(str(error).split())
+            raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
+
+    return Vocabulary(read(pieces.source_model), read(pieces.target_model), special_ids)
+
+
+def _attribution(imported: Imported, source: Path, licence: str | None) -> str:
+    origin = f"Imported from {source.resolve().name}: {imported.kind}."
+    told = f"Licence of the weights: {licence}." if licence else "It tells no licence of them."
+    return f"{origin} {told}"
+
+
+def told_licence(source: Path) -> str | None:
+    """The licence in the front matter of the checkpoint's card, or None where it tells none."""
+    try:
+        card = (source / "README.md").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)
+    found = re.search(r"^license:\s*(\S.*?)\s*$", front[1], re.MULTILINE) if front else None
+    return found[1].strip("\"'") if found else None
+
+
+def _compared(
+    vocabulary: Vocabulary,
+    languages: Languages,
+    precision: str,
+    dev: TextPair | Path | None,
+    tests: tuple[TextPair, ...],
+) -> ComparedText:
+    """The texts as the model is to be told of them; what is wrong with a file shows here."""
+    if isinstance(dev, TextPair):
+        if languages.is_multilingual:
+            raise ExportError(
+                "--dev is for a model of one direction; give --text FILE with source text, and "
+                "--test-direction FROM TO NAME SOURCE REFERENCE to score one direction"
+            )
+        name, text = dev.name, dev.read()
+        file = dev.source
+    elif dev is not None:
+        name, text, file = f"{dev.name} (source text alone)", read_sources(dev), dev
+    else:
+        built_in = read_json(SENTENCES)
+        language = next((code for code in languages.source if code in built_in), "en")
+        name, file = f"built-in sentences ({language})", SENTENCES
+        text = DevSet(built_in[language], None)
+    fitting = fitting_sentences(precision, file, text)
+    return ComparedText(
+        name, _told(vocabulary, languages, text), fitting, tuple(_tests(languages, tests))
+    )
+
+
+def _told(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> DevSet:
+    """A text in which each sentence in turn is for the next of the pairs."""
+    if not languages.is_multilingual:
+        return text
+    prefixes, firsts = [], []
+    for (source, target), _ in zip(cycle(_spread(languages)), text.sources, strict=False):
+        tags = languages.source_tags.get(source), languages.tags.get(target)
+        prefixes.append([_tag(vocabulary, tag) for tag in tags if tag is not None])
+        first = languages.first_pieces.get(target)
+        firsts.append([] if first is None else [_tag(vocabulary, first)])
+    return replace(text, prefixes=prefixes, target_prefixes=firsts)
+
+
+def _spread(languages: Languages) -> tuple[tuple[str, str], ...]:
+    """Some of the trained pairs, from all over the list."""
+    return languages.trained[:: -(-len(languages.trained) // _PAIRS)]
+
+
+def _tag(vocabulary: Vocabulary, piece: str) -> int:
+    found = vocabulary.source.control_id(piece)
+    assert found is not None  # its reader has found it in the vocabulary
+    return found
+
+
+def _tests(languages: Languages, tests: tuple[TextPair, ...]) -> list[tuple[str, DevSet]]:
+    found = []
+    for test in tests:
+        if languages.is_multilingual and test.languages not in languages.trained:
+            raise ExportError(
+                f"{test.name}: the model translates {languages.listing}, and which of these the "
+                "text is must be told: give it as --test-direction FROM TO NAME SOURCE REFERENCE"
+            )
+        found.append((test.name, test.read()))
+    return found

@@ -1,0 +1,176 @@
+"""A folder of Hugging Face `transformers`: its options, its tensors and its other files, each read
+as data. Whatever is wrong is told with the file and the entry."""
+
+from __future__ import annotations
+
+import json
+import pickle
+import warnings
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from export.errors import ExportError
+
+CONFIG = "config.json"
+_SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """The object in a JSON file; raises ExportError where there is none."""
+    try:
+        tree = json.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from error
+    except (ValueError, RecursionError) as error:
+        raise ExportError(f"{path}: not valid JSON: {error}") from error
+    if not isinstance(tree, dict):
+        raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
+    return tree
+
+
+class Options:
+    """The options of a `config.json`. What nobody has asked for is refused at the end: an option
+    that is not known may change what the model computes."""
+
+    def __init__(self, path: Path, tree: dict[str, Any]) -> None:
+        self.path, self._tree = path, tree
+        self._seen: set[str] = set()
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """An option's value, or the default where it is not there or null."""
+        self._seen.add(name)
+        value = self._tree.get(name)
+        return default if value is None else value
+
+    def integer(self, name: str) -> int:
+        """An option that must be an integer of 0 or more."""
+        value = self.get(name)
+        if type(value) is not int or value < 0:
+            raise ExportError(f"{self.path}: {name} must be an integer >= 0, got {value!r}")
+        return value
+
+    def equal(self, *names: str) -> int:
+        """The value of options that must be one integer in all models here."""
+        values = [self.integer(name) for name in names]
+        if len(set(values)) > 1:
+            raise ExportError(
+                f"{self.path}: {' and '.join(names)} must be equal, got {values}; encoders and "
+                "decoders of different sizes are not supported"
+            )
+        return values[0]
+
+    def must(self, name: str, *supported: Any, default: Any = None) -> Any:
+        """An option that must have one of these values."""
+        value = self.get(name, default)
+        if value not in supported:
+            listed = " or ".join(map(repr, supported))
+            raise ExportError(
+                f"{self.path}: {name} {value!r} is not supported; it must be {listed}"
+            )
+        return value
+
+    def finish(self, harmless: Iterable[str]) -> None:
+        """Raise ExportError for an option that was not read and is none of the `harmless` ones."""
+        for name in sorted(self._tree.keys() - self._seen - set(harmless)):
+            if not name.startswith("_"):
+                raise ExportError(
+                    f"{self.path}: the option {name!r} ({self._tree[name]!r}) is not known; what "
+                    f"is supported: {', '.join(sorted(self._seen))}"
+                )
+
+
+class Weights:
+    """The tensors of a checkpoint by name, each of which must be taken once."""
+
+    def __init__(self, path: Path, tensors: dict[str, Tensor]) -> None:
+        self.path, self._tensors = path, tensors
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._tensors
+
+    def take(self, name: str, *shape: int) -> Tensor:
+        """A tensor of that shape in fp32; raises ExportError where it is missing or differs."""
+        found = self._tensors.pop(name, None)
+        if found is None:
+            raise ExportError(f"{self.path}: the tensor {name!r} is missing")
+        if tuple(found.shape) != shape:
+            raise ExportError(
+                f"{self.path}: {name!r} must be {list(shape)} by {CONFIG}, got {list(found.shape)}"
+            )
+        if not found.is_floating_point():
+            raise ExportError(f"{self.path}: {name!r} must hold floats, got {found.dtype}")
+        return found.float()
+
+    def take_one(self, names: Sequence[str], *shape: int) -> Tensor:
+        """The one tensor that several names stand for; only one of them need be there."""
+        present = [name for name in names if name in self] or list(names[:1])
+        first, *others = [self.take(name, *shape) for name in present]
+        for name, other in zip(present[1:], others, strict=True):
+            if not torch.equal(first, other):
+                raise ExportError(
+                    f"{self.path}: {name!r} differs from {present[0]!r}; separate embeddings are "
+                    "not supported, source, target and output must share one"
+                )
+        return first
+
+    def drop(self, name: str) -> Tensor | None:
+        """A tensor that the model here computes, where it is there."""
+        return self._tensors.pop(name, None)
+
+    def finish(self) -> None:
+        """Raise ExportError for a tensor that nothing has taken: a layer that is not known."""
+        for name, tensor in sorted(self._tensors.items()):
+            raise ExportError(
+                f"{self.path}: the layer {name!r} {list(tensor.shape)} is not known to this family "
+                f"({len(self._tensors)} such tensors); {CONFIG} names the layers that are supported"
+            )
+
+
+def read_weights(folder: Path) -> Weights:
+    """All tensors of a folder; raises ExportError where there are none, or a file is damaged or
+    holds more than tensors. Nothing in it is ever executed."""
+    for name in (_SAFETENSORS, _PICKLED):
+        if (folder / name).is_file():
+            return Weights(folder / name, _read_file(folder / name))
+        index = folder / f"{name}.index.json"
+        if index.is_file():
+            return Weights(index, _read_shards(index))
+    raise ExportError(f"{folder}: no weights there: neither {_SAFETENSORS} nor {_PICKLED}")
+
+
+def _read_shards(index: Path) -> dict[str, Tensor]:
+    names = read_json(index).get("weight_map")
+    if not isinstance(names, dict):
+        raise ExportError(f"{index}: weight_map must say which file holds each tensor")
+    tensors: dict[str, Tensor] = {}
+    for file in sorted(set(map(str, names.values()))):
+        if file != Path(file).name:
+            raise ExportError(f"{index}: weight_map names {file!r}, which is no file beside it")
+        tensors |= _read_file(index.parent / file)
+    return tensors
+
+
+def _read_file(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read
+            tensors = torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ExportError(
+            f"{path}: damaged, or holds more than tensors, which would be executed and never is; "
+            "save the weights as safetensors"
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
+        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+        raise ExportError(f"{path}: cannot be read, it may be cut off: {reason}") from error
+    if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
+        raise ExportError(f"{path}: must hold tensors by name alone")
+    return tensors

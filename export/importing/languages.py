@@ -1,0 +1,60 @@
+"""Language codes as other projects write them."""
+
+from __future__ import annotations
+
+import re
+
+from export.errors import ExportError
+from serving.bundle.manifest import Languages
+
+_TWO_LETTERS = {
+    "afr": "af", "ara": "ar", "aze": "az", "bel": "be", "ben": "bn", "bos": "bs", "bul": "bg",
+    "cat": "ca", "ces": "cs", "cmn": "zh", "cym": "cy", "dan": "da", "deu": "de", "ell": "el",
+    "eng": "en", "epo": "eo", "est": "et", "eus": "eu", "fas": "fa", "fin": "fi", "fra": "fr",
+    "gle": "ga", "glg": "gl", "guj": "gu", "hbs": "sh", "heb": "he", "hin": "hi", "hrv": "hr",
+    "hun": "hu", "hye": "hy", "ind": "id", "isl": "is", "ita": "it", "jpn": "ja", "kan": "kn",
+    "kat": "ka", "kaz": "kk", "khm": "km", "kor": "ko", "lav": "lv", "lit": "lt", "mal": "ml",
+    "mar": "mr", "mkd": "mk", "mlt": "mt", "mon": "mn", "msa": "ms", "mya": "my", "nep": "ne",
+    "nld": "nl", "nob": "nb", "nno": "nn", "nor": "no", "pan": "pa", "pes": "fa", "pol": "pl",
+    "por": "pt", "ron": "ro", "rus": "ru", "sin": "si", "slk": "sk", "slv": "sl", "som": "so",
+    "spa": "es", "sqi": "sq", "srp": "sr", "swa": "sw", "swe": "sv", "tam": "ta", "tel": "te",
+    "tgl": "tl", "tha": "th", "tur": "tr", "ukr": "uk", "urd": "ur", "uzb": "uz", "vie": "vi",
+    "xho": "xh", "yor": "yo", "zho": "zh", "zsm": "ms", "zul": "zu",
+}  # fmt: skip
+"""ISO 639-3 to ISO 639-1, where there are two letters."""
+
+
+def short_code(code: str) -> str | None:
+    """The code of one language in ISO 639-1, with what stands behind it (`pt_br` is pt-br); None
+    where it is none, as names of families of languages are."""
+    language, separator, rest = code.strip().replace("_", "-").partition("-")
+    if len(language) != 2:
+        known = _TWO_LETTERS.get(language.lower())
+        if known is None:
+            return None
+        language = known
+    return f"{language.lower()}{separator}{rest}"
+
+
+def split_codes(option: str, given: str | None) -> tuple[str, ...]:
+    """The codes of a command's option, which commas separate; raises ExportError for what is no
+    code."""
+    codes = tuple(dict.fromkeys(code.strip() for code in (given or "").split(",") if code.strip()))
+    for code in codes:
+        if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", code):
+            raise ExportError(f"{option} must be codes of languages such as en,de, got {code!r}")
+    return codes
+
+
+def tagged(source: tuple[str, ...], target: tuple[str, ...], tags: dict[str, str]) -> Languages:
+    """Languages of a model that reads the tag of the target before each source. `tags` are all that
+    it has, by code; without `target` all of them are meant."""
+    for code in target:
+        if code not in tags:
+            raise ExportError(
+                f"--to must be of the languages that the model has tags for: "
+                f"{','.join(sorted(tags))}; got {code!r}"
+            )
+    kept = {code: tags[code] for code in target or tags}
+    pairs = tuple((a, b) for a in source for b in kept if a != b)
+    return Languages(source=source, target=tuple(kept), pairs=pairs, tags=kept)

@@ -1,0 +1,111 @@
+"""Layers of the encoder-decoders of `transformers` that share BART's modules, by name, to those of
+`training.models`.
+
+Shape letters: D model, F feed-forward, V vocabulary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from export.errors import ExportError
+from export.importing.folder import Weights
+from training.models import TransformerConfig
+
+EMBEDDINGS = (
+    "model.shared.weight",
+    "model.encoder.embed_tokens.weight",
+    "model.decoder.embed_tokens.weight",
+    "lm_head.weight",
+)
+"""All stand for one matrix [V,D]."""
+
+State = dict[str, Tensor]
+
+
+def transformer_state(weights: Weights, config: TransformerConfig) -> State:
+    """The state of a `Transformer`, taken from the weights; positions, norms of embeddings and the
+    output bias are the caller's."""
+    dim = config.model_dim
+    state = {"embedding.weight": weights.take_one(EMBEDDINGS, config.vocab_size, dim)}
+    sides = {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers}
+    for side, count in sides.items():
+        for number in range(count):
+            there, here = f"model.{side}.layers.{number}", f"{side}.{number}"
+            state |= _layer(weights, there, here, config, source=side == "decoder")
+        if config.norm == "pre":
+            state |= take_norm(weights, f"model.{side}.layer_norm", f"{side}_norm", dim)
+    return state
+
+
+def drop_sinusoids(
+    weights: Weights,
+    name: str,
+    sinusoid: Callable[[Tensor, int], Tensor],
+    dim: int,
+    *,
+    before: int = 0,
+) -> None:
+    """Let go of stored tables of positions, which are computed here; the first `before` rows are
+    padding's. Raises ExportError where they hold something else."""
+    for side in ("encoder", "decoder"):
+        table = weights.drop(f"model.{side}.{name}")
+        if table is None:
+            continue
+        wanted = sinusoid(torch.arange(max(0, len(table) - before)), dim)
+        found = table[before:].float()
+        if found.shape != wanted.shape or not torch.allclose(found, wanted, atol=1e-3):
+            raise ExportError(
+                f"{weights.path}: 'model.{side}.{name}' does not hold the sinusoids of this "
+                "family; learnt positions are not supported for it"
+            )
+
+
+def take_norm(weights: Weights, there: str, here: str, dim: int) -> State:
+    """Gain and bias of one LayerNorm."""
+    return {f"{here}.{kind}": weights.take(f"{there}.{kind}", dim) for kind in ("weight", "bias")}
+
+
+def _layer(
+    weights: Weights, there: str, here: str, config: TransformerConfig, *, source: bool
+) -> State:
+    dim, ffn_dim = config.model_dim, config.ffn_dim
+    state = _products(weights, f"{there}.self_attn", f"{here}.self_attention", dim, _SELF)
+    norms = {"self_attn_layer_norm": "self_attention", "final_layer_norm": "ffn"}
+    if source:
+        state |= _products(
+            weights, f"{there}.encoder_attn", f"{here}.source_attention", dim, _SOURCE
+        )
+        norms["encoder_attn_layer_norm"] = "source_attention"
+    for theirs, ours, shape in (
+        ("fc1", "up_proj", (ffn_dim, dim)),
+        ("fc2", "down_proj", (dim, ffn_dim)),
+    ):
+        state[f"{here}.ffn.{ours}.weight"] = weights.take(f"{there}.{theirs}.weight", *shape)
+        state[f"{here}.ffn.{ours}.bias"] = weights.take(f"{there}.{theirs}.bias", shape[0])
+    for theirs, ours in norms.items():
+        state |= take_norm(weights, f"{there}.{theirs}", f"{here}.{ours}_residual.norm", dim)
+    return state
+
+
+_SELF = {"in_proj": ("q_proj", "k_proj", "v_proj"), "out_proj": ("out_proj",)}
+_SOURCE = {
+    "query_proj": ("q_proj",),
+    "key_value_proj": ("k_proj", "v_proj"),
+    "out_proj": ("out_proj",),
+}
+"""Which of their products stand in one of ours, row behind row."""
+
+
+def _products(
+    weights: Weights, there: str, here: str, dim: int, joined: dict[str, tuple[str, ...]]
+) -> State:
+    state = {}
+    for ours, parts in joined.items():
+        for kind, shape in (("weight", (dim, dim)), ("bias", (dim,))):
+            taken = [weights.take(f"{there}.{part}.{kind}", *shape) for part in parts]
+            state[f"{here}.{ours}.{kind}"] = torch.cat(taken)
+    return state

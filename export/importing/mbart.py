@@ -1,0 +1,141 @@
+"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): one model of many languages, told
+both of them by tags."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sentencepiece
+
+from export.errors import ExportError
+from export.importing.folder import CONFIG, Options, Weights, read_json, read_weights
+from export.importing.layers import State, take_norm, transformer_state
+from export.importing.m2m100 import MODEL, SPECIAL, many_languages
+from export.importing.model import (
+    ACTIVATIONS,
+    HARMLESS,
+    Imported,
+    LanguageChoice,
+    Pieces,
+    find_file,
+    generation_options,
+    loaded,
+    read_options,
+    search_options,
+    special_id,
+)
+from serving.search.ids import SpecialIds
+from serving.search.options import MAX_STEPS
+from training.models import TransformerConfig
+
+_TAGS = """ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT
+lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR
+id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX
+uk_UA ur_PK xh_ZA gl_ES sl_SI"""
+TAGS = _TAGS.split()
+"""In the order in which they follow the pieces."""
+_LEAST_POSITIONS = 2 * MAX_STEPS + 2
+"""A prefix and what is generated after it, both of the longest, with a start and a tag."""
+_UNUSED_ROWS = 2
+"""Of a table of positions, whose first rows are no position's."""
+
+
+def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
+    """Read a folder of mBART-50; raises ExportError, with file and entry, for what is not
+    supported."""
+    options, generation = read_options(folder), generation_options(folder)
+    config = _read_config(options)
+    size = config.vocab_size
+    written = _pieces(folder, size)
+    special_ids = SpecialIds(
+        pad=special_id(options, "pad_token_id", size),
+        unk=written.index("<unk>"),
+        bos=special_id(options, "decoder_start_token_id", size),
+        eos=special_id(options, "eos_token_id", size),
+    )
+    for name in ("bos_token_id", "forced_bos_token_id"):
+        options.get(name)  # the language of the request is forced
+    search = search_options(options, generation)
+    options.finish(HARMLESS)
+    state = _read_state(read_weights(folder), config)
+    silent = {"<s>", "<pad>", "</s>", "<mask>", *TAGS}
+    model = find_file(folder, MODEL, "the SentencePiece model")
+    return Imported(
+        "mBART-50 of Hugging Face transformers",
+        loaded(config, state),
+        Pieces(written, frozenset(i for i, p in enumerate(written) if p in silent), model, model),
+        special_ids,
+        many_languages({tag[:2]: tag for tag in TAGS}, choice),
+        search,
+    )
+
+
+def _read_config(options: Options) -> TransformerConfig:
+    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
+        options.must(name, True, default=True)
+    for name in ("static_position_embeddings", "add_bias_logits", "is_decoder"):
+        options.must(name, False, default=False)
+    for name in ("tie_word_embeddings", "is_encoder_decoder"):
+        options.must(name, True, default=True)
+    positions = options.integer("max_position_embeddings")
+    if positions < _LEAST_POSITIONS:
+        raise ExportError(
+            f"{options.path}: max_position_embeddings must be >= {_LEAST_POSITIONS}, for sources "
+            f"and targets of {MAX_STEPS} pieces, got {positions}"
+        )
+    activation = options.must("activation_function", *ACTIVATIONS, default="gelu")
+    return TransformerConfig(
+        model_dim=options.integer("d_model"),
+        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
+        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
+        activation=ACTIVATIONS[activation],
+        num_encoder_layers=options.integer("encoder_layers"),
+        num_decoder_layers=options.integer("decoder_layers"),
+        vocab_size=options.integer("vocab_size"),
+        norm="pre",
+        embedding_scale="token" if options.get("scale_embedding", False) else "none",
+        positions="learnt",
+        max_positions=positions,
+        embedding_norm=True,
+        output_bias=True,
+    )
+
+
+def _read_state(weights: Weights, config: TransformerConfig) -> State:
+    dim, size = config.model_dim, config.vocab_size
+    state = transformer_state(weights, config)
+    for side in ("encoder", "decoder"):
+        rows = config.max_positions + _UNUSED_ROWS
+        table = weights.take(f"model.{side}.embed_positions.weight", rows, dim)
+        state[f"{side}_side.positions.weight"] = table[_UNUSED_ROWS:].clone()
+        norm = f"model.{side}.layernorm_embedding"
+        state |= take_norm(weights, norm, f"{side}_side.norm", dim)
+    state["output_bias"] = weights.take("final_logits_bias", 1, size)[0]
+    weights.finish()
+    return state
+
+
+def _pieces(folder: Path, size: int) -> list[str]:
+    """The written form of each id: those of the SentencePiece model after four special ones, then
+    the tags and the mask."""
+    told = folder / "tokenizer_config.json"
+    kind = read_json(told).get("tokenizer_class") if told.is_file() else None
+    if kind is not None and not str(kind).startswith("MBart50Tokenizer"):
+        raise ExportError(
+            f"{told}: tokenizer_class {kind!r} is not supported for mBART; it must be "
+            "'MBart50Tokenizer', whose tag stands before the source"
+        )
+    path = find_file(folder, MODEL, "the SentencePiece model")
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ExportError(f"{path}: no usable SentencePiece model: {reason}") from error
+    own = [str(model.id_to_piece(i)) for i in range(3, model.vocab_size())]
+    written = [*SPECIAL, *own, *TAGS, "<mask>"]
+    if len(written) != size:
+        raise ExportError(
+            f"{path}: with tags and special pieces there are {len(written)}, but the embedding has "
+            f"{size} rows ({CONFIG}'s vocab_size)"
+        )
+    return written

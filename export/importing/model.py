@@ -1,0 +1,152 @@
+"""What all readers of foreign checkpoints give: a model of `training.models` and its text side."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from export.errors import ExportError
+from export.importing.folder import CONFIG, Options, read_json
+from serving.bundle.manifest import Languages
+from serving.errors import InvalidOptionError
+from serving.search.ids import SpecialIds
+from serving.search.options import MAX_STEPS, parse_options
+from training.models import TransformerConfig, TranslationModel, build_model
+
+SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
+"""What a bundle calls the files of an imported tokenizer."""
+
+HARMLESS = frozenset(
+    {
+        "activation_dropout",
+        "architectures",
+        "attention_dropout",
+        "attn_implementation",
+        "classif_dropout",
+        "classifier_dropout",
+        "decoder_layerdrop",
+        "dropout",
+        "dtype",
+        "early_stopping",
+        "encoder_layerdrop",
+        "extra_pos_embeddings",
+        "finetuning_task",
+        "forced_eos_token_id",
+        "gradient_checkpointing",
+        "id2label",
+        "init_std",
+        "label2id",
+        "max_length",
+        "min_length",
+        "model_type",
+        "no_repeat_ngram_size",
+        "num_hidden_layers",
+        "output_attentions",
+        "output_hidden_states",
+        "output_past",
+        "problem_type",
+        "return_dict",
+        "save_step",
+        "task_specific_params",
+        "tokenizer_class",
+        "torch_dtype",
+        "transformers_version",
+        "use_cache",
+    }
+)
+"""Options of training, of other tasks and of the library itself, which change no logit."""
+
+
+ACTIVATIONS = {"relu": "relu", "gelu": "gelu", "swish": "silu", "silu": "silu"}
+"""Names of `transformers` to ours."""
+
+
+@dataclass(frozen=True)
+class LanguageChoice:
+    """Codes that the user gives; empty where the checkpoint is to tell."""
+
+    source: tuple[str, ...] = ()
+    target: tuple[str, ...] = ()
+
+
+AS_TOLD = LanguageChoice()
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """The vocabulary of a checkpoint, and the SentencePiece models that split texts for it."""
+
+    written: Sequence[str]
+    """The written form of each id."""
+    control: frozenset[int]
+    """Ids that no text has."""
+    source_model: Path
+    target_model: Path
+
+
+@dataclass(frozen=True)
+class Imported:
+    """A checkpoint that has been read."""
+
+    kind: str
+    """What it is, for people."""
+    model: TranslationModel
+    pieces: Pieces
+    special_ids: SpecialIds
+    languages: Languages
+    search: dict[str, Any] = field(default_factory=dict)
+    """Search options that the checkpoint names."""
+    max_source: int = MAX_STEPS
+
+
+def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationModel:
+    """The model of a configuration with these weights, in evaluation mode."""
+    model = build_model(config)
+    model.load_state_dict(state)
+    return model.eval()
+
+
+def read_options(folder: Path) -> Options:
+    """The options of the model; raises ExportError where there are none."""
+    return Options(folder / CONFIG, read_json(folder / CONFIG))
+
+
+def generation_options(folder: Path) -> Options:
+    """What the checkpoint says of searches; nothing where it has no such file."""
+    path = folder / "generation_config.json"
+    return Options(path, read_json(path) if path.is_file() else {})
+
+
+def search_options(*told: Options) -> dict[str, Any]:
+    """Beam size and length penalty as checkpoints name them; a later one counts more. Raises
+    ExportError for values that no request may have."""
+    found: dict[str, Any] = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
+    for options in told:
+        for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
+            found[ours] = options.get(theirs, found[ours])
+        try:
+            parse_options(found)
+        except InvalidOptionError as error:
+            raise ExportError(f"{options.path}: num_beams or length_penalty: {error}") from error
+    return found
+
+
+def special_id(options: Options, name: str, vocab_size: int) -> int:
+    """The id of a special piece as the options name it."""
+    found = options.integer(name)
+    if found >= vocab_size:
+        raise ExportError(
+            f"{options.path}: {name} must be below vocab_size {vocab_size}, got {found}"
+        )
+    return found
+
+
+def find_file(folder: Path, name: str, what: str) -> Path:
+    """A file that the checkpoint needs; raises ExportError where it is missing."""
+    if not (folder / name).is_file():
+        raise ExportError(f"{folder}: {name} is missing, {what}; put it beside the weights")
+    return folder / name

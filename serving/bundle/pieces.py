@@ -1,0 +1,144 @@
+"""SentencePiece models whose pieces have the ids of a vocabulary of their own, as in checkpoints of
+other projects: separate models of source and target may share one vocabulary."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterator, Sequence
+from pathlib import Path
+
+import sentencepiece
+
+from serving.search.ids import SpecialIds
+
+_SEGMENTATIONS = 64
+_SPACE = "\u2581"
+
+
+class PieceVocabulary:
+    """Text to the ids of a vocabulary and back, by a SentencePiece model.
+
+    The vocabulary is the content of a JSON file: `pieces` has the written form of each id,
+    `control` the ids that no text is encoded to and that vanish in `decode`. What the model splits
+    off and the vocabulary does not hold is unknown; there need be no pieces of bytes. Raises
+    ValueError where it is no such vocabulary, or the special ids are not within it.
+    """
+
+    def __init__(self, model: Path, vocabulary: bytes, special_ids: SpecialIds) -> None:
+        self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
+        self._pieces, self._control = read_vocabulary(vocabulary)
+        size, special = len(self._pieces), vars(special_ids)
+        for name, found in special.items():
+            if not 0 <= found < size:
+                raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
+        self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
+        self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
+        own = [str(self._model.id_to_piece(i)) for i in range(self._model.vocab_size())]
+        self._known = frozenset(own)
+        self._bytes = frozenset(
+            self._ids[piece]
+            for i, piece in enumerate(own)
+            if self._model.is_byte(i) and piece in self._ids
+        )
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are, special ones included."""
+        return len(self._pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text, without its end."""
+        return self._ids_of(self._model.encode(text, return_type=str))
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts, without their ends."""
+        return [self._ids_of(pieces) for pieces in self._model.encode(texts, return_type=str)]
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids; control pieces vanish."""
+        pieces = self._written(ids)
+        text = str(self._model.decode(pieces)) if pieces else ""
+        return text.replace(_SPACE, " ")[self._lead(pieces) :]
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        return [self._pieces[i] for i in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters."""
+        return list(self._model.encode(text, return_type="offset_mapping")["offsets"])
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        pieces = self._written(ids)
+        lead = self._lead(pieces)
+        found: Iterator[tuple[int, int]] = iter(())
+        if pieces:
+            found = iter(self._model.decode(pieces, return_type="offset_mapping")["offsets"])
+        spans = [(0, 0)]
+        for token_id in ids:
+            if token_id in self._control:
+                spans.append((spans[-1][1],) * 2)
+            else:
+                begin, end = next(found)
+                spans.append((max(0, begin - lead), max(0, end - lead)))
+        return spans[1:]
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """Ways to write a text as pieces, the likeliest first, not all of them; a model of merges
+        knows one."""
+        try:
+            found = self._model.nbest_encode_as_pieces(text, nbest_size=_SEGMENTATIONS)
+        except RuntimeError:
+            return [self.encode(text)]
+        return [self._ids_of(pieces) for pieces in found]
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id stands for one byte of a character that is no piece."""
+        return token_id in self._bytes
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id vanishes in `decode`."""
+        return token_id in self._control
+
+    def control_id(self, piece: str) -> int | None:
+        """The id of a control piece, or None where there is no such piece."""
+        return next((i for i in self._control if self._pieces[i] == piece), None)
+
+    def serialized(self) -> bytes:
+        """The bytes of the model file."""
+        return bytes(self._model.serialized_model_proto())
+
+    def _ids_of(self, pieces: Sequence[str]) -> list[int]:
+        """What the model does not know it splits off as it stands: the vocabulary, which has the
+        other side's pieces too, may."""
+        return [self._ids.get(piece, self.unk_id) for piece in pieces]
+
+    def _written(self, ids: Sequence[int]) -> list[str]:
+        return [self._pieces[i] for i in ids if i not in self._control]
+
+    def _lead(self, pieces: Sequence[str]) -> int:
+        """Characters before the text: the model takes the space from before its own first piece
+        alone."""
+        foreign = bool(pieces) and pieces[0] not in self._known
+        return 1 if foreign and pieces[0].startswith(_SPACE) else 0
+
+
+def read_vocabulary(content: bytes) -> tuple[list[str], frozenset[int]]:
+    """The pieces and the control ids of a vocabulary file; raises ValueError where it is none."""
+    tree = json.loads(content)
+    fits = isinstance(tree, dict) and tree.keys() == {"pieces", "control"}
+    fits = fits and all(isinstance(part, list) for part in tree.values())
+    if not fits or not all(isinstance(piece, str) for piece in tree["pieces"]):
+        raise ValueError("the vocabulary must have two lists, pieces and control")
+    size = len(tree["pieces"])
+    for number in tree["control"]:
+        if type(number) is not int or not 0 <= number < size:
+            raise ValueError(f"control ids must be in [0, {size - 1}], got {number!r}")
+    return tree["pieces"], frozenset(tree["control"])
+
+
+def vocabulary_file(pieces: Sequence[str], control: Collection[int]) -> bytes:
+    """The content that `read_vocabulary` reads."""
+    tree = {"pieces": list(pieces), "control": sorted(control)}
+    return (json.dumps(tree, ensure_ascii=False, indent=0) + "\n").encode()

@@ -1,0 +1,175 @@
+"""Small checkpoints of `transformers` with random weights, laid out as OPUS-MT, M2M100 and NLLB are
+published."""
+
+from __future__ import annotations
+
+import io
+import json
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import sentencepiece
+import torch
+
+from tests.toy.corpus import toy_pairs
+
+PAIRS = toy_pairs(300, seed=4)
+SIZES = {
+    "d_model": 32,
+    "encoder_layers": 2,
+    "decoder_layers": 2,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 48,
+    "decoder_ffn_dim": 48,
+    "scale_embedding": True,
+    "max_position_embeddings": 64,
+}
+
+
+def write_sentencepiece(path: Path, texts: Sequence[str], size: int, kind: str = "unigram") -> None:
+    """A SentencePiece model with the special ids that its trainer has by default, and no bytes."""
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter(texts),
+        model_writer=buffer,
+        vocab_size=size,
+        model_type=kind,
+        minloglevel=2,
+    )
+    path.write_bytes(buffer.getvalue())
+
+
+def pieces_of(path: Path) -> list[str]:
+    """The pieces of a SentencePiece model that texts are written with."""
+    model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    return [model.id_to_piece(i) for i in range(3, model.vocab_size())]
+
+
+def randomise(model: torch.nn.Module, seed: int = 7) -> None:
+    """Give every parameter noise: fresh ones have zero biases, which hide mistakes, and matrices so
+    small that all sources have one output."""
+    generator = torch.Generator().manual_seed(seed)
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "embed" not in name and "shared" not in name:
+                noise = torch.randn(parameter.shape, generator=generator)
+                parameter.add_(noise * (0.5 if parameter.dim() == 2 else 0.1))
+
+
+def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
+    """A MarianMT of two layers a side with separate SentencePiece models over one vocabulary;
+    returns the model. `changed` are options of its configuration."""
+    from transformers import MarianConfig, MarianMTModel
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for side, name in enumerate(("source.spm", "target.spm")):
+        write_sentencepiece(folder / name, [pair[side] for pair in PAIRS], 80 + 5 * side)
+    shared = dict.fromkeys(
+        piece for name in ("source.spm", "target.spm") for piece in pieces_of(folder / name)
+    )
+    written = ["</s>", "<unk>", *shared, *(f">>{tag}<<" for tag in tags), "<pad>"]
+    pad = len(written) - 1
+    ids = {piece: i for i, piece in enumerate(written)}
+    (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    (folder / "tokenizer_config.json").write_text('{"source_lang": "deu", "target_lang": "en"}')
+    (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A toy\n")
+    options = {
+        **SIZES,
+        "vocab_size": len(written),
+        "activation_function": "swish",
+        "pad_token_id": pad,
+        "decoder_start_token_id": pad,
+        "bad_words_ids": [[pad]],
+        "eos_token_id": 0,
+        "forced_eos_token_id": 0,
+        "normalize_before": False,
+        "static_position_embeddings": True,
+        **changed,
+    }
+    torch.manual_seed(5)
+    model = MarianMTModel(MarianConfig(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0.0, 0.5)
+        model.final_logits_bias[0, 0] = 2.0  # some outputs end
+        model.model.shared.weight.normal_(0.0, 0.1)
+        model.model.shared.weight[pad] = 0.0
+    _save(model, folder)
+    return model
+
+
+def write_m2m100(folder: Path, **changed: Any) -> Any:
+    """An M2M100 of two layers a side with all its languages; returns the model."""
+    folder.mkdir(parents=True, exist_ok=True)
+    pieces = _write_bpe(folder)
+    written = ["<s>", "<pad>", "</s>", "<unk>", *pieces]
+    ids = {piece: i for i, piece in enumerate(written)}
+    (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    return _write_many(folder, len(written) + 100 + 8, **changed)
+
+
+def write_nllb(folder: Path, tags: Sequence[str], **changed: Any) -> Any:
+    """The same as an NLLB, with the ids in `tokenizer.json`."""
+    folder.mkdir(parents=True, exist_ok=True)
+    special = ["<s>", "<pad>", "</s>", "<unk>"]
+    written = [*special, *_write_bpe(folder)]
+    added = [*special, *tags, "<mask>"]
+    ids = {piece: i for i, piece in enumerate([*written, *tags, "<mask>"])}
+    tree = {
+        "added_tokens": [{"id": ids[piece], "content": piece} for piece in added],
+        "model": {"type": "BPE", "vocab": {piece: ids[piece] for piece in written}},
+    }
+    (folder / "tokenizer.json").write_text(json.dumps(tree, ensure_ascii=False), encoding="utf-8")
+    return _write_many(folder, len(ids) + 2, **changed)
+
+
+def write_mbart50(folder: Path, **changed: Any) -> Any:
+    """An mBART-50 of two layers a side with all its languages; returns the model."""
+    from transformers import MBartConfig, MBartForConditionalGeneration
+
+    folder.mkdir(parents=True, exist_ok=True)
+    size = 4 + len(_write_bpe(folder)) + 52 + 1
+    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "MBart50Tokenizer"}')
+    torch.manual_seed(8)
+    options = {**SIZES, "vocab_size": size, "max_position_embeddings": 514, **changed}
+    options |= {"decoder_start_token_id": 2, "activation_function": "gelu"}
+    model = MBartForConditionalGeneration(MBartConfig(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0.0, 0.5)
+        model.model.shared.weight.normal_(0.0, 0.1)
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.normal_(0.0, 0.3)
+            side.layernorm_embedding.weight.normal_(1.0, 0.2)
+            side.layernorm_embedding.bias.normal_(0.0, 0.2)
+    _save(model, folder)
+    return model
+
+
+def _write_bpe(folder: Path) -> list[str]:
+    path = folder / "sentencepiece.bpe.model"
+    write_sentencepiece(path, [text for pair in PAIRS for text in pair], 150, "bpe")
+    return pieces_of(path)
+
+
+def _write_many(folder: Path, vocab_size: int, **changed: Any) -> Any:
+    from transformers import M2M100Config, M2M100ForConditionalGeneration
+
+    torch.manual_seed(6)
+    options = {**SIZES, "vocab_size": vocab_size, **changed}
+    model = M2M100ForConditionalGeneration(M2M100Config(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.model.shared.weight.normal_(0.0, 0.1)
+        model.model.shared.weight[1] = 0.0
+    _save(model, folder)
+    return model
+
+
+def _save(model: Any, folder: Path) -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        model.save_pretrained(folder)
