@@ -26,7 +26,6 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "embedding_scale": ("token",),
     "positions": ("sinusoid", "relative"),
     "fix_norm_scale": (False,),
-    "positions": ("sinusoid",),
     "embedding_norm": (False,),
     "output_bias": (False,),
 }
