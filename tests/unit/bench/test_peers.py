@@ -206,6 +206,7 @@ def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"block": "macaron"}, "block must be 'standard' .*got 'macaron'"),
+        ({"decoder_mixing": "ssru"}, "decoder_mixing must be 'attention' .*got 'ssru'"),
         ({"norm_type": "scale"}, "norm_type must be 'layer' or 'rms' .*got 'scale'"),
         ({"fix_norm": True, "fix_norm_scale": True}, "fix_norm_scale must be False .*got True"),
         ({"embedding_scale": "none"}, "embedding_scale must be 'token' .*got 'none'"),
