@@ -142,7 +142,8 @@ def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> 
     step = onnx.load(tmp_path / "step.onnx", load_external_data=False)
     operators = Counter(node.op_type for node in step.graph.node)
     assert operators["Abs"] <= len(products) - len(ranges)
-    assert operators["Relu"] == 0  # cutting off at the lowest level does it
+    # Cutting off at the lowest level does it, but for a cell's, which no product reads.
+    assert operators["Relu"] == (2 if name == "ssru" else 0)
     paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
     search_all(paired, sentences)
     assert paired.count > 1000

@@ -207,6 +207,7 @@ def test_int8_is_saved_as_int8(tmp_path: Path) -> None:
     ("options", "message"),
     [
         ({"block": "macaron"}, "block must be 'standard' .*got 'macaron'"),
+        ({"decoder_mixing": "ssru"}, "decoder_mixing must be 'attention' .*got 'ssru'"),
         ({"norm_type": "scale"}, "norm_type must be 'layer' or 'rms' .*got 'scale'"),
         ({"fix_norm": True, "fix_norm_scale": True}, "fix_norm_scale must be False .*got True"),
         ({"positions": "rotary"}, "positions must be 'sinusoid' or 'relative' .*got 'rotary'"),
