@@ -187,12 +187,13 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
         kind=system.kind,
         folder=str(folder / folder_name(system)),
         precision=system.precision,
-        workers=setting.workers,
+        workers=max(setting.workers, system.streams),
         threads=setting.threads,
         tokenizer_file=None if subject.tokenizer is None else str(folder / TOKENIZER_FILE),
         shortlist=system.shortlist,
         device=system.device,
         graphs=system.graphs,
+        streams=system.streams,
     )
 
 

@@ -42,6 +42,8 @@ class System:
     """`cpu`, `cuda`, or `tensorrt`, which is this engine's other way to run on a GPU."""
     graphs: bool = False
     """Whether steps are captured as CUDA graphs."""
+    streams: int = 1
+    """Batches of a call that a GPU computes at once."""
 
     @property
     def name(self) -> str:
@@ -52,6 +54,7 @@ class System:
                 ("shortlist", self.shortlist),
                 ("TensorRT", self.device == "tensorrt"),
                 ("CUDA graphs", self.graphs),
+                (f"{self.streams} streams", self.streams > 1),
             )
             if true
         ]
@@ -77,6 +80,7 @@ GPU_EAGER = System("PyTorch eager", "eager", "fp16", device="cuda")
 GPU_COMPILED = System("PyTorch compiled", "compiled", "fp16", device="cuda")
 GPU_FP16 = System("this engine", "onnx", "fp16", device="cuda")
 GPU_FP16_GRAPHS = replace(GPU_FP16, graphs=True)
+GPU_FP16_STREAMS = replace(GPU_FP16_GRAPHS, streams=2)
 GPU_BF16_GRAPHS = replace(GPU_FP16_GRAPHS, precision="bf16")
 GPU_TENSORRT = replace(GPU_FP16, device="tensorrt")
 GPU_TENSORRT_GRAPHS = replace(GPU_TENSORRT, graphs=True)
@@ -107,6 +111,7 @@ _JOINT_SLOTS = {25: 0.5, 50: 0.35, 100: 0.3}
 _OURS_ON_GPU = (
     GPU_FP16,
     GPU_FP16_GRAPHS,
+    GPU_FP16_STREAMS,
     GPU_BF16_GRAPHS,
     GPU_TENSORRT,
     GPU_TENSORRT_GRAPHS,

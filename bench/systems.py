@@ -37,6 +37,7 @@ class BenchJob:
     device: str = "cpu"
     """As `System` has it."""
     graphs: bool = False
+    streams: int = 1
     """The same."""
 
 

@@ -37,7 +37,7 @@ class IdEngine:
         self.job, self.manifest = job, read_id_manifest(job.folder)
         stepper = ShortlistStepper if job.shortlist else OnnxStepper
         folder = Path(job.folder)
-        device = open_device(folder, self.manifest)
+        device = open_device(folder, self.manifest, batches=job.workers)
         check_device(job, device.use)
         self.stepper = stepper(folder, self.manifest, job.threads, device=device)
 

@@ -151,7 +151,11 @@ def _on_device(job: BenchJob) -> dict[str, str]:
     """The settings with which this engine runs a job's graphs where it says."""
     if job.device == "cpu":
         return {}
-    return {"MACARON_DEVICE": job.device, "MACARON_CUDA_GRAPHS": "on" if job.graphs else "off"}
+    return {
+        "MACARON_DEVICE": job.device,
+        "MACARON_CUDA_GRAPHS": "on" if job.graphs else "off",
+        "MACARON_CUDA_STREAMS": str(job.streams),
+    }
 
 
 class _Memory:

@@ -45,6 +45,8 @@ class Runs:
     """Those of the inputs of every run, by name."""
     installed: bool = True
     """Whether the library can be imported."""
+    contexts: bool = True
+    """Whether there is room for another context."""
     capturable: bool = True
     """What contexts say of whether they can be captured."""
     captured: int = 0
@@ -173,8 +175,11 @@ class RecordedEngine:
     def get_aliased_input_tensor(self, name: str) -> str | None:
         return self.aliases.get(name)
 
-    def create_execution_context(self, strategy: object) -> RecordedContext:
+    def create_execution_context(self, strategy: object) -> RecordedContext | None:
         assert strategy is USER_MANAGED
+        if not self.runs.contexts:
+            self.log.log(Logger.ERROR, "no room for a context")
+            return None
         return RecordedContext(self)
 
 

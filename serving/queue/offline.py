@@ -3,6 +3,8 @@ other or by several workers."""
 
 from __future__ import annotations
 
+import functools
+import os
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -67,7 +69,17 @@ def decode_in_batches(
         for batch in batches:
             yield from run(batch)
         return
-    with ThreadPoolExecutor(workers) as pool:
-        # The longest first: they end last.
-        for results in pool.map(run, reversed(batches)):
-            yield from results
+    # The longest first: they end last.
+    for results in _threads(workers).map(run, reversed(batches)):
+        yield from results
+
+
+@functools.cache
+def _threads(count: int) -> ThreadPoolExecutor:
+    """So many threads, which stay for later calls: a GPU's session keeps buffers and CUDA graphs
+    for each thread, and those of one that has ended are lost."""
+    return ThreadPoolExecutor(count, thread_name_prefix="offline")
+
+
+if hasattr(os, "register_at_fork"):  # a process that is forked has none of the threads
+    os.register_at_fork(after_in_child=_threads.cache_clear)

@@ -21,7 +21,6 @@ from serving.runtime.cuda_memory import RowMover
 from serving.runtime.session import DeviceUse
 from serving.runtime.tensorrt_engines import (
     EngineError,
-    LoadedEngine,
     fitting_library,
     load_engine,
 )
@@ -35,7 +34,6 @@ class TensorRtDevice(CudaDevice):
         self,
         mover: RowMover,
         use: DeviceUse,
-        engines: Sequence[LoadedEngine],
         streams: Sequence[EngineStream],
         *,
         graphs: bool,
@@ -43,7 +41,7 @@ class TensorRtDevice(CudaDevice):
         """As many batches are computed at once as there are streams. With `graphs` what engines do
         is captured."""
         super().__init__(mover, use, len(streams), graphs=graphs)
-        self._engines, self._streams = engines, streams
+        self._streams = streams
 
     def load(
         self,
@@ -55,12 +53,10 @@ class TensorRtDevice(CudaDevice):
         profile_prefix: Path | None = None,
     ) -> TensorRtSession:
         """A graph's engines, and the graph for sizes that they do not take; raises BundleError
-        where ONNX Runtime refuses it, or TensorRT to run an engine."""
+        where ONNX Runtime refuses it."""
         del threads, int8
         session, _ = self._open_graph(folder, graph, profile_prefix, graphs=False)
-        engines = [each for each in self._engines if each.engine.graph == graph.file]
-        with self._mover.turns.take():
-            lanes = [EngineLane(session, engines, stream) for stream in self._streams]
+        lanes = [EngineLane(session, graph.file, stream) for stream in self._streams]
         return TensorRtSession(lanes, graph, self._mover, graphs=self._graphs)
 
 
@@ -89,7 +85,7 @@ def _open(folder: Path, manifest: Manifest, cache_bytes: int, batches: int) -> T
             engines = [load_engine(folder, engine, tensorrt) for engine in manifest.engines]
             activations = max(engine.activation_bytes for engine in engines)
             _check_room(needed + batches * activations, left, "its engines and what they make take")
-            streams = [EngineStream(Stream(), activations) for _ in range(batches)]
+            streams = [EngineStream(Stream(), engines) for _ in range(batches)]
     except DriverError as error:
         raise NoDeviceError(str(error)) from error
     graphs = graphs_wanted(os.environ)
@@ -103,7 +99,7 @@ def _open(folder: Path, manifest: Manifest, cache_bytes: int, batches: int) -> T
     reason = f"{gpu.name}, engines of {tensorrt.name} {tensorrt.version}"
     reason += ", CUDA graphs" if graphs else f", no CUDA graphs ({GRAPHS_SWITCH}=off)"
     reason += f", {batches} streams" if batches > 1 else ""
-    return TensorRtDevice(mover, DeviceUse("tensorrt", reason), engines, streams, graphs=graphs)
+    return TensorRtDevice(mover, DeviceUse("tensorrt", reason), streams, graphs=graphs)
 
 
 def _check_room(needed: int, left: int, what: str) -> None:

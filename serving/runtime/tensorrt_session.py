@@ -37,35 +37,33 @@ logger = logging.getLogger(__name__)
 
 
 class EngineStream:
-    """A stream in which engines run for one batch, and the memory for what they make on the way."""
+    """A stream in which engines run for one batch, each in a context of its own, and the memory
+    that these share for their activations."""
 
-    def __init__(self, stream: Stream, activation_bytes: int) -> None:
-        """`activation_bytes` are those of the largest context."""
+    def __init__(self, stream: Stream, engines: Sequence[LoadedEngine]) -> None:
+        """Raises EngineError where a context cannot be made."""
         self.stream, self.lock = stream, threading.Lock()
-        self.activations = on_gpu(max(activation_bytes, 1))
+        self._activations = on_gpu(max(1, *(engine.activation_bytes for engine in engines)))
+        self.contexts = [(engine, self.new_context(engine)) for engine in engines]
+
+    def new_context(self, engine: LoadedEngine) -> EngineContext:
+        """A context whose activations are where those of all others in this stream are."""
+        return engine.context(self._activations.data_ptr())
 
 
 class EngineLane(Lane):
     """See `Lane`; several graphs' lanes may share a stream."""
 
     def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        engines: Sequence[LoadedEngine],
-        stream: EngineStream,
+        self, session: onnxruntime.InferenceSession, file: str, engines: EngineStream
     ) -> None:
-        """Raises EngineError where a context cannot be made. `session` runs the graph where none of
-        the engines does."""
-        super().__init__(session, stream.lock)
-        self.stream, self._activations = stream.stream, stream.activations
-        self._engines = [(each, self.new_context(each)) for each in engines]
+        """`file` is the graph's; `session` runs it where none of its engines does."""
+        super().__init__(session, engines.lock)
+        self.stream, self.new_context = engines.stream, engines.new_context
+        self._engines = [pair for pair in engines.contexts if pair[0].engine.graph == file]
         self.scratch_memory: onnxruntime.OrtValue | None = None
         """Where outputs go that nobody looks at."""
         self._scratch_size = 0
-
-    def new_context(self, engine: LoadedEngine) -> EngineContext:
-        """A context whose activations are where those of all others in this stream are."""
-        return engine.context(self._activations.data_ptr())
 
     def choose(self, sizes: Mapping[str, int]) -> tuple[LoadedEngine, EngineContext] | None:
         """The engine that takes these sizes, with the context that it runs in without a graph."""

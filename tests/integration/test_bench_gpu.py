@@ -16,6 +16,7 @@ from bench.scenarios import (
     GPU_EAGER,
     GPU_FP16,
     GPU_FP16_GRAPHS,
+    GPU_FP16_STREAMS,
     GPU_PEER,
     GPU_TENSORRT,
     GPU_TENSORRT_GRAPHS,
@@ -37,7 +38,8 @@ def no_library(name: str | None = None) -> None:
 def on_cpu(monkeypatch: pytest.MonkeyPatch) -> dict[str, System]:
     """The systems of a GPU, which run on the CPU; they are still written as for a GPU."""
     systems = {s.name: replace(s, device="cpu") for s in (GPU_EAGER, GPU_FP16, GPU_PEER)}
-    systems[GPU_FP16_GRAPHS.name] = replace(GPU_FP16_GRAPHS, device="cpu")
+    for system in (GPU_FP16_GRAPHS, GPU_FP16_STREAMS):
+        systems[system.name] = replace(system, device="cpu")
     systems |= {s.name: s for s in (GPU_TENSORRT, GPU_TENSORRT_GRAPHS)}
     monkeypatch.setattr("export.engine.find_tensorrt", no_library)
     monkeypatch.setattr(System, "on_gpu", property(lambda system: True))
@@ -68,7 +70,7 @@ def test_the_table_has_each_system_and_its_shares(on_cpu: dict[str, System]) -> 
     assert head.endswith("| bandwidth | matrix speed |")
     assert "A GPU, 80000 MiB, driver 580.65.06; measured in this run: 3000 GB/s in copies" in text
     rows = [line.split(" | ") for line in text.splitlines() if re.match(r"\| [14] \|", line)]
-    assert len(rows) == 2 * 3
+    assert len(rows) == 2 * 4
     assert all(float(row[-2][:-1]) > 0 for row in rows)
     # CTranslate2 has no fp16 on a CPU, as it may lack its libraries on a GPU.
     left_out = [line for line in text.splitlines() if "is left out" in line]

@@ -289,6 +289,10 @@ def test_several_batches_are_computed_at_once_in_streams_of_their_own(
         assert gpu.most_at_once == 2
         sessions = {session for session, _, _ in gpu.captures}
         assert len(sessions) == (2 if graphs == "on" else 0)
+        # Threads stay from call to call, and with them what was captured for them.
+        for _ in range(4):
+            dict(decode_in_batches(cuda, sentences, 2, BatchLimits(max_rows=5)))
+        assert len({thread for _, thread, _ in gpu.captures}) <= 2 + 3
 
 
 def test_a_scheduler_of_two_streams_answers_as_on_the_cpu(

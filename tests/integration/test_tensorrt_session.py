@@ -38,7 +38,7 @@ from tests.integration.test_engines import bundle_of
 from tests.integration.test_export import decode_joining, every_hypothesis, random_sentences
 from tests.integration.test_language_decoding import random_ids
 from tests.recorded_device import Recorded, recorded_gpu
-from tests.recorded_tensorrt import VERSION, RecordedEngine, Runs, recorded_tensorrt
+from tests.recorded_tensorrt import VERSION, Runs, recorded_tensorrt
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
@@ -221,8 +221,7 @@ def test_an_engine_that_cannot_be_captured_runs_without_a_graph(
         monkeypatch.setattr(EngineContext, "run_captured", wait)
         reason = "cuStreamEndCapture gave error 901"
     else:
-        monkeypatch.setattr(RecordedEngine, "create_execution_context", lambda *_: None)
-        reason = "is refused by tensorrt"
+        runs.contexts, reason = False, "is refused by tensorrt 11.4.0: no room for a context"
     sentences = with_prefixes(11, every_hypothesis(4))
     wanted = [finished.hypotheses for finished in decode(on_cpu(folder), sentences)]
     for _ in range(2):
@@ -325,6 +324,11 @@ def refuse(runs: Runs, folder: Path) -> None:
             r"was built for NVIDIA A100 \(8.0\), and this GPU is Recorded GPU \(9.0\)",
         ),
         ({"bytes": 1 << 40}, None, r"its engines take 1,048,576 MiB, and \d,\d+ MiB are free"),
+        (
+            {},
+            lambda runs, folder: setattr(runs, "contexts", False),
+            r"is refused by tensorrt 11.4.0: no room for a context",
+        ),
         (
             {},
             lambda runs, folder: setattr(runs, "activation_bytes", 1 << 40),
