@@ -56,7 +56,12 @@ def start_batch(
 def _is_baseline(model: Transformer) -> bool:
     if model.config.share_layers:
         return False
-    return all(type(m) is DecoderLayer and list(m.order) == list(STANDARD) for m in model.decoder)
+    return all(
+        type(m) is DecoderLayer
+        and list(m.order) == list(STANDARD)
+        and isinstance(m.self_attention, SelfAttention)
+        for m in model.decoder
+    )
 
 
 def to_half(model: TranslationModel) -> TranslationModel:
@@ -124,6 +129,7 @@ class _TransformerBatch:
 
     def _run_layer(self, index: int, layer: DecoderLayer, x_R1D: Tensor) -> Tensor:
         own, source = layer.self_attention, layer.source_attention
+        assert isinstance(own, SelfAttention)
 
         def attend_own(x_R1D: Tensor) -> Tensor:
             query, new = project(own, x_R1D)

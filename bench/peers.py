@@ -20,6 +20,8 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
     "ffn_hidden_layers": (1,),
     "share_layers": (False,),
+    "encoder_mixing": ("attention",),
+    "decoder_mixing": ("attention",),
     "norm_type": ("layer", "rms"),
     "embedding_scale": ("token",),
     "positions": ("sinusoid", "relative"),

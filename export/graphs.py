@@ -166,7 +166,11 @@ def write_language_graphs(
     step, step_graph = form.lower(*export_language_step(model))
     _save(step, folder / step_graph.file)
     _save_probe(folder, precision)
-    reach = [layer for layer in layer_reach(model.config) if layer is not None]
+    reach = [
+        max(seen, needs.ancestors + 1)
+        for seen, needs in zip(layer_reach(model.config), model.layer_needs, strict=True)
+        if seen is not None
+    ]
     return _manifest(
         model,
         form,

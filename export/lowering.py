@@ -16,6 +16,7 @@ from export.passes.fuse_choices import (
     fuse_shortlist_candidates,
     fuse_top_tokens,
 )
+from export.passes.fuse_convolutions import fuse_convolutions
 from export.passes.fuse_embeddings import fuse_embeddings
 from export.passes.fuse_listed_logits import fuse_listed_logits
 from export.passes.fuse_norms import fuse_norms
@@ -23,6 +24,7 @@ from export.passes.fuse_reach_masks import fuse_reach_masks
 from export.passes.fuse_sinusoids import fuse_sinusoids
 from export.passes.groups import Groups
 from export.passes.keep_rows_flat import drop_reshapes, keep_rows_flat
+from export.passes.lower_convolutions import lower_convolutions
 from export.passes.lower_embeddings import lower_embeddings
 from export.passes.lower_listed_logits import lower_listed_logits
 from export.passes.lower_products import lower_products
@@ -31,7 +33,14 @@ from export.passes.quantize_weights import quantize_weights
 from export.passes.rewriting import Rewriting
 from export.quantize import StaticRange, weight_key
 
-RULES = (lower_embeddings, lower_listed_logits, lower_products, keep_rows_flat, drop_reshapes)
+RULES = (
+    lower_embeddings,
+    lower_listed_logits,
+    lower_convolutions,
+    lower_products,
+    keep_rows_flat,
+    drop_reshapes,
+)
 """Tried in this order at each node, in one walk: what one leaves flat the next takes flat."""
 FUSIONS = (
     ("LogSoftmax", fuse_candidates),
@@ -42,6 +51,7 @@ FUSIONS = (
     ("Attention", fuse_attention),
     ("Attention", fuse_attention_by_head),
     ("Add", fuse_reach_masks),
+    ("ReduceSum", fuse_convolutions),
     ("QuantizeLinear", fuse_norms),
     ("Cast", fuse_embeddings),
     ("Concat", fuse_sinusoids),

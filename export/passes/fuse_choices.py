@@ -23,7 +23,7 @@ def fuse_candidates(groups: Groups, node: NodeProto) -> None:
     """
     if not groups.outputs.issuperset(_CANDIDATES):
         return
-    inside = groups.between(node.input[0], _CANDIDATES)
+    inside = groups.between([node.input[0]], _CANDIDATES)
     inputs = (node.input[0], "scores", "label_ids")
     groups.replace(inside, Call("Candidates", inputs, _CANDIDATES, _SHAPED))
 
@@ -38,7 +38,7 @@ def fuse_shortlist_candidates(groups: Groups, node: NodeProto) -> None:
     if hidden is None or hidden.op_type != "Where" or COLUMNS not in groups.inputs:
         return
     name = hidden.input[2]
-    inside = groups.between(name, _SHORTLIST_CANDIDATES)
+    inside = groups.between([name], _SHORTLIST_CANDIDATES)
     inputs = (name, COLUMNS, "scores")
     groups.replace(inside, Call("ShortlistCandidates", inputs, _SHORTLIST_CANDIDATES))
 
@@ -51,6 +51,6 @@ def fuse_top_tokens(groups: Groups, node: NodeProto) -> None:
     """
     if not groups.outputs.issuperset(_TOP_TOKENS):
         return
-    inside = groups.between(node.input[0], _TOP_TOKENS)
+    inside = groups.between([node.input[0]], _TOP_TOKENS)
     inputs = (node.input[0], "label_ids", "top_ranks")
     groups.replace(inside, Call("TopTokens", inputs, _TOP_TOKENS, {"output_index": "label_ids"}))

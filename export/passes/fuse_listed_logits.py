@@ -46,7 +46,7 @@ def _fuse_floats(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> 
         if sums is None:
             return
         output = sums[-1].output[0]
-    inside = groups.between(rows, [output])
+    inside = groups.between([rows], [output])
     groups.replace(inside, Call("ShortlistLogits", (rows, *chain[-1].input), [output]))
 
 

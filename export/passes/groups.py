@@ -78,11 +78,11 @@ class Groups:
             name = chain[-1].output[0]
         return chain
 
-    def between(self, start: str, ends: Sequence[str]) -> list[NodeProto]:
-        """The nodes that lead from one value to others, in order."""
+    def between(self, starts: Sequence[str], ends: Sequence[str]) -> list[NodeProto]:
+        """The nodes that lead from some values to others, in order."""
         wanted, inside = set(ends), []
         for node in reversed(self._graph.node):
-            if wanted.intersection(node.output) and start not in node.output:
+            if wanted.intersection(node.output) and set(starts).isdisjoint(node.output):
                 inside.append(node)
                 wanted.update(node.input)
         return inside[::-1]

@@ -7,6 +7,7 @@ M = B * S * Q. A value of three and more axes can exist in two forms: its own sh
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
@@ -60,7 +61,8 @@ class Rewriting:
         self._flat: dict[str, str] = {}  # name -> flat name
         self._shaped = {i.name for i in model.graph.input}  # names that exist in their own shape
         self._reshaped: list[onnx.ValueInfoProto] = []
-        self._count = 0
+        given = {node.name for node in model.graph.node}
+        self._names = (name for name in map("n{}".format, itertools.count()) if name not in given)
 
     def run(self, rules: Sequence[Rule]) -> onnx.ModelProto:
         """The new graph, in which the first rule that knows a node says what becomes of it; nodes
@@ -86,10 +88,9 @@ class Rewriting:
         domain: str = "",
     ) -> str:
         """Write a node of one output; returns the output's name."""
-        name = f"n{self._count}"
+        name = next(self._names)
         node = helper.make_node(operator, inputs, [output], domain=domain, name=name)
         node.attribute.extend(attributes)
-        self._count += 1
         self.append(node)
         return output
 

@@ -176,6 +176,63 @@ void masked_attention_quantize_op(const Attributes& attributes, const Context& c
   masked_attention(attributes, context, shape, out);
 }
 
+// x [B,Q,D], cache [B,C,D], write_index [B], ancestors [B,Q,W] (slots, nearest first, then -1 where
+// there is none), kernel [B,Q,H,K], where B and Q may be 1 -> for each head of x the sum of taps
+// times x itself and its K - 1 nearest ancestors [B,Q,D], and the cache with x from slot
+// `write_index` on
+void ancestor_convolution(const Context& context, const Shape& shape, Rows& out) {
+  const Shape cache = context.shape(1), slots = context.shape(3), taps = context.shape(4);
+  require(shape.size() == 3 && cache.size() == 3 && slots.size() == 3 && taps.size() == 4,
+          "x, cache, ancestors and kernel must be [B,Q,D], [B,C,D], [B,Q,W] and [B,Q,H,K]");
+  const int64_t rows = shape[0], queries = shape[1], dim = shape[2], capacity = cache[1];
+  const int64_t heads = taps[2], width = taps[3];
+  require(cache == Shape{rows, capacity, dim} && slots[0] == rows && slots[1] == queries &&
+              (taps[0] == 1 || taps[0] == rows) && (taps[1] == 1 || taps[1] == queries),
+          "x, cache, ancestors and kernel must be [B,Q,D], [B,C,D], [B,Q,W] and [B,Q,H,K]");
+  require(heads > 0 && dim % heads == 0 && width > 0 && width <= slots[2] + 1,
+          "a kernel must have heads that divide D, and at most W + 1 taps");
+  require(size_of(context.shape(2)) == rows && all_below(context, 2, capacity - queries + 1),
+          "write_index must leave room for the new slots of each row");
+  const int64_t* ancestors = context.input<int64_t>(3);
+  require(std::all_of(ancestors, ancestors + size_of(slots),
+                      [=](int64_t slot) { return slot >= -1 && slot < capacity; }),
+          "ancestors must be slots, or -1");
+  const float* x = context.input<float>(0);
+  const int64_t* write_index = context.input<int64_t>(2);
+  const float* kernel = context.input<float>(4);
+  float* kept = continued(context, 1, 1, cache);
+  std::vector<int64_t> seen;
+  for (int64_t b = 0; b < rows; ++b) {
+    float* own = kept + b * capacity * dim;
+    const float* first = x + b * queries * dim;
+    std::copy(first, first + queries * dim, own + write_index[b] * dim);
+    for (int64_t q = 0; q < queries; ++q) {
+      seen.assign(1, write_index[b] + q);
+      const int64_t* told = ancestors + (b * queries + q) * slots[2];
+      for (int64_t w = 0; w + 1 < width && told[w] >= 0; ++w) seen.push_back(told[w]);
+      const int64_t row = (taps[0] > 1 ? b : 0) * taps[1] + (taps[1] > 1 ? q : 0);
+      float* sums = out.begin(b * queries + q);
+      for (int64_t h = 0; h < heads; ++h)
+        weigh(kernel + (row * heads + h) * width, own + h * (dim / heads), seen, dim, dim / heads,
+              1.0f, sums + h * (dim / heads));
+      out.done(b * queries + q);
+    }
+  }
+}
+
+void ancestor_convolution_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  Rows out(context, shape);
+  ancestor_convolution(context, shape, out);
+}
+
+// Two more inputs, scale and zero_point: the sums are of 8 bits.
+void ancestor_convolution_quantize_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  Rows out(context, shape, 5);
+  ancestor_convolution(context, shape, out);
+}
+
 // visible [B,1,Q,C], positions [B,Q] and slot_positions [B,C] -> -inf, too, where a slot's position
 // is later than the query's, or `reach` or more before it
 void reach_mask_op(const Attributes& attributes, const Context& context) {
@@ -362,7 +419,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 15> operators{{
+std::array<Operator, 17> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -373,6 +430,11 @@ std::array<Operator, 15> operators{{
     {make_table(), "TreeAttentionByHeadQuantize",
      {kFloat, kFloat, kFloat, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat, kFloat},
      tree_attention_quantize_op},
+    {make_table(), "AncestorConvolution", {kFloat, kFloat, kInt64, kInt64, kFloat},
+     {kFloat, kFloat}, ancestor_convolution_op},
+    {make_table(), "AncestorConvolutionQuantize",
+     {kFloat, kFloat, kInt64, kInt64, kFloat, kFloat, kUint8}, {kUint8, kFloat},
+     ancestor_convolution_quantize_op},
     {make_table(), "ReachMask", {kFloat, kInt64, kInt64}, {kFloat}, reach_mask_op},
     {make_table(), "MaskedAttention", {kFloat, kFloat, kFloat, kFloat}, {kFloat},
      masked_attention_op},

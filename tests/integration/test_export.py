@@ -64,6 +64,10 @@ MODELS = {
     "joint rms norm": JointConfig(
         **(SIZES | {"norm_type": "rms", "fix_norm": True, "activation": "gelu"})
     ),
+    "dynamic convolution": TransformerConfig(
+        **SIZES, encoder_mixing="dynamic_conv", decoder_mixing="dynamic_conv"
+    ),
+    "ssru": TransformerConfig(**SIZES, encoder_mixing="light_conv", decoder_mixing="ssru"),
     "swiglu": TransformerConfig(
         **(SIZES | {"block": "macaron", "activation": "swiglu", "ffn_dim": 32})
     ),

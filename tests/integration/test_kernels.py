@@ -74,6 +74,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         )
         found |= functions_of(folder / "step.onnx")
         found |= functions_of(folder / "step_shortlist.onnx")
+        found |= convolution_functions(folder, precision)
         language = CausalLanguageModel(
             LanguageModelConfig(
                 **SIZES,
@@ -93,10 +94,20 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
     return found
 
 
-def translation_model() -> TranslationModel:
+def convolution_functions(folder: Path, precision: str) -> dict[str, onnx.FunctionProto]:
+    """Of a model whose two layers have kernels of different widths."""
+    model = translation_model(decoder_mixing="dynamic_conv")
+    ranges = None
+    if precision == "int8":
+        ranges = measure_translation_ranges(quantized_twin(model), [[5, 6, 7, 3]], 8)
+    write_graphs(model, folder, name="random", precision=precision, ranges=ranges)
+    return functions_of(folder / "step.onnx")
+
+
+def translation_model(**changes: Any) -> TranslationModel:
     torch.manual_seed(7)
     config = TransformerConfig(
-        **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY
+        **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY, **changes
     )
     model = build_model(config)
     with torch.no_grad():
@@ -224,6 +235,27 @@ def tree(by_head: bool, rounded: bool) -> Make:
         ]
         attributes = {"scale": 0.3} if by_head else {"scale": 0.3, "num_heads": HEADS}
         return inputs + (scale_and_zero() if rounded else []), attributes
+
+    return make
+
+
+def convolution(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        capacity, width = capacity + queries, int(generator.integers(2, 9))
+        ancestors = generator.integers(0, capacity, (rows, queries, 8))
+        for told in ancestors.reshape(-1, 8):
+            told[generator.integers(0, 9) :] = -1
+        shared = int(generator.integers(2))
+        inputs = [
+            floats(generator, rows, queries, DIM),
+            floats(generator, rows, capacity, DIM),
+            generator.integers(0, capacity - queries + 1, rows),
+            ancestors,
+            floats(generator, *((1, 1) if shared else (rows, queries)), HEADS, width),
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {}
 
     return make
 
@@ -356,6 +388,8 @@ CASES: dict[str, Make] = {
     "TreeAttentionQuantize": tree(by_head=False, rounded=True),
     "TreeAttentionByHead": tree(by_head=True, rounded=False),
     "TreeAttentionByHeadQuantize": tree(by_head=True, rounded=True),
+    "AncestorConvolution": convolution(rounded=False),
+    "AncestorConvolutionQuantize": convolution(rounded=True),
     "MaskedAttention": masked(rounded=False),
     "MaskedAttentionQuantize": masked(rounded=True),
     "AddNormQuantize": add_norm,
@@ -435,6 +469,12 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("TreeAttentionQuantize", 5, lambda scale: scale.repeat(2), "must be single numbers"),
     ("TreeAttentionByHead", 1, lambda keys: keys[:, :, :-1], "qkv and caches must be"),
     ("TreeAttentionByHead", 1, lambda keys: keys[:, :0], "attention must have a head"),
+    ("AncestorConvolution", 1, lambda cache: cache[..., :-1], "x, cache, ancestors and kernel"),
+    ("AncestorConvolution", 2, lambda index: index + 99, "must leave room for the new slots"),
+    ("AncestorConvolution", 3, lambda slots: slots[:-1], "x, cache, ancestors and kernel"),
+    ("AncestorConvolution", 3, lambda slots: slots + 99, "ancestors must be slots, or -1"),
+    ("AncestorConvolution", 3, lambda slots: slots - 99, "ancestors must be slots, or -1"),
+    ("AncestorConvolution", 4, lambda kernel: kernel.repeat(9, axis=3), "at most W . 1 taps"),
     ("MaskedAttention", 1, lambda keys: keys[:-1], "queries, keys and values must be"),
     ("MaskedAttention", 2, lambda values: values[:, :-1], "queries, keys and values must be"),
     ("MaskedAttention", 3, lambda mask: mask[:2], "a mask must be"),

@@ -11,6 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
+from torch import Tensor
 
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
@@ -25,7 +26,12 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms, draw_from_logits
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
+from tests.unit.training.test_context import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
+from training.models.blocks import CausalLayer
+from training.models.context import CacheContext
+from training.models.light_attention import LightSelfAttention
+from training.models.stack import Stack
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
@@ -33,7 +39,22 @@ KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]
 POSITIONS = [("full", "standard", "pre", "relative"), ("cascade", "macaron", "post", "rotary")]
+VARIANTS += [("own", "standard", "pre")]
 VOCABULARY = 90
+
+
+class OwnLayer(CausalLayer):
+    """Looks back along the text by a recurrence and a convolution, too."""
+
+    def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
+        order = {"self_attention": 1.0, "ffn": 1.0}
+        super().__init__(config, order, lambda _: LightSelfAttention(config, offsets))
+        self.recurrence, self.convolution = Recurrence(config), Convolution(config)
+
+    def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
+        x_BQD = super().forward(x_BQD, context)
+        x_BQD = x_BQD + self.recurrence.decode(x_BQD, context)
+        return x_BQD + self.convolution.decode(x_BQD, context)
 
 
 @cache
@@ -47,7 +68,7 @@ def model_of(
         ffn_dim=24,
         num_decoder_layers=3,
         vocab_size=VOCABULARY,
-        attention=attention,
+        attention="cascade" if attention == "own" else attention,
         block=block,
         norm=norm,
         positions=positions,
@@ -57,6 +78,8 @@ def model_of(
         output_bias=block == "macaron",
     )
     model = CausalLanguageModel(config)
+    if attention == "own":
+        model.layers = Stack([OwnLayer(config, offsets) for offsets in model.offsets], 3, 0.0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)
@@ -149,7 +172,7 @@ def test_a_graph_of_an_earlier_version_is_refused(bundles: Path) -> None:
         LanguageStepper(place, old, 1)
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, "own"])
 @pytest.mark.parametrize("length", [2, CHUNK + 1, 2 * CHUNK + 30])
 def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> None:
     stepper = stepper_of(bundles, kind)
@@ -165,7 +188,7 @@ def test_scores_are_the_models_own(bundles: Path, kind: str, length: int) -> Non
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("variant", [("full",), ("cascade",), *POSITIONS], ids="-".join)
+@pytest.mark.parametrize("variant", [("full",), ("cascade",), ("own",), *POSITIONS], ids="-".join)
 def test_an_output_is_the_same_in_any_company(
     bundles: Path, variant: tuple[str, ...], precision: str
 ) -> None:
@@ -272,7 +295,7 @@ def test_drawn_tokens_follow_the_models_distribution(bundles: Path) -> None:
     assert one.tokens == ids[4:]
 
 
-@pytest.mark.parametrize("kind", ["full", "cascade"])
+@pytest.mark.parametrize("kind", ["full", "cascade", "own"])
 def test_beam_search_finds_what_a_plain_one_finds(bundles: Path, kind: str) -> None:
     options = SearchOptions(
         beam_size=4, num_hypotheses=4, max_length=20, length_penalty=0.0, loop_guard=False

@@ -13,12 +13,14 @@ from torch import Tensor, nn
 
 from training.models.attention import SelfAttention, SourceAttention
 from training.models.branches import Branches
-from training.models.config import ModelConfig, TransformerConfig
+from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
 from training.models.context import AttentionContext, CacheContext, KeyValue
+from training.models.convolution import Convolution
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
 from training.models.positions import make_positions
+from training.models.recurrence import Ssru
 
 Order = Mapping[str, float]
 """Sublayers in the order in which they run, with the factor of what each adds."""
@@ -69,7 +71,7 @@ class Layer(nn.Module):
     `Branches`.
     """
 
-    self_attention: SelfAttention
+    self_attention: SelfAttention | Convolution | Ssru
     source_attention: SourceAttention
     ffn: FeedForward
     self_attention_residual: Residual
@@ -80,14 +82,14 @@ class Layer(nn.Module):
         self,
         config: ModelConfig,
         order: Order,
-        attention: Callable[[ModelConfig], SelfAttention] | None = None,
+        attention: Callable[[ModelConfig], nn.Module] | None = None,
     ) -> None:
-        """`attention` makes self-attention of another kind than `self_attention`."""
+        """`attention` makes what stands first in the place of `self_attention`."""
         super().__init__()
         self.order = dict(order)
         makers: dict[str, Callable[[Any], nn.Module]] = {
             "self_attention": attention or self_attention,
-            "last_attention": attention or self_attention,
+            "last_attention": self_attention,
             "source_attention": source_attention,
         }
         # What a block has more than the standard one comes last: a saved optimiser counts.
@@ -112,13 +114,13 @@ class EncoderLayer(Layer):
 
     def __init__(self, config: ModelConfig, order: Order = STANDARD) -> None:
         own = {name: scale for name, scale in order.items() if name != "source_attention"}
-        super().__init__(config, own)
+        super().__init__(config, own, partial(mixing, side="encoder"))
 
     def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
         """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
 
         def call(sublayer: nn.Module, x_BSD: Tensor) -> Tensor:
-            if isinstance(sublayer, SelfAttention):
+            if isinstance(sublayer, SelfAttention | Convolution):
                 return sublayer(x_BSD, source_mask)
             return sublayer(x_BSD)
 
@@ -155,7 +157,7 @@ class DecoderLayer(CausalLayer):
     """A causal layer with a source attention."""
 
     def __init__(self, config: TransformerConfig, order: Order = STANDARD) -> None:
-        super().__init__(config, order)
+        super().__init__(config, order, partial(mixing, side="decoder"))
 
     def project_source(self, memory_BSD: Tensor) -> KeyValue:
         """Keys and values of the source attention, computed once a sentence."""
@@ -183,6 +185,17 @@ def self_attention(config: ModelConfig) -> SelfAttention:
     )
 
 
+def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru:
+    """What brings the positions of a side together in a layer: self-attention, or what the layer's
+    configuration has in its place."""
+    if not isinstance(config, TransformerConfig):
+        return self_attention(config)
+    name = config.encoder_mixing if side == "encoder" else config.decoder_mixing
+    if name in CONVOLUTIONS:
+        return Convolution(config, name, config.kernel_sizes(side)[0])
+    return Ssru(config) if name == "ssru" else self_attention(config)
+
+
 def source_attention(config: ModelConfig) -> SourceAttention:
     """Source attention of the configured sizes."""
     return SourceAttention(config.model_dim, config.num_heads, config.attention_dropout)
@@ -206,6 +219,7 @@ __all__ = [
     "EncoderLayer",
     "Residual",
     "feed_forward",
+    "mixing",
     "self_attention",
     "source_attention",
 ]

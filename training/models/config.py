@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from training.errors import ConfigError
 
 ATTENTIONS = ("full", "dilated", "dilated_memory", "cascade")
 """What the layers of a language model see; see `light_attention.layer_offsets`."""
+
+CONVOLUTIONS = ("light_conv", "dynamic_conv")
+"""Convolutions that may stand in the place of self-attention; see `convolution.Convolution`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -152,6 +155,11 @@ class ModelConfig(ABC):
 class TransformerConfig(ModelConfig):
     """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
 
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
+        "encoder_mixing": ("attention", *CONVOLUTIONS),
+        "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
+    }
+
     architecture: str = "transformer"
     block: str = "standard"
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
@@ -165,9 +173,29 @@ class TransformerConfig(ModelConfig):
     """Sum of the halting probabilities at which a position has had its last step."""
     ponder_weight: float = 0.01
     """Weight of the steps of a position, in the mean, beside the loss of a label."""
+    encoder_mixing: str = "attention"
+    """What brings the positions of a side together: self-`attention`, `light_conv` or
+    `dynamic_conv` (Wu et al. 2019)."""
+    decoder_mixing: str = "attention"
+    """The same, or `ssru`, a recurrent cell (Kim et al. 2019)."""
+    encoder_kernel_sizes: tuple[int, ...] = ()
+    """Widths of the convolutions, one a layer and odd; none stands for the paper's 3, 7, 15, 31,
+    31 and so on."""
+    decoder_kernel_sizes: tuple[int, ...] = ()
+    conv_glu: bool = True
+    """A gated linear unit before each convolution."""
+    conv_input_dropout: float = 0.0
+    """On what a convolution's sublayer is given."""
+    kernel_dropout: float = 0.0
+    """On the taps of convolutions, after the softmax (DropConnect; `weight_dropout` in the authors'
+    code)."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_steps()
+        self._check_convolutions()
+
+    def _check_steps(self) -> None:
         if self.block == "weighted" and self.ffn_dim % self.num_heads:
             raise ConfigError(
                 "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
@@ -188,6 +216,67 @@ class TransformerConfig(ModelConfig):
                     f"{name} = {getattr(self, name)} leaves out layers of their own, but "
                     "share_layers: true has one for all steps; set one of the two"
                 )
+
+    def _check_convolutions(self) -> None:
+        convolves = {self.encoder_mixing, self.decoder_mixing}.intersection(CONVOLUTIONS)
+        for name in ("conv_input_dropout", "kernel_dropout"):
+            value = getattr(self, name)
+            if not 0.0 <= value < 1.0:
+                raise ConfigError(f"{name} must be in [0, 1), got {value}")
+            if value and not convolves:
+                raise ConfigError(
+                    f"{name} needs encoder_mixing or decoder_mixing to be one of {CONVOLUTIONS}, "
+                    f"got {self.encoder_mixing!r} and {self.decoder_mixing!r}"
+                )
+        for side in ("encoder", "decoder"):
+            self._check_kernel_sizes(side)
+        if not convolves:
+            return
+        if self.share_layers:
+            raise ConfigError(
+                "share_layers: true has one layer for all steps, and convolutions differ in width "
+                f"from layer to layer, got encoder_mixing: {self.encoder_mixing} and "
+                f"decoder_mixing: {self.decoder_mixing}; set share_layers: false"
+            )
+        if self.block == "weighted" and self.encoder_mixing != "attention":
+            raise ConfigError(
+                "block: weighted gives heads of the encoder's attention feed-forwards and needs "
+                f"encoder_mixing: attention, got {self.encoder_mixing}; change one of them"
+            )
+
+    def _check_kernel_sizes(self, side: str) -> None:
+        name, mixing = f"{side}_kernel_sizes", getattr(self, f"{side}_mixing")
+        given, layers = getattr(self, name), getattr(self, f"num_{side}_layers")
+        if given and mixing not in CONVOLUTIONS:
+            raise ConfigError(
+                f"{name} needs {side}_mixing to be one of {CONVOLUTIONS}, got {mixing!r}"
+            )
+        if given and len(given) != layers:
+            raise ConfigError(
+                f"{name} must have one width for each of num_{side}_layers = {layers} layers, got "
+                f"{list(given)}"
+            )
+        for width in given:
+            if width < 3 or width % 2 == 0:
+                raise ConfigError(f"{name} must be odd numbers from 3 on, got {width}")
+
+    def kernel_sizes(self, side: str) -> tuple[int, ...]:
+        """The widths of the convolutions of a side, one a layer."""
+        given: tuple[int, ...] = getattr(self, f"{side}_kernel_sizes")
+        layers: int = getattr(self, f"num_{side}_layers")
+        return tuple(given) or ((3, 7, 15) + (31,) * layers)[:layers]
+
+    def of_layer(self, number: int) -> TransformerConfig:
+        """The configuration of one layer of each side, as if there were no others, where layers
+        differ."""
+        sizes = {
+            f"{side}_kernel_sizes": self.kernel_sizes(side)[number : number + 1]
+            for side in ("encoder", "decoder")
+            if getattr(self, f"{side}_mixing") in CONVOLUTIONS
+        }
+        if not sizes:
+            return self
+        return replace(self, num_encoder_layers=1, num_decoder_layers=1, **sizes)  # type: ignore[arg-type]
 
     @property
     def family(self) -> str:

@@ -13,7 +13,7 @@ from typing import TypeVar
 import torch
 from torch import Tensor, nn
 
-from training.models.operators import gather_rows, reshape, tensor_scatter
+from training.models.operators import convolve_ancestors, gather_rows, reshape, tensor_scatter
 
 CacheT = TypeVar("CacheT")
 
@@ -131,6 +131,21 @@ class CacheContext:
             shifted = [padded[:, count - back :][:, :length] for back in range(1, count + 1)]
             return torch.stack(shifted, 2)
         return self.gather_ancestors(self.append_state(x_BQD), count)
+
+    def convolve(self, x_BQD: Tensor, kernel: Tensor) -> Tensor:
+        """Each query's sum of its taps times its own x and those of its nearest ancestors, [B,Q,D].
+
+        `kernel` [B,Q,H,K] or [1,1,H,K] has a tap for x itself, then for the ancestors, nearest
+        first, of each of H groups of features. It keeps `x` as a state, and is for decoding alone.
+        """
+        assert self.write_index is not None
+        assert self.ancestors is not None
+        cache_BCD = _next(self.states, "states")
+        out_BQD, appended = convolve_ancestors(
+            x_BQD, cache_BCD, self.write_index, self.ancestors, kernel
+        )
+        self.appended_states.append(appended)
+        return out_BQD
 
     def recur(self, cell: Callable[[Tensor, Tensor], Tensor], x_BQD: Tensor, width: int) -> Tensor:
         """States [B,Q,width], each `cell(x, the parent's state)` of its position; the state before

@@ -197,7 +197,8 @@ def make_stack(
 ) -> Stack:
     """The layers of a `side`, `encoder` or `decoder`."""
     depth = getattr(config, f"num_{side}_layers")
-    layers = [layer(config) for _ in range(1 if config.share_layers else depth)]
+    count = 1 if config.share_layers else depth
+    layers = [layer(config.of_layer(number)) for number in range(count)]
     rate = getattr(config, f"{side}_layerdrop")
     return Stack(layers, depth, rate, learns_rates=config.learns_layerdrop)
 

@@ -73,7 +73,8 @@ def test_padding_changes_nothing(name: str) -> None:
         assert alone_score == pytest.approx(score, abs=1e-4)
 
 
-def test_other_blocks_are_refused() -> None:
-    model = build_model(TransformerConfig(block="macaron", model_dim=16, num_heads=2))
+@pytest.mark.parametrize("changes", [{"block": "macaron"}, {"decoder_mixing": "light_conv"}])
+def test_other_blocks_are_refused(changes: dict[str, str]) -> None:
+    model = build_model(TransformerConfig(model_dim=16, num_heads=2, **changes))  # type: ignore[arg-type]
     with pytest.raises(BenchError, match="the baseline Transformer and joint models only"):
         EagerTranslator(model).translate(sources(1), 1, 1)

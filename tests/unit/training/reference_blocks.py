@@ -127,6 +127,50 @@ def self_attention(x_TD: Array, weights: Weights, config: ModelConfig, *, causal
     return project_out(heads, weights, config)
 
 
+def convolution(x_TD: Array, weights: Weights, config: TransformerConfig, *, causal: bool) -> Array:
+    """Wu et al. 2019, equations 4 and 5, position by position, feature by feature, tap by tap."""
+    dim, heads = x_TD.shape[1], config.num_heads
+    x_TD = linear(x_TD, weights, "in_proj")
+    if config.conv_glu:
+        x_TD = x_TD[:, :dim] / (1.0 + np.exp(-x_TD[:, dim:]))
+    out = np.zeros((len(x_TD), dim))
+    for t, x_D in enumerate(x_TD):
+        kernel = weights.get("kernel")
+        if kernel is None:
+            kernel = (weights["kernel_proj.weight"] @ x_D).reshape(heads, -1)
+        width = kernel.shape[1]
+        for d in range(dim):
+            taps = kernel[d * heads // dim]
+            total = sum(math.exp(tap) for tap in taps)
+            for j, tap in enumerate(taps):
+                place = t - j + (0 if causal else width // 2)
+                if 0 <= place < len(x_TD):
+                    out[t, d] += math.exp(tap) / total * x_TD[place, d]
+    return linear(out, weights, "out_proj")
+
+
+def ssru(x_TD: Array, weights: Weights) -> Array:
+    """Kim et al. 2019, section 3.1, position by position."""
+    dim = x_TD.shape[1]
+    state, states = np.zeros(dim), []
+    for x_D in x_TD:
+        gate = weights["in_proj.weight"][:dim] @ x_D + weights["forget_bias"]
+        kept = 1.0 / (1.0 + np.exp(-gate))
+        state = kept * state + (1.0 - kept) * (weights["in_proj.weight"][dim:] @ x_D)
+        states.append(np.maximum(state, 0.0))
+    return np.stack(states)
+
+
+def mix(x_TD: Array, weights: Weights, config: TransformerConfig, *, causal: bool) -> Array:
+    """What the configuration has on that side to bring positions together."""
+    name = config.decoder_mixing if causal else config.encoder_mixing
+    if name == "ssru":
+        return ssru(x_TD, weights)
+    if name == "attention":
+        return self_attention(x_TD, weights, config, causal=causal)
+    return convolution(x_TD, weights, config, causal=causal)
+
+
 def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, config: ModelConfig) -> Array:
     dim = x_TD.shape[1]
     projected = linear(memory_SD, weights, "key_value_proj")
@@ -201,10 +245,11 @@ class ReferenceLayer:
             if name.endswith("ffn"):
                 x = self.ffn(x, name, scale)
             elif name != "source_attention":
+                mixes = mix if name == "self_attention" else self_attention
                 x = self.sublayer(
                     x,
                     name,
-                    lambda y, own=weights: self_attention(
+                    lambda y, own=weights, mixes=mixes: mixes(
                         y, own, self.config, causal=memory is not None
                     ),
                     scale,

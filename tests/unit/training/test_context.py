@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from torch import Tensor, nn
 
+from export.errors import ExportError
 from export.graphs import write_graphs
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import BeamSearch, decode
@@ -18,7 +20,7 @@ from tests.unit.serving.search.test_beam_torch import NoCache, assert_close, ran
 from tests.unit.training.tiny import TINY, randomised
 from training.models import Transformer
 from training.models.blocks import DecoderLayer, EncoderLayer
-from training.models.config import TransformerConfig
+from training.models.config import ModelConfig, TransformerConfig
 from training.models.context import AttentionContext, CacheContext, StepNeeds, needs_of
 from training.stepper import TorchStepper
 
@@ -28,7 +30,7 @@ WIDTH = 5
 class Convolution(nn.Module):
     """Keeps states that are narrower than the model."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         dim = config.model_dim // 2
         self.needs = StepNeeds(states=(dim,), ancestors=WIDTH)
@@ -43,7 +45,7 @@ class Convolution(nn.Module):
 class Recurrence(nn.Module):
     """A gated recurrence whose state is wider than the model."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__()
         self.dim = config.model_dim + 4
         self.needs = StepNeeds(states=(self.dim,), ancestors=1, recurrent=True)
@@ -63,7 +65,7 @@ class Recurrence(nn.Module):
 class ConvolutionLayer(DecoderLayer):
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.self_attention = Convolution(config)  # type: ignore[assignment]
+        self.self_attention = Convolution(config)
 
 
 class MixedLayer(DecoderLayer):
@@ -92,12 +94,18 @@ class MixedLayer(DecoderLayer):
 
 CONVOLUTION = (EncoderLayer, ConvolutionLayer)
 MIXED = (EncoderLayer, MixedLayer)
-BLOCKS = ["CONVOLUTION", "MIXED"]
+HERE = "tests.unit.training.test_context"
+FORMS: dict[str, dict[str, Any]] = {
+    "own convolution": {"block": f"{HERE}:CONVOLUTION"},
+    "own mixture": {"block": f"{HERE}:MIXED"},
+    "dynamic": {"encoder_mixing": "dynamic_conv", "decoder_mixing": "dynamic_conv"},
+    "light macaron": {"decoder_mixing": "light_conv", "block": "macaron", "conv_glu": False},
+    "ssru": {"decoder_mixing": "ssru", "norm": "post"},
+}
 
 
-def own_model(block: str) -> Transformer:
-    name = f"tests.unit.training.test_context:{block}"
-    model = randomised(replace(TINY, block=name, vocab_size=60), seed=3)
+def model_of(form: dict[str, Any]) -> Transformer:
+    model = randomised(replace(TINY, vocab_size=60, **form), seed=3)
     assert isinstance(model, Transformer)
     return model
 
@@ -113,9 +121,9 @@ def decode_in_company(stepper: Stepper, sentences: list[Sentence]) -> list[Finis
     return sorted(finished, key=lambda each: each.index)
 
 
-@pytest.mark.parametrize("block", BLOCKS)
-def test_a_search_equals_one_that_computes_each_hypothesis_from_scratch(block: str) -> None:
-    model = own_model(block)
+@pytest.mark.parametrize("form", FORMS)
+def test_a_search_equals_one_that_computes_each_hypothesis_from_scratch(form: str) -> None:
+    model = model_of(FORMS[form])
     sentences = random_sentences(1, count=6)
     assert any(sentence.target_prefix for sentence in sentences)
     found = decode_in_company(TorchStepper(model), sentences)
@@ -124,13 +132,14 @@ def test_a_search_equals_one_that_computes_each_hypothesis_from_scratch(block: s
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
-@pytest.mark.parametrize("block", BLOCKS)
+@pytest.mark.parametrize("form", FORMS)
 def test_the_exported_step_finds_the_same_alone_and_in_company(
-    tmp_path: Path, block: str, precision: str
+    tmp_path: Path, form: str, precision: str
 ) -> None:
-    model = own_model(block)
+    model = model_of(FORMS[form])
     manifest = write_graphs(model, tmp_path, name="own", precision=precision)
-    assert (manifest.lookback, manifest.sizes.recurrent) == (WIDTH, block == "MIXED")
+    assert manifest.lookback == model.step_needs.ancestors > 0
+    assert manifest.sizes.recurrent == (form in ("own mixture", "ssru"))
     stepper = OnnxStepper(tmp_path, manifest, 1)
     sentences = random_sentences(2, count=6)
     found = decode_in_company(stepper, sentences)
@@ -153,20 +162,26 @@ def test_a_model_that_does_not_look_back_is_told_nothing_of_it(tmp_path: Path) -
     assert (manifest.lookback, manifest.sizes.recurrent) == (0, False)
 
 
+def test_states_of_ones_own_are_for_the_cpu(tmp_path: Path) -> None:
+    with pytest.raises(ExportError, match=r"--target cuda takes no .* use --target cpu"):
+        write_graphs(model_of(FORMS["ssru"]), tmp_path, name="own", precision="fp32", target="cuda")
+    assert not list(tmp_path.iterdir())
+
+
 class Forgetful(DecoderLayer):
     """Says that it keeps two states, and keeps one."""
 
     def __init__(self, config: TransformerConfig) -> None:
         super().__init__(config)
-        self.self_attention = Convolution(config)  # type: ignore[assignment]
+        self.self_attention = Convolution(config)
         self.needs = self.self_attention.needs + StepNeeds(states=(3,))
 
 
 FORGETFUL = (EncoderLayer, Forgetful)
 
 
-def test_a_layer_that_leaves_a_cache_alone_is_told_so(tmp_path: Path) -> None:
-    stepper = TorchStepper(own_model("FORGETFUL"))
+def test_a_layer_that_leaves_a_cache_alone_is_told_so() -> None:
+    stepper = TorchStepper(model_of({"block": f"{HERE}:FORGETFUL"}))
     with pytest.raises(ValueError, match=r"decoder layer 0 needs 0 pairs .* and 1 states"):
         decode(stepper, random_sentences(1, count=1))
 

@@ -32,6 +32,7 @@ def _chosen(computed: Callable[P, R], exported: Callable[P, R]) -> Callable[P, R
 
 add_scores = _chosen(eager.add_scores, traced.add_scores)
 attention = _chosen(eager.attention, traced.attention)
+convolve_ancestors = _chosen(eager.convolve_ancestors, traced.convolve_ancestors)
 gather_rows = _chosen(eager.gather_rows, traced.gather_rows)
 integer_divide = _chosen(eager.integer_divide, traced.integer_divide)
 listed_logits = _chosen(eager.listed_logits, traced.listed_logits)
@@ -42,6 +43,7 @@ tensor_scatter = _chosen(eager.tensor_scatter, traced.tensor_scatter)
 __all__ = [
     "add_scores",
     "attention",
+    "convolve_ancestors",
     "gather_rows",
     "integer_divide",
     "listed_logits",

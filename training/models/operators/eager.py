@@ -1,7 +1,8 @@
 """The operators as PyTorch computes them.
 
 Shape letters: B sentences, Q queries, K beams, C cache slots or keys, D model, H heads, E head,
-V vocabulary, G groups of W tokens, N candidates, L pieces of the longest shortlist.
+V vocabulary, G groups of W tokens or W ancestors, K taps, N candidates, L pieces of the longest
+shortlist.
 """
 
 from __future__ import annotations
@@ -82,6 +83,26 @@ def attention(
 def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
     """[B,K,V]: each beam's score beside the log-probabilities of its query, or of the only one."""
     return log_probs_BQV + scores_BK.unsqueeze(-1)
+
+
+def convolve_ancestors(
+    x_BQD: Tensor, cache_BCD: Tensor, write_index_B: Tensor, ancestors_BQW: Tensor, kernel: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Each query's sum of taps times its own x, then that of each of its nearest ancestors, and the
+    cache with the new x in it.
+
+    `kernel` is [B,Q,H,K] or [1,1,H,K], for H groups of features; K - 1 ancestors are read, of which
+    those that are -1 count as zeros.
+    """
+    (rows, queries, dim), (heads, width) = x_BQD.shape, kernel.shape[2:]
+    appended_BCD = tensor_scatter(cache_BCD, x_BQD, write_index_B)
+    slots_BQW = ancestors_BQW[:, :, : width - 1]
+    past = gather_rows(appended_BCD, slots_BQW.clamp(min=0).flatten(1))
+    past_BQWD = past.view(rows, queries, width - 1, dim)
+    past_BQWD = past_BQWD.masked_fill((slots_BQW < 0).unsqueeze(-1), 0.0)
+    taken_BQKHE = torch.cat([x_BQD.unsqueeze(2), past_BQWD], 2).unflatten(-1, (heads, -1))
+    out_BQHE = (taken_BQKHE * kernel.transpose(2, 3).unsqueeze(-1)).sum(2)
+    return out_BQHE.flatten(2), appended_BCD
 
 
 def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:

@@ -12,6 +12,8 @@ from torch import Tensor
 OPSET = 24
 LISTED_LOGITS = "macaron::ListedLogits"
 """What `listed_logits` is in a graph that `export.lowering` has not gone through."""
+ANCESTOR_CONVOLUTION = "macaron::AncestorConvolution"
+"""What `convolve_ancestors` is there."""
 
 
 def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
@@ -89,6 +91,20 @@ def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
         version=OPSET,
     )
     return result
+
+
+def convolve_ancestors(
+    x_BQD: Tensor, cache_BCD: Tensor, write_index_B: Tensor, ancestors_BQW: Tensor, kernel: Tensor
+) -> tuple[Tensor, Tensor]:
+    """`ANCESTOR_CONVOLUTION`, in whose place the lowering puts standard operators."""
+    out_BQD, appended_BCD = torch.onnx.ops.symbolic_multi_out(
+        ANCESTOR_CONVOLUTION,
+        (x_BQD, cache_BCD, write_index_B, ancestors_BQW, kernel),
+        dtypes=(x_BQD.dtype, cache_BCD.dtype),
+        shapes=(x_BQD.shape, cache_BCD.shape),
+        version=1,
+    )
+    return out_BQD, appended_BCD
 
 
 def gather_rows(x_BGW: Tensor, row_BN: Tensor) -> Tensor:
