@@ -57,10 +57,10 @@ def _is_baseline(model: Transformer) -> bool:
     if model.config.share_layers:
         return False
     return all(
-        type(layer) is DecoderLayer
-        and list(layer.order) == list(STANDARD)
-        and isinstance(layer.self_attention, SelfAttention)
-        for layer in model.decoder
+        type(m) is DecoderLayer
+        and list(m.order) == list(STANDARD)
+        and isinstance(m.self_attention, SelfAttention)
+        for m in model.decoder
     )
 
 

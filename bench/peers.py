@@ -18,10 +18,10 @@ VOCABULARY_MAP = "vmap.txt"
 """The name under which CTranslate2 looks for it."""
 _KNOWN: dict[str, tuple[Any, ...]] = {
     "block": ("standard",),
-    "encoder_mixing": ("attention",),
-    "decoder_mixing": ("attention",),
     "ffn_hidden_layers": (1,),
     "share_layers": (False,),
+    "encoder_mixing": ("attention",),
+    "decoder_mixing": ("attention",),
     "norm_type": ("layer", "rms"),
     "embedding_scale": ("token",),
     "positions": ("sinusoid", "relative"),

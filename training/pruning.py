@@ -27,7 +27,7 @@ from training.config import Recipe, TranslationRecipe, recipe_to_dict
 from training.corpus import Pair, read_pairs
 from training.errors import CheckpointError, ConfigError
 from training.models import ModelConfig, TransformerConfig, TranslationModel, build_network
-from training.models.config import LanguageModelConfig
+from training.models.config import CONVOLUTIONS, LanguageModelConfig
 from training.optim import build_optimizer
 from training.run import (
     TOKENIZER_FILE,
@@ -123,7 +123,11 @@ def cut(
     is untouched."""
     weights = dict(_renumbered(weights, _stack_name(model, side), layers))
     other = "decoder" if side == "encoder" else "encoder"
-    sizes: dict[str, Any] = {
+    sizes: dict[str, Any] = {}
+    if isinstance(model, TransformerConfig) and getattr(model, f"{side}_mixing") in CONVOLUTIONS:
+        widths = model.kernel_sizes(side)
+        sizes[f"{side}_kernel_sizes"] = tuple(widths[layer] for layer in layers)
+    sizes |= {
         f"num_{side}_layers": len(layers),
         f"{side}_layerdrop": 0.0,
         "learns_layerdrop": model.learns_layerdrop and getattr(model, f"{other}_layerdrop") > 0.0,

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from export.graphs import write_language_graphs
 from export.quantize import quantized_twin
@@ -28,28 +28,31 @@ from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
 from tests.unit.training.test_context import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
+from training.models.blocks import CausalLayer
 from training.models.context import CacheContext
+from training.models.light_attention import LightSelfAttention
+from training.models.stack import Stack
 
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]
-VARIANTS += [("own", "standard", "pre")]
 POSITIONS = [("full", "standard", "pre", "relative"), ("cascade", "macaron", "post", "rotary")]
+VARIANTS += [("own", "standard", "pre")]
 VOCABULARY = 90
 
 
-class OwnLayer(nn.Module):
+class OwnLayer(CausalLayer):
     """Looks back along the text by a recurrence and a convolution, too."""
 
-    def __init__(self, layer: nn.Module, config: LanguageModelConfig) -> None:
-        super().__init__()
-        self.layer = layer
+    def __init__(self, config: LanguageModelConfig, offsets: tuple[int, ...] | None) -> None:
+        order = {"self_attention": 1.0, "ffn": 1.0}
+        super().__init__(config, order, lambda _: LightSelfAttention(config, offsets))
         self.recurrence, self.convolution = Recurrence(config), Convolution(config)
 
     def forward(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        x_BQD = self.layer(x_BQD, context)
+        x_BQD = super().forward(x_BQD, context)
         x_BQD = x_BQD + self.recurrence.decode(x_BQD, context)
         return x_BQD + self.convolution.decode(x_BQD, context)
 
@@ -76,8 +79,7 @@ def model_of(
     )
     model = CausalLanguageModel(config)
     if attention == "own":
-        for number, layer in enumerate(model.layers):
-            model.layers[number] = OwnLayer(layer, config)
+        model.layers = Stack([OwnLayer(config, offsets) for offsets in model.offsets], 3, 0.0)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.add_(torch.randn_like(parameter) * 0.15)

@@ -82,14 +82,14 @@ class Layer(nn.Module):
         self,
         config: ModelConfig,
         order: Order,
-        attention: Callable[[ModelConfig], nn.Module],
+        attention: Callable[[ModelConfig], nn.Module] | None = None,
     ) -> None:
-        """`attention` makes self-attention, or what stands in its place."""
+        """`attention` makes what stands first in the place of `self_attention`."""
         super().__init__()
         self.order = dict(order)
         makers: dict[str, Callable[[Any], nn.Module]] = {
-            "self_attention": attention,
-            "last_attention": attention,
+            "self_attention": attention or self_attention,
+            "last_attention": self_attention,
             "source_attention": source_attention,
         }
         # What a block has more than the standard one comes last: a saved optimiser counts.

@@ -203,8 +203,11 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self._check_mixing()
+        self._check_steps()
         self._check_positions()
+        self._check_convolutions()
+
+    def _check_steps(self) -> None:
         if self.block == "weighted" and self.ffn_dim % self.num_heads:
             raise ConfigError(
                 "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
@@ -239,8 +242,7 @@ class TransformerConfig(ModelConfig):
                 f"positions: {self.positions}; use sinusoid, relative or rotary"
             )
 
-    def _check_mixing(self) -> None:
-        """Raise ConfigError for options of what no layer has in the place of self-attention."""
+    def _check_convolutions(self) -> None:
         convolves = {self.encoder_mixing, self.decoder_mixing}.intersection(CONVOLUTIONS)
         for name in ("conv_input_dropout", "kernel_dropout"):
             value = getattr(self, name)
@@ -259,6 +261,19 @@ class TransformerConfig(ModelConfig):
                     f"positions: {self.positions} is part of self-attention, which {side}_mixing: "
                     f"{mixing} replaces; use positions: sinusoid"
                 )
+        if not convolves:
+            return
+        if self.share_layers:
+            raise ConfigError(
+                "share_layers: true has one layer for all steps, and convolutions differ in width "
+                f"from layer to layer, got encoder_mixing: {self.encoder_mixing} and "
+                f"decoder_mixing: {self.decoder_mixing}; set share_layers: false"
+            )
+        if self.block == "weighted" and self.encoder_mixing != "attention":
+            raise ConfigError(
+                "block: weighted gives heads of the encoder's attention feed-forwards and needs "
+                f"encoder_mixing: attention, got {self.encoder_mixing}; change one of them"
+            )
 
     def _check_kernel_sizes(self, side: str) -> None:
         name, mixing = f"{side}_kernel_sizes", getattr(self, f"{side}_mixing")
@@ -275,12 +290,6 @@ class TransformerConfig(ModelConfig):
         for width in given:
             if width < 3 or width % 2 == 0:
                 raise ConfigError(f"{name} must be odd numbers from 3 on, got {width}")
-        widths = self.kernel_sizes(side)
-        if self.share_layers and mixing in CONVOLUTIONS and len(set(widths)) > 1:
-            raise ConfigError(
-                f"share_layers: true has one kernel for all steps, but {name} are {list(widths)}; "
-                "give each the same width"
-            )
 
     def kernel_sizes(self, side: str) -> tuple[int, ...]:
         """The widths of the convolutions of a side, one a layer."""

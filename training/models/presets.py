@@ -195,12 +195,12 @@ _BASELINES = {
 _FAMILIES: dict[str, Callable[[TransformerConfig], TransformerConfig]] = {
     "transformer": lambda baseline: baseline,
     "macaron": _macaron,
-    "lightconv": _convolution("light_conv"),
-    "dynamicconv": _convolution("dynamic_conv"),
     "attention_ffn_attention": _attention_ffn_attention,
     "two_hidden": _two_hidden,
     "weighted": _weighted,
     "relative": _relative,
+    "lightconv": _convolution("light_conv"),
+    "dynamicconv": _convolution("dynamic_conv"),
 }
 _DEEPER: dict[str, ModelConfig] = {
     f"transformer_{size}_{depth}_{depth}": replace(

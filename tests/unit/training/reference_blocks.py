@@ -245,10 +245,13 @@ class ReferenceLayer:
             if name.endswith("ffn"):
                 x = self.ffn(x, name, scale)
             elif name != "source_attention":
+                mixes = mix if name == "self_attention" else self_attention
                 x = self.sublayer(
                     x,
                     name,
-                    lambda y, own=weights: mix(y, own, self.config, causal=memory is not None),
+                    lambda y, own=weights, mixes=mixes: mixes(
+                        y, own, self.config, causal=memory is not None
+                    ),
                     scale,
                 )
             elif memory is not None:

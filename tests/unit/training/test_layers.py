@@ -148,6 +148,13 @@ def test_a_cut_encoder_computes_what_the_reference_does_with_its_layers() -> Non
     assert not np.allclose(model(SOURCE, TARGET)[0].detach(), expected, atol=0.01)
 
 
+def test_convolutions_that_stay_keep_their_widths() -> None:
+    model = random_network(replace(TINY, num_encoder_layers=4, encoder_mixing="light_conv"))
+    left, weights = cut(model.config, dict(model.state_dict()), "encoder", [1, 3])
+    assert left == replace(model.config, num_encoder_layers=2, encoder_kernel_sizes=(7, 31))
+    build_network(left).load_state_dict(weights)
+
+
 def test_weights_of_other_layers_are_told_by_their_numbers(tmp_path: Path) -> None:
     model = randomised(replace(TINY, num_encoder_layers=4))
     weights = {n: v for n, v in model.state_dict().items() if not n.startswith("encoder.1.")}

@@ -266,7 +266,12 @@ def test_rotary_scores_depend_on_the_distance_alone() -> None:
         ({"encoder_layerdrop": 1.0}, r"encoder_layerdrop must be in \[0, 1\)"),
         ({"head_dropout": -0.1}, r"head_dropout must be in \[0, 1\)"),
         ({"head_dropout_schedule": "w"}, "head_dropout_schedule .*'constant', 'v'.*got 'w'"),
-        ({"positions": "learnt"}, "positions .*'relative', 'rotary'.*got 'learnt'"),
+        (
+            {"share_layers": True, "decoder_mixing": "light_conv"},
+            "share_layers.*decoder_mixing: light_conv",
+        ),
+        ({"block": "weighted", "encoder_mixing": "light_conv"}, "weighted.*encoder_mixing"),
+        ({"positions": "alibi"}, "positions .*'relative', 'rotary'.*got 'alibi'"),
         ({"max_relative_distance": 0}, "max_relative_distance must be >= 1, got 0"),
         ({"ffn_hidden_layers": 3}, r"ffn_hidden_layers .*\(1, 2\), got 3"),
     ],
