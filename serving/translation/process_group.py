@@ -39,6 +39,8 @@ class ModelLink:
         self.sentences: dict[int, Sentence] = {}
         """What the process decodes, by number."""
         self._connection = Connection(own.detach())
+        self._poll = select.poll()
+        self._poll.register(self.fileno(), 0)  # that the other end is closed is told in any case
         self._loader = loader
         self._lock = threading.Lock()
         self._retired = self._closed = self._ended = False
@@ -53,11 +55,7 @@ class ModelLink:
         with self._lock:
             if self._ended or self._closed:
                 return self._ended
-            poll = select.poll()
-            poll.register(
-                self._connection.fileno(), 0
-            )  # that the other end is closed is always told
-            return bool(poll.poll(0))
+            return bool(self._poll.poll(0))
 
     def send(self, sentences: Mapping[int, Sentence]) -> bool:
         """Have sentences of one group decoded; False where the link is retired."""

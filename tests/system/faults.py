@@ -449,7 +449,8 @@ class Kill:
 def decoder_pids(server: Server) -> list[int]:
     """Processes that decode, the busiest first; one that ends during the look is left out."""
     seconds = {}
-    for pid in worker_pids(server):
+    loaders = [loader.pid for pid in worker_pids(server) for loader in _children(pid)]
+    for pid in loaders:
         for child in _children(pid):
             with contextlib.suppress(psutil.NoSuchProcess):
                 seconds[child.pid] = child.cpu_times().user
