@@ -108,8 +108,8 @@ def test_whole_searches_by_engines_are_equal_to_the_bit(
     steps = [shapes for shapes in runs.shapes if "write_index" in shapes]
     assert {shapes["visible"][3] for shapes in steps} <= {64, 128}
     assert {len(shapes["self_key_0"]) for shapes in steps} == {4}
-    assert runs.captured > 3
-    assert runs.driver.launches > 2 * runs.captured
+    assert runs.captured > 1
+    assert runs.driver.launches > runs.captured
 
 
 @pytest.mark.parametrize("name", LANGUAGE)
