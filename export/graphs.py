@@ -34,8 +34,8 @@ from serving.bundle.shortlist import Shortlist
 from serving.search.options import MAX_STEPS
 from training.models import (
     CausalLanguageModel,
+    DecodingNetwork,
     ModelConfig,
-    Network,
     TransformerConfig,
     TranslationModel,
 )
@@ -220,7 +220,7 @@ def _save_probe(folder: Path, precision: str) -> None:
 
 
 def _manifest(
-    model: Network,
+    model: DecodingNetwork,
     form: _Form,
     *,
     name: str,

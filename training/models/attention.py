@@ -27,6 +27,26 @@ class KeyValue:
     values: Tensor
 
 
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Texts that lie behind one another in one row [1,M,D], so that only attention sees padding."""
+
+    slots_BS: Tensor
+    """The place in the row of each text's tokens; behind its end any place, which is hidden."""
+    mask_BS: Tensor
+    """0 at a text's tokens, -inf behind its end."""
+    rows_M: Tensor
+    """The place of each token in [B*S]."""
+
+    def unpack(self, x_1MD: Tensor) -> Tensor:
+        """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
+        return x_1MD[0][self.slots_BS]
+
+    def pack(self, x_BSD: Tensor) -> Tensor:
+        """[B,S,D] to [1,M,D]."""
+        return x_BSD.flatten(0, 1)[self.rows_M][None]
+
+
 @dataclass(kw_only=True)
 class CacheContext:
     """What causal self-attention sees in one call.
@@ -71,16 +91,26 @@ class SelfAttention(nn.Module):
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
-        self, x_BQD: Tensor, mask: Tensor | None = None, rows_sharing_dropout: int = 1
+        self, x_BQD: Tensor, mask: Tensor | Packing | None = None, rows_sharing_dropout: int = 1
     ) -> Tensor:
-        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S].
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], or within
+        each of the texts that are packed.
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
+        if isinstance(mask, Packing):
+            return self._attend_packed(x_BQD, mask)
         query, key, value = self.in_proj(x_BQD).chunk(3, dim=-1)
         return self._attend(
             query, KeyValue(key, value), mask, rows_sharing_dropout=rows_sharing_dropout
         )
+
+    def _attend_packed(self, x_1MD: Tensor, packing: Packing) -> Tensor:
+        query, key, value = packing.unpack(self.in_proj(x_1MD)).chunk(3, dim=-1)
+        # Each query has a row of the mask: graphs have no other form of it.
+        mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
+        attended = self._weigh(query, KeyValue(key, value), mask)
+        return self.out_proj(packing.pack(attended))
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """Causal attention of a decoder; appends to `context.cache` where there is one."""
@@ -114,16 +144,34 @@ class SelfAttention(nn.Module):
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
         return self.out_proj(
-            attention(
+            self._weigh(
                 query,
-                key_value.keys,
-                key_value.values,
-                num_heads=self.num_heads,
-                mask=mask,
+                key_value,
+                mask,
                 causal=causal,
-                dropout=self.dropout if self.training else 0.0,
                 rows_sharing_dropout=rows_sharing_dropout,
             )
+        )
+
+    def _weigh(
+        self,
+        query: Tensor,
+        key_value: KeyValue,
+        mask: Tensor | None,
+        *,
+        causal: bool = False,
+        rows_sharing_dropout: int = 1,
+    ) -> Tensor:
+        """The weighted values, before the output projection."""
+        return attention(
+            query,
+            key_value.keys,
+            key_value.values,
+            num_heads=self.num_heads,
+            mask=mask,
+            causal=causal,
+            dropout=self.dropout if self.training else 0.0,
+            rows_sharing_dropout=rows_sharing_dropout,
         )
 
 

@@ -30,16 +30,13 @@ class DecodingStep(NamedTuple):
 
 
 class Network(nn.Module, ABC):
-    """What translation and language models have in common."""
-
-    decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """How the decoder sees the source, as a bundle's manifest says it."""
+    """What translation models, language models and encoders have in common."""
 
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
     states: Callable[..., Tensor]
-    """Decoder states [B,T,D] of a training batch, from which `output_logits` makes logits."""
+    """States [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
@@ -47,16 +44,6 @@ class Network(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.register_parameter("output_bias", None)
-
-    @property
-    @abstractmethod
-    def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache, in the letters of a bundle's manifest."""
-
-    @property
-    @abstractmethod
-    def num_caches(self) -> int:
-        """Cache tensors, keys before values."""
 
     @property
     @abstractmethod
@@ -92,7 +79,24 @@ class Network(nn.Module, ABC):
         return result
 
 
-class TranslationModel(Network):
+class DecodingNetwork(Network):
+    """What translation and language models have in common: a decoder with caches."""
+
+    decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
+    """How the decoder sees the source, as a bundle's manifest says it."""
+
+    @property
+    @abstractmethod
+    def cache_axes(self) -> tuple[str | int, ...]:
+        """Axes of each cache, in the letters of a bundle's manifest."""
+
+    @property
+    @abstractmethod
+    def num_caches(self) -> int:
+        """Cache tensors, keys before values."""
+
+
+class TranslationModel(DecodingNetwork):
     """A translation model: `states` trains; `encode_source`, `decode_step` and `output_logits` are
     what decoding calls eagerly and export writes out.
 

@@ -6,11 +6,17 @@ Shape letters: B sentences, S source positions, Q queries, D model.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from torch import Tensor, nn
 
-from training.models.attention import AttentionContext, KeyValue, SelfAttention, SourceAttention
+from training.models.attention import (
+    AttentionContext,
+    KeyValue,
+    Packing,
+    SelfAttention,
+    SourceAttention,
+)
 from training.models.config import ModelConfig, TransformerConfig
 from training.models.dropout import Dropout
 from training.models.feed_forward import FeedForward
@@ -49,8 +55,8 @@ class EncoderLayer(nn.Module):
         self.self_attention_residual = Residual(config)
         self.ffn_residual = Residual(config)
 
-    def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
-        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
+    def forward(self, x_BSD: Tensor, source_mask: Tensor | Packing | None) -> Tensor:
+        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]; or texts that are packed."""
         x_BSD = self.self_attention_residual(x_BSD, lambda x: self.self_attention(x, source_mask))
         return self.ffn_residual(x_BSD, self.ffn)
 
@@ -83,14 +89,14 @@ class DecoderLayer(nn.Module):
 class MacaronEncoderLayer(EncoderLayer):
     """Half feed-forward, self-attention, half feed-forward (Lu et al. 2019, equations 17 to 19)."""
 
-    def __init__(self, config: TransformerConfig) -> None:
+    def __init__(self, config: ModelConfig) -> None:
         super().__init__(config)
-        self.first_ffn = feed_forward(config)
+        self.first_ffn = feed_forward(config, activation=config.first_activation)
         self.first_ffn_residual = Residual(config, scale=0.5)
         self.ffn_residual.scale = 0.5
 
-    def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
-        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
+    def forward(self, x_BSD: Tensor, source_mask: Tensor | Packing | None) -> Tensor:
+        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]; or texts that are packed."""
         return super().forward(self.first_ffn_residual(x_BSD, self.first_ffn), source_mask)
 
 
@@ -109,9 +115,10 @@ class MacaronDecoderLayer(DecoderLayer):
 
 
 class Block(NamedTuple):
-    """The two layers of an architecture; each is called with the TransformerConfig."""
+    """The two layers of an architecture; each is called with its configuration, the encoder's
+    with a TransformerConfig or a BertConfig."""
 
-    encoder_layer: Callable[[TransformerConfig], nn.Module]
+    encoder_layer: Callable[[Any], nn.Module]
     decoder_layer: Callable[[TransformerConfig], nn.Module]
 
 
@@ -131,10 +138,14 @@ def source_attention(config: ModelConfig) -> SourceAttention:
     return SourceAttention(config.model_dim, config.num_heads, config.attention_dropout)
 
 
-def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
-    """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
+def feed_forward(
+    config: ModelConfig, shared_axes: tuple[int, ...] = (), activation: str | None = None
+) -> FeedForward:
+    """Feed-forward of the configured sizes, with the configured activation unless one is given; its
+    dropout shares noise along `shared_axes`."""
     dropout = Dropout(config.activation_dropout, shared_axes)
-    return FeedForward(config.model_dim, config.ffn_dim, dropout, config.activation)
+    activation = activation or config.activation
+    return FeedForward(config.model_dim, config.ffn_dim, dropout, activation)
 
 
 __all__ = [

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, TypeVar
 
 from training.errors import ConfigError
 
@@ -21,6 +21,7 @@ class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
+    least_decoder_layers: ClassVar[int] = 1
     choices: ClassVar[dict[str, tuple[str, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
@@ -75,8 +76,11 @@ class ModelConfig(ABC):
             raise ConfigError(
                 f"architecture must be one of {sorted(ARCHITECTURES)}, got {self.architecture!r}"
             )
-        least = dict.fromkeys(("num_heads", "ffn_dim", "num_decoder_layers", "vocab_size"), 1)
-        for name, low in (least | {"num_encoder_layers": self.least_encoder_layers}).items():
+        least = dict.fromkeys(("num_heads", "ffn_dim", "vocab_size"), 1) | {
+            "num_encoder_layers": self.least_encoder_layers,
+            "num_decoder_layers": self.least_decoder_layers,
+        }
+        for name, low in least.items():
             if getattr(self, name) < low:
                 raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
         # Sinusoids need two frequencies at least.
@@ -100,6 +104,16 @@ class ModelConfig(ABC):
         for name in ("dropout", "attention_dropout", "activation_dropout"):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
+
+    @property
+    def first_activation(self) -> str:
+        """Activation of the first of a Macaron layer's two feed-forwards."""
+        return self.activation
+
+    @property
+    def norm_affine(self) -> bool:
+        """Whether the norms of layers have gains and biases of their own."""
+        return True
 
     @property
     @abstractmethod
@@ -228,14 +242,87 @@ class LanguageModelConfig(ModelConfig):
         return "lm"
 
 
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(ModelConfig):
+    """Sizes of a bidirectional encoder (Devlin et al. 2019), standard or Macaron (Lu et al. 2019).
+
+    The defaults are those of BERT, which the Macaron paper names as its setting; the presets
+    `*_released` are what the authors' published code ran. Where paper and code disagree there is an
+    option: `norm`, `norm_affine`, `positions`, `max_positions`, `embedding_scale`,
+    `first_activation`, `attention_init` (with the feed-forward's), `output_bias`, `pooler`.
+    """
+
+    least_decoder_layers: ClassVar[int] = 0
+    choices: ClassVar[dict[str, tuple[str, ...]]] = ModelConfig.choices | {
+        "first_activation": ModelConfig.choices["activation"],
+        "attention_init": ("normal", "xavier", "small", "kaiming"),
+        "positions": ("learnt", "sinusoid"),
+        "pooler": ("tanh", "none"),
+    }
+
+    architecture: str = "bert"
+    num_decoder_layers: int = 0
+    block: str = "standard"
+    """`standard`, `macaron`, or `package.module:name` of a pair (encoder layer, decoder layer)."""
+    norm: str = "post"
+    norm_eps: float = 1e-12
+    norm_affine: bool = True
+    """Gains and biases in the norms of embedding and layers, of `norm_type` `layer` or `rms`."""
+    activation: str = "gelu"
+    first_activation: str = "gelu"
+    """Of the first of a Macaron layer's feed-forwards: the released code has `relu` there, and
+    GELU in the second."""
+    attention_dropout: float = 0.1
+    embedding_scale: str = "none"
+    attention_init: str = "normal"
+    """`normal`: all weights from N(0, 0.02), as BERT; `kaiming`: attention from
+    N(0, model_dim^-0.5) and feed-forwards by Kaiming's rule, as the released code; or as in other
+    models."""
+    positions: str = "learnt"
+    """`learnt`: a table of `max_positions` vectors; `sinusoid`: computed."""
+    max_positions: int = 512
+    """Longest input in ids, special ones included."""
+    num_segments: int = 2
+    """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
+    pooler: str = "tanh"
+    """`tanh`: a dense layer with tanh between the first token's state and what is told of a whole
+    input; `none`: nothing is."""
+    output_bias: bool = True
+    """A bias beside the output matrix, which is the embedding."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_decoder_layers:
+            raise ConfigError(
+                f"num_decoder_layers of an encoder must be 0, got {self.num_decoder_layers}; its "
+                "depth is num_encoder_layers"
+            )
+        for name, low in (("max_positions", 2), ("num_segments", 0)):
+            if getattr(self, name) < low:
+                raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
+        if self.norm_type == "scale" and not self.norm_affine:
+            raise ConfigError(
+                "norm_affine: false needs norm_type 'layer' or 'rms', got 'scale', whose one gain "
+                "is all of it; change one of them"
+            )
+
+    @property
+    def family(self) -> str:
+        return "bert"
+
+
 ARCHITECTURES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "joint": JointConfig,
     "lm": LanguageModelConfig,
+    "bert": BertConfig,
 }
 
 
-def _macaron(baseline: TransformerConfig) -> TransformerConfig:
+_BaselineT = TypeVar("_BaselineT", TransformerConfig, BertConfig)
+
+
+def _macaron(baseline: _BaselineT) -> _BaselineT:
     return replace(baseline, block="macaron", ffn_dim=baseline.ffn_dim // 2)
 
 
@@ -339,6 +426,36 @@ _LM: dict[str, ModelConfig] = {
     ),
 }
 
+_BERT_BASE = BertConfig(
+    model_dim=768, num_heads=12, ffn_dim=3072, num_encoder_layers=12, vocab_size=30522
+)
+_BERT_SMALL = replace(
+    _BERT_BASE, model_dim=256, num_heads=4, ffn_dim=1024, num_encoder_layers=4, vocab_size=8000
+)
+_BERT_SIZES = {
+    "tiny": replace(_BERT_SMALL, model_dim=128, num_heads=2, ffn_dim=512, num_encoder_layers=2),
+    "small": _BERT_SMALL,
+    "base": _BERT_BASE,
+    "base_released": replace(
+        _BERT_BASE,
+        vocab_size=32768,
+        norm="pre",
+        norm_eps=1e-5,
+        norm_affine=False,
+        positions="sinusoid",
+        max_positions=384,
+        embedding_scale="token",
+        first_activation="relu",
+        attention_init="kaiming",
+        output_bias=False,
+        pooler="none",
+    ),
+}
+_BERT: dict[str, ModelConfig] = {
+    **{f"bert_{size}": config for size, config in _BERT_SIZES.items()},
+    **{f"macaron_bert_{size}": _macaron(config) for size, config in _BERT_SIZES.items()},
+}
+
 PRESETS: dict[str, ModelConfig] = (
     {
         f"{family}_{size}": convert(baseline)
@@ -355,7 +472,9 @@ PRESETS: dict[str, ModelConfig] = (
     }
     | _JOINT
     | _LM
+    | _BERT
 )
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
-of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
-machines, `6_2` and `12_1` with so many layers in encoder and decoder."""
+of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; `bert_base`: that
+of BERT, `bert_base_released` what the Macaron authors ran; the others: small machines, `6_2` and
+`12_1` with so many layers in encoder and decoder."""

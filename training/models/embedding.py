@@ -82,11 +82,13 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
+        return self.dropout(self.sum(token_ids_BT, positions_BT))
+
+    def sum(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
+        """The scaled vectors [B,T,D] of tokens and positions together."""
         vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
         positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
-        return self.dropout(
-            _scaled(vectors_BTD, self.token_scale) + _scaled(positions_BTD, self.position_scale)
-        )
+        return _scaled(vectors_BTD, self.token_scale) + _scaled(positions_BTD, self.position_scale)
 
     def replace(self, vectors_VD: Tensor) -> None:
         """Look up these vectors, as they are, from here on."""
@@ -95,6 +97,29 @@ class TokenEmbedding(nn.Module):
 
     def _normalise(self, vectors: Tensor) -> Tensor:
         return nn.functional.normalize(vectors, dim=-1) if self.fix_norm else vectors
+
+
+class VectorTable(nn.Module):
+    """A learnt vector for each of N numbers: positions, or segments of a text."""
+
+    def __init__(self, size: int, model_dim: int) -> None:
+        """Vectors from N(0, 0.02)."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.randn(size, model_dim) * 0.02)
+
+    @property
+    def vectors(self) -> Tensor:
+        """The vectors [N,D] as they are looked up."""
+        return self.weight
+
+    def forward(self, numbers_BT: Tensor, dim: int | None = None) -> Tensor:
+        """Numbers [B,T] to vectors [B,T,D]; `dim` is there for computed positions, which ask it."""
+        del dim
+        return nn.functional.embedding(numbers_BT, self.weight)
+
+    def replace(self, vectors_ND: Tensor) -> None:
+        """Look up these vectors from here on."""
+        self.weight = nn.Parameter(vectors_ND.detach())
 
 
 def settled(model: ModelT) -> ModelT:

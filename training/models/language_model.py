@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import CacheContext, KeyValue, cache_tensors
-from training.models.base import Network
+from training.models.base import DecodingNetwork
 from training.models.blocks import Residual, feed_forward
 from training.models.config import LanguageModelConfig
 from training.models.dropout import Dropout
@@ -63,7 +63,7 @@ class MacaronLanguageLayer(LanguageLayer):
         return super().forward(self.first_ffn_residual(x_BQD, self.first_ffn), context)
 
 
-class CausalLanguageModel(Network):
+class CausalLanguageModel(DecodingNetwork):
     """One embedding for input and output; `states` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in

@@ -41,10 +41,15 @@ class OutputScale(nn.Module):
         return x * self.weight
 
 
-_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+def _scale_norm(model_dim: int, eps: float, affine: bool) -> nn.Module:
+    assert affine, "ScaleNorm has a gain"
+    return ScaleNorm(model_dim, eps)
+
+
+_NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
     "layer": nn.LayerNorm,
     "rms": nn.RMSNorm,
-    "scale": ScaleNorm,
+    "scale": _scale_norm,
 }
 
 
@@ -52,7 +57,12 @@ def make_norm(config: ModelConfig, *places: str) -> nn.Module:
     """A norm of the configured type where `config.norm` is one of `places`, else nothing."""
     if config.norm not in places:
         return nn.Identity()
-    return _NORMS[config.norm_type](config.model_dim, config.norm_eps)
+    return _NORMS[config.norm_type](config.model_dim, config.norm_eps, config.norm_affine)
+
+
+def make_plain_norm(config: ModelConfig) -> nn.Module:
+    """A norm of the configured type with gains and biases, wherever those of layers stand."""
+    return _NORMS[config.norm_type](config.model_dim, config.norm_eps, True)
 
 
 def make_output_norm(config: ModelConfig, *places: str) -> nn.Module:

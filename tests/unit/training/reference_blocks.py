@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.models import ModelConfig, TransformerConfig
+from training.models import BertConfig, ModelConfig, TransformerConfig
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -39,7 +39,7 @@ def normalise(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
             mean = x_D.sum() / len(x_D)
             variance = sum((x - mean) ** 2 for x in x_D) / len(x_D)
             row = (x_D - mean) / math.sqrt(variance + config.norm_eps)
-            rows.append(row * weights["weight"] + weights["bias"])
+            rows.append(row * weights.get("weight", 1.0) + weights.get("bias", 0.0))
         elif config.norm_type == "rms":
             mean_square = sum(x * x for x in x_D) / len(x_D)
             rows.append(x_D / math.sqrt(mean_square + config.norm_eps) * weights["weight"])
@@ -105,9 +105,10 @@ def activate(x: float, name: str) -> float:
     return x / (1.0 + math.exp(-x))
 
 
-def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig, activation: str = "") -> Array:
     """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
-    wide, size, name = linear(x_TD, weights, "up_proj"), config.ffn_dim, config.activation
+    wide, size = linear(x_TD, weights, "up_proj"), config.ffn_dim
+    name = activation or config.activation
     hidden = np.zeros((len(x_TD), size))
     for t, wide_t in enumerate(wide):
         for i in range(size):
@@ -120,7 +121,7 @@ def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
 class ReferenceLayer:
     """One layer: its sublayers in the order of the papers."""
 
-    def __init__(self, weights: Weights, config: TransformerConfig) -> None:
+    def __init__(self, weights: Weights, config: TransformerConfig | BertConfig) -> None:
         self.weights, self.config = weights, config
 
     def sublayer(self, x: Array, name: str, function: Any, scale: float = 1.0) -> Array:
@@ -131,8 +132,9 @@ class ReferenceLayer:
         return normalise(x + scale * function(x), norm, self.config)
 
     def ffn(self, x: Array, name: str, scale: float) -> Array:
-        weights = part(self.weights, name)
-        return self.sublayer(x, name, lambda y: feed_forward(y, weights, self.config), scale)
+        weights, config = part(self.weights, name), self.config
+        activation = config.first_activation if name == "first_ffn" else config.activation
+        return self.sublayer(x, name, lambda y: feed_forward(y, weights, config, activation), scale)
 
     def __call__(self, x: Array, memory: Array | None) -> Array:
         """An encoder layer where there is no memory, a decoder layer where there is."""
