@@ -22,7 +22,7 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     from training.errors import TrainingError
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(getattr(commands, options.verb.replace("-", "_"))(options))
     except (ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -53,6 +53,8 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         verbs.add_parser("engine", help="build TensorRT engines of a bundle for cuda, beside it")
     )
 
+    _add_import(verbs.add_parser("import-encoder", help="a bundle of a Hugging Face BERT"))
+
     calibrate = verbs.add_parser(
         "calibrate", help="fit the probability that a translation is good, by its score"
     )
@@ -71,6 +73,50 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
     verify.add_argument("bundle", type=Path)
     return parser
+
+
+def _add_import(encoder: argparse.ArgumentParser) -> None:
+    """Which encoder becomes a bundle, and what it is compared on."""
+    encoder.add_argument(
+        "source", type=Path, help="folder with config.json, weights and tokenizer of a BERT"
+    )
+    encoder.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
+    encoder.add_argument(
+        "--text",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="texts to compare on, one a line, to which int8 is fitted",
+    )
+    encoder.add_argument(
+        "--task",
+        type=Path,
+        metavar="FILE",
+        help="labelled lines with tabs between: two texts and how alike they are or, for a "
+        "classifier, a text and its label; the metric may change by half a point",
+    )
+    encoder.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
+    encoder.add_argument(
+        "--activations",
+        choices=("row", "static"),
+        help="int8: static scales from the text (default), or one for each row",
+    )
+    encoder.add_argument(
+        "--pooling",
+        choices=("cls", "mean"),
+        help="what a text's vector is (default: what the folder says)",
+    )
+    encoder.add_argument(
+        "--attribution", default="", metavar="TEXT", help="origin and licence, for the manifest"
+    )
+    encoder.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where several models serve a task the highest is used (default 0)",
+    )
+    encoder.add_argument("--force", action="store_true", help="replace an existing bundle")
 
 
 def _add_engine(engine: argparse.ArgumentParser) -> None:

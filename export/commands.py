@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
+from export.encoder_bundle import write_foreign_encoder
 from export.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.language_bundle import export_language_bundle
@@ -64,6 +65,24 @@ def _language_bundle(options: argparse.Namespace) -> int:
         priority=options.priority,
         text=Text("--text", options.text) if options.text else None,
         tests=tuple(Text(name, Path(file)) for name, file in options.test_text),
+        force=options.force,
+    )
+    _print(options.out, manifest)
+    return 0
+
+
+def import_encoder(options: argparse.Namespace) -> int:
+    """Make a bundle of a foreign encoder; prints a report as JSON."""
+    manifest = write_foreign_encoder(
+        options.source,
+        options.out,
+        text=options.text,
+        precision=options.precision,
+        activations=options.activations,
+        pooling=options.pooling,
+        task=options.task,
+        attribution=options.attribution,
+        priority=options.priority,
         force=options.force,
     )
     _print(options.out, manifest)

@@ -29,6 +29,7 @@ from training.models import (
     TextModel,
     find_block,
 )
+from training.models.bert import Pooling
 from training.models.embedding import VectorTable
 
 CONFIG, SAFE_WEIGHTS, WEIGHTS = "config.json", "model.safetensors", "pytorch_model.bin"
@@ -56,7 +57,7 @@ class ForeignEncoder:
     """Of the classes; none for embeddings."""
 
 
-def read_encoder(folder: Path, pooling: str | None = None) -> ForeignEncoder:
+def read_encoder(folder: Path, pooling: Pooling | None = None) -> ForeignEncoder:
     """Read a folder; a model with a classifier classifies, any other one embeds.
 
     `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. Raises
@@ -83,11 +84,12 @@ def read_encoder(folder: Path, pooling: str | None = None) -> ForeignEncoder:
         weights.copy(model.pooler.dense, "pooler.dense")
         return ForeignEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = _pooling(folder)
-    if (pooling or found) is None:
+    pooling = pooling or found
+    if pooling is None:
         raise ExportError(
             f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean"
         )
-    model = SentenceEmbedder(encoder, pooling or str(found), normalised=normalised)
+    model = SentenceEmbedder(encoder, pooling, normalised=normalised)
     return ForeignEncoder(model.eval(), tokenizer, length, ())
 
 
@@ -276,7 +278,7 @@ def _sentence_length(folder: Path) -> int | None:
     return found if isinstance(found, int) else None
 
 
-def _pooling(folder: Path) -> tuple[str | None, bool]:
+def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
     """The pooling of a sentence-transformers folder, and whether a normalisation follows it."""
     path = folder / "modules.json"
     if not path.exists():
@@ -290,7 +292,10 @@ def _pooling(folder: Path) -> tuple[str | None, bool]:
         )
     place = folder / kinds["Pooling"] / CONFIG
     modes = [key for key, on in _read_json(place).items() if key.startswith("pooling_mode") and on]
-    known = {"pooling_mode_mean_tokens": "mean", "pooling_mode_cls_token": "cls"}
+    known: dict[str, Pooling] = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_cls_token": "cls",
+    }
     if len(modes) != 1 or modes[0] not in known:
         raise ExportError(f"{place}: one of {sorted(known)} must be true alone, got {modes}")
     return known[modes[0]], "Normalize" in kinds

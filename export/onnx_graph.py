@@ -2,7 +2,7 @@
 
 Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
 slots, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R queries with
-outputs and M = B * R; L pieces of the longest shortlist.
+outputs and M = B * R; of an encoder M tokens of packed texts; L pieces of the longest shortlist.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle.manifest import Graph, Role, Tensor
-from training.models import CausalLanguageModel, TranslationModel
+from training.models import CausalLanguageModel, TextModel, TranslationModel
+from training.models.bert import TextGraph
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
@@ -29,7 +30,7 @@ from training.models.decoding import (
 from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7
+_B, _Q, _C, _S, _R, _L, _T, _K, _M = 3, 5, 16, 8, 4, 32, 6, 7, 11
 _EXAMPLE: dict[str | int, int] = {"B": _B, "BS": _B * _S}
 
 
@@ -136,6 +137,30 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
     )
     proto = _export(LanguageStepGraph(model), arguments, inputs, outputs)
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
+def export_text_graph(model: TextModel, role: Role) -> tuple[onnx.ModelProto, Graph]:
+    """The graph of an encoder that reads packed texts, fp32, and its description; `role` is that of
+    what it gives for each."""
+    inputs = (
+        _tensor("token_ids", "int64", (1, "M"), "token"),
+        _tensor("positions", "int64", (1, "M"), "position"),
+        _tensor("segment_ids", "int64", (1, "M"), "segment"),
+        _tensor("slots", "int64", ("B", "S"), "slot"),
+        _tensor("mask", "float32", ("B", "S"), "source_mask"),
+        _tensor("rows", "int64", ("M",), "packed_row"),
+    )
+    outputs = (_tensor("read", "float32", ("B", model.width), role),)
+    arguments = (
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(_B, _S, dtype=torch.int64),
+        torch.zeros(_B, _S),
+        torch.zeros(_M, dtype=torch.int64),
+    )
+    proto = _export(TextGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
 def _step_arguments() -> tuple[torch.Tensor, ...]:

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from training.models import Network
-from training.models.embedding import TokenEmbedding
+from training.models.embedding import TokenEmbedding, VectorTable
 
-NetworkT = TypeVar("NetworkT", bound=Network)
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 LEVELS = 127.0
 SMALLEST = 1e-8
@@ -95,16 +95,17 @@ class QuantizedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def quantized_twin(model: NetworkT) -> NetworkT:
+def quantized_twin(model: ModuleT) -> ModuleT:
     """A copy of a model whose linear layers and embeddings compute as the int8 bundle does."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
+    if isinstance(twin, Network):
+        twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
-        if isinstance(module, TokenEmbedding):
+        if isinstance(module, TokenEmbedding | VectorTable):
             quantized, scale = quantize_columns(module.vectors.detach().numpy().T)
             module.replace(torch.from_numpy((quantized * scale).T.copy()))
     return twin

@@ -140,7 +140,7 @@ def _inputs(
         names = {tensor.role: tensor.name for tensor in manifest.encoder.inputs}
         values = {names["token"]: ids_BS, names["source_mask"]: mask_BS}
     sizes = {"B": rows, "BS": rows * width, "C": TOKENS}
-    for tensor in manifest.step.inputs:
+    for tensor in manifest.step_graph.inputs:
         if tensor.role == "self":
             shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
             element = HALF_TYPES[manifest.precision].onnx
@@ -161,7 +161,7 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
 @torch.no_grad()
 def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
     """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
-    step = manifest.step
+    step = manifest.step_graph
     caches = [torch.from_numpy(values[name].astype(np.float32)) for name in _named(step, "self")]
     others = [t.name for t in step.inputs if t.role not in ("self", "source")]
     plain = [torch.from_numpy(values[name]) for name in others]

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Literal
 
 from serving.bundle.tokenizer import TextTokenizer, Tokenizer
 from serving.bundle.words import WordVocabulary
 from serving.errors import BundleError
 
 
-def load_tokenizer(
-    path: Path, kind: Literal["sentencepiece", "words"], vocab_size: int
-) -> TextTokenizer:
+def load_tokenizer(path: Path, kind: str, vocab_size: int) -> TextTokenizer:
     """Read a vocabulary file; raises BundleError where it is not one of that kind and size."""
+    if kind not in ("sentencepiece", "words"):
+        raise BundleError(f"{path}: the tokenizer must be sentencepiece or words, got {kind}")
     try:
         tokenizer: TextTokenizer = WordVocabulary(path) if kind == "words" else Tokenizer(path)
     except (OSError, RuntimeError, ValueError) as error:

@@ -46,7 +46,9 @@ processor's cache (docs/decisions.md)."""
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
 """w8a16: products of fp16 whose weights are stored in int8."""
-Task = Literal["translate", "generate", "encode"]
+Task = Literal["translate", "generate", "encode", "classify"]
+DECODED: tuple[Task, ...] = ("translate", "generate")
+"""Tasks whose outputs are decoded step by step; of the others each text is read once."""
 Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
 DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
@@ -74,6 +76,11 @@ Role = Literal[
     "alignment",
     "alignment_query",
     "column",
+    "segment",
+    "slot",
+    "packed_row",
+    "vector",
+    "class_score",
 ]
 
 
@@ -87,8 +94,8 @@ class Tensor(_Strict):
     name: str
     dtype: DType
     axes: tuple[str | int, ...]
-    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
-    shortlist, or fixed sizes."""
+    """Letters B K Q C S D V N R T, M rows of logits or ids of packed texts, BS = B * S, L pieces of
+    the longest shortlist, or fixed sizes."""
     role: Role
 
 
@@ -116,10 +123,11 @@ class ModelSizes(_Strict):
     model_dim: PositiveInt
     num_heads: PositiveInt
     num_encoder_layers: NonNegativeInt
-    num_decoder_layers: PositiveInt
+    num_decoder_layers: NonNegativeInt
     vocab_size: PositiveInt
     max_source: PositiveInt | None = None
-    """Longest source, in ids with eos; null where there is none."""
+    """Longest source in ids with eos, or text in ids with all special ones; null where there is no
+    source."""
     max_positions: PositiveInt | None = None
     """Longest target; null where positions are computed and length is open."""
     reach: tuple[PositiveInt, ...] | None = None
@@ -142,7 +150,7 @@ class SpecialIds(_Strict):
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words"]
+    kind: Literal["sentencepiece", "words", "tokenizers"]
     source_file: str
     target_file: str
 
@@ -220,6 +228,17 @@ class Languages(_Strict):
         return ", ".join(" to ".join(pair) for pair in self.trained)
 
 
+class Reading(_Strict):
+    """What is read from an encoder's states for each text, inside the graph."""
+
+    pooling: Literal["cls", "mean"]
+    """The first token's state, or the mean of all."""
+    normalised: bool = False
+    """Whether a vector has length one."""
+    labels: tuple[str, ...] = ()
+    """The classes, in the order of the scores; a single one is a score by itself."""
+
+
 class Quality(_Strict):
     """One measured score on a named data set."""
 
@@ -272,11 +291,15 @@ class Manifest(_Strict):
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
     sizes: ModelSizes
-    special_ids: SpecialIds = SpecialIds()
+    special_ids: SpecialIds | None = SpecialIds()
+    """null where the tokenizer's file tells them."""
     languages: Languages
     tokenizer: TokenizerFiles
+    reading: Reading | None = Field(default=None, exclude_if=lambda reading: reading is None)
+    """Of encoders alone."""
     encoder: Graph | None
-    step: Graph
+    step: Graph | None
+    """null where nothing is decoded."""
     engines: tuple[EngineFile, ...] = ()
     """These graphs as TensorRT engines, where such were built."""
     shortlist: ShortlistFiles | None = None
@@ -298,6 +321,13 @@ class Manifest(_Strict):
     """The sha256 of every other file in the folder but the card and engines, in hexadecimal, by
     name."""
 
+    @property
+    def step_graph(self) -> Graph:
+        """The step graph of a bundle that decodes; raises BundleError for another one."""
+        if self.step is None:
+            raise BundleError(f"{self.name}: a bundle for {self.task!r} has no step graph")
+        return self.step
+
     @field_validator("files")
     @classmethod
     def _leave_out_card(cls, files: dict[str, str]) -> dict[str, str]:
@@ -311,7 +341,7 @@ class CacheSizes:
 
     def __init__(self, manifest: Manifest) -> None:
         self._kind, self._dim = manifest.decoder_kind, manifest.sizes.model_dim
-        caches = [tensor for tensor in manifest.step.inputs if tensor.role == "self"]
+        caches = [tensor for tensor in manifest.step_graph.inputs if tensor.role == "self"]
         self._num_caches = len(caches)
         self._cache_dtype: DType = caches[0].dtype if caches else "float32"
 
@@ -371,6 +401,11 @@ def parse_manifest(folder: Path) -> Manifest:
         where = ".".join(map(str, first["loc"]))
         got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
         raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
+    if manifest.task not in DECODED:
+        _check_reading(path, manifest)
+        return manifest
+    if manifest.step is None or not manifest.sizes.num_decoder_layers:
+        raise BundleError(f"{path}: a bundle for {manifest.task!r} needs step and decoder layers")
     try:
         if manifest.task == "generate":
             parse_generation_options(manifest.search)
@@ -389,6 +424,20 @@ def parse_manifest(folder: Path) -> Manifest:
     ):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
     return manifest
+
+
+def _check_reading(path: Path, manifest: Manifest) -> None:
+    """Raise BundleError where a bundle of an encoder lacks what reading with it needs."""
+    encoder, reading = manifest.encoder, manifest.reading
+    if encoder is None or reading is None or manifest.sizes.max_source is None:
+        raise BundleError(
+            f"{path}: a bundle for {manifest.task!r} needs encoder, reading and sizes.max_source"
+        )
+    width = encoder.outputs[0].axes[-1]
+    if manifest.task == "classify" and width != len(reading.labels):
+        raise BundleError(
+            f"{path}: reading.labels must name {width} classes, got {len(reading.labels)}"
+        )
 
 
 def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
@@ -422,8 +471,8 @@ def file_hash(path: Path) -> str:
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
-    needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
-    needed |= {manifest.encoder.file} if manifest.encoder else set()
+    needed = {manifest.tokenizer.source_file, manifest.tokenizer.target_file}
+    needed |= {graph.file for graph in (manifest.encoder, manifest.step) if graph}
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
         files = manifest.shortlist

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from training.models.operators import attention, split_heads, tensor_scatter
+from training.models.operators import attention, reshape, split_heads, tensor_scatter
 
 
 @dataclass
@@ -40,11 +40,14 @@ class Packing:
 
     def unpack(self, x_1MD: Tensor) -> Tensor:
         """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
-        return x_1MD[0][self.slots_BS]
+        flat = reshape(x_1MD, x_1MD.shape[1:], (-1, x_1MD.shape[2]))
+        return nn.functional.embedding(self.slots_BS, flat)
 
     def pack(self, x_BSD: Tensor) -> Tensor:
         """[B,S,D] to [1,M,D]."""
-        return x_BSD.flatten(0, 1)[self.rows_M][None]
+        rows, width = x_BSD.shape[0] * x_BSD.shape[1], x_BSD.shape[2]
+        flat = reshape(x_BSD, (rows, width), (-1, width))
+        return nn.functional.embedding(self.rows_M[None], flat)
 
 
 @dataclass(kw_only=True)

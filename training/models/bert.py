@@ -7,6 +7,7 @@ of all texts or the masked ones of these, D model, V vocabulary, C classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from typing import Literal, get_args
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +20,10 @@ from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding, VectorTable
 from training.models.feed_forward import activation_of
 from training.models.norms import make_norm, make_plain_norm
+from training.models.operators import attention
+
+Pooling = Literal["cls", "mean"]
+"""A text's vector: its first token's state, or the mean of all."""
 
 
 class EncoderEmbedding(TokenEmbedding):
@@ -136,7 +141,7 @@ class TextModel(nn.Module, ABC):
 
     def __init__(self, encoder: BidirectionalEncoder) -> None:
         super().__init__()
-        self.encoder = encoder
+        self.encoder, self.config = encoder, encoder.config
 
     @property
     @abstractmethod
@@ -161,12 +166,20 @@ class TextModel(nn.Module, ABC):
         return self.read(x_BSD, mask_B11S[:, 0, 0])
 
     def read_packed(
-        self, token_ids_1M: Tensor, positions_1M: Tensor, segment_ids_1M: Tensor, packing: Packing
+        self,
+        token_ids_1M: Tensor,
+        positions_1M: Tensor,
+        segment_ids_1M: Tensor | None,
+        packing: Packing,
     ) -> Tensor:
         """Packed texts to [B,width]."""
         x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M)
         if self.reads_first_alone:
-            return self.read(x_1MD[0][packing.slots_BS[:, :1]], packing.mask_BS[:, :1])
+            packing = Packing(
+                slots_BS=packing.slots_BS[:, :1],
+                mask_BS=packing.mask_BS[:, :1],
+                rows_M=packing.rows_M,
+            )
         return self.read(packing.unpack(x_1MD), packing.mask_BS)
 
 
@@ -174,17 +187,25 @@ class SentenceEmbedder(TextModel):
     """A vector for each text: its first token's state, or the mean of all (Reimers and Gurevych
     2019, section 3); of length one where `normalised`."""
 
-    def __init__(self, encoder: BidirectionalEncoder, pooling: str, *, normalised: bool) -> None:
-        """`pooling` is `cls` or `mean`."""
+    pooling: Pooling
+    normalised: bool
+
+    def __init__(
+        self, encoder: BidirectionalEncoder, pooling: Pooling, *, normalised: bool
+    ) -> None:
         super().__init__(encoder)
-        if pooling not in ("cls", "mean"):
-            raise ValueError(f"pooling must be 'cls' or 'mean', got {pooling!r}")
+        if pooling not in get_args(Pooling):
+            raise ValueError(f"pooling must be one of {get_args(Pooling)}, got {pooling!r}")
         self.pooling, self.normalised = pooling, normalised
 
     @property
     def width(self) -> int:
         """Features of the encoder."""
-        return self.encoder.config.model_dim
+        return self.config.model_dim
+
+    def extra_repr(self) -> str:
+        """What two modules may differ in besides their weights."""
+        return f"pooling={self.pooling}, normalised={self.normalised}"
 
     @property
     def reads_first_alone(self) -> bool:
@@ -193,15 +214,19 @@ class SentenceEmbedder(TextModel):
 
     def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
         """States to vectors [B,D]."""
-        if self.pooling == "cls":
-            x_BD = x_BSD[:, 0]
-        else:
-            kept_BS1 = (mask_BS == 0.0).to(x_BSD.dtype)[:, :, None]
-            x_BD = (x_BSD * kept_BS1).sum(1) / kept_BS1.sum(1)
+        x_BD = x_BSD[:, 0] if self.pooling == "cls" else self._mean(x_BSD, mask_BS)
         if not self.normalised:
             return x_BD
         length_B1 = x_BD.square().sum(-1, keepdim=True).sqrt()
         return x_BD / length_B1.clamp_min(1e-12)
+
+    def _mean(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """The mean of the tokens' states: what attention gives that finds all alike. Unlike a sum
+        over padded states, its last bit does not depend on how far they are padded."""
+        query_B1D = x_BSD.new_zeros(1, 1, x_BSD.shape[2]).expand(x_BSD.shape[0], -1, -1)
+        mask_B11S = mask_BS[:, None, None, :]
+        heads = self.config.num_heads
+        return attention(query_B1D, x_BSD, x_BSD, num_heads=heads, mask=mask_B11S)[:, 0]
 
 
 class TextClassifier(TextModel):
@@ -231,6 +256,27 @@ class TextClassifier(TextModel):
         """States to logits [B,C]."""
         del mask_BS
         return self.output(self.dropout(self.pooler(x_BSD)))
+
+
+class TextGraph(nn.Module):
+    """Packed texts to what is read from each, as a bundle's graph."""
+
+    def __init__(self, model: TextModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids_1M: Tensor,
+        positions_1M: Tensor,
+        segment_ids_1M: Tensor,
+        slots_BS: Tensor,
+        mask_BS: Tensor,
+        rows_M: Tensor,
+    ) -> Tensor:
+        """The last three are the fields of `Packing`; returns [B,width]."""
+        packing = Packing(slots_BS=slots_BS, mask_BS=mask_BS, rows_M=rows_M)
+        return self.model.read_packed(token_ids_1M, positions_1M, segment_ids_1M, packing)
 
 
 @torch.no_grad()

@@ -195,7 +195,7 @@ def test_pooling_is_of_the_tokens_alone() -> None:
     states = model.encoder(torch.tensor([IDS]))
     longer = model(padded([IDS, TEXTS[3]]))[:1]
     torch.testing.assert_close(longer, states.mean(1), rtol=1e-4, atol=1e-5)
-    with pytest.raises(ValueError, match="pooling must be 'cls' or 'mean', got 'max'"):
+    with pytest.raises(ValueError, match=r"pooling must be one of .*, got 'max'"):
         tiny_embedder("max")
 
 
