@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from serving.bundle.manifest import Manifest, find_bundles, parse_manifest
+from serving.bundle.manifest import DECODED, Manifest, find_bundles, parse_manifest
+from serving.encoding.loading import load_reader
+from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.generation.loading import load_generator
@@ -41,7 +43,7 @@ def read_manifests(settings: Settings) -> dict[Path, Manifest]:
 
 def load_bundles(
     settings: Settings, served: Collection[Manifest] = ()
-) -> list[TranslationModel | Generator]:
+) -> list[TranslationModel | Generator | TextReader]:
     """Load and check every bundle but those whose manifests are `served` already.
 
     Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
@@ -53,8 +55,12 @@ def load_bundles(
     ]
 
 
-def _load(folder: Path, manifest: Manifest, settings: Settings) -> TranslationModel | Generator:
+def _load(
+    folder: Path, manifest: Manifest, settings: Settings
+) -> TranslationModel | Generator | TextReader:
     try:
+        if manifest.task not in DECODED:
+            return load_reader(folder, settings.preset, settings.threads)
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
         isolated = settings.decode_in == "processes"

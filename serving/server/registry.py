@@ -14,9 +14,12 @@ import weakref
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import Manifest, Task
+from serving.encoding.reader import TextReader
+from serving.encoding.scheduler import TextScheduler
 from serving.errors import (
     NotReadyError,
+    RequestError,
     SettingsError,
     UnknownLanguageError,
     UnknownModelError,
@@ -37,7 +40,7 @@ AUTO = "auto"
 
 _WARM_UP_TEXT = "1 2 3"
 
-AnyScheduler = TranslationScheduler | GenerationScheduler
+AnyScheduler = TranslationScheduler | GenerationScheduler | TextScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -77,6 +80,26 @@ class ServedLanguageModel:
         return self.manifest.name
 
 
+@dataclass(frozen=True)
+class ServedEncoder:
+    """An encoder, opened to requests."""
+
+    manifest: Manifest
+    reader: TextReader
+    scheduler: TextScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+
+AnyBundle = TranslationModel | Generator | TextReader
+AnyModel = ServedModel | ServedLanguageModel | ServedEncoder
+
+
 class Registry:
     """Holds the models that are served, from the start of the server to its end."""
 
@@ -84,6 +107,7 @@ class Registry:
         self._settings = settings
         self._models: dict[str, ServedModel] = {}
         self._language_models: dict[str, ServedLanguageModel] = {}
+        self._encoders: dict[str, ServedEncoder] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
         self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
@@ -108,7 +132,13 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
-    def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
+    @property
+    def encoders(self) -> list[ServedEncoder]:
+        """Every encoder, the preferred ones first; raises NotReadyError while they are loaded."""
+        self._check_loaded()
+        return list(self._encoders.values())
+
+    def start(self, bundles: Iterable[AnyBundle]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -136,9 +166,7 @@ class Registry:
 
     def _exchange(self) -> None:
         begin = time.monotonic()
-        before: list[ServedModel | ServedLanguageModel]
-        before = [*self._models.values(), *self._language_models.values()]
-        started: list[ServedModel | ServedLanguageModel] = []
+        before, started = self._all_models(), list[AnyModel]()
         try:
             manifests = list(read_manifests(self._settings).values())
             kept = [model for model in before if model.manifest in manifests]
@@ -165,18 +193,26 @@ class Registry:
             len(gone),
         )
 
-    def _serve(self, models: Iterable[ServedModel | ServedLanguageModel]) -> None:
+    def _all_models(self) -> list[AnyModel]:
+        return [
+            *self._models.values(),
+            *self._language_models.values(),
+            *self._encoders.values(),
+        ]
+
+    def _serve(self, models: Iterable[AnyModel]) -> None:
         """Open these models to requests, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
         self._models = {m.name: m for m in ranked if isinstance(m, ServedModel)}
         self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
+        self._encoders = {m.name: m for m in ranked if isinstance(m, ServedEncoder)}
 
-    def _retire(self, model: ServedModel | ServedLanguageModel) -> None:
+    def _retire(self, model: AnyModel) -> None:
         """Let a model end when the last request that has chosen it lets go of it."""
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: TranslationModel | Generator) -> ServedModel | ServedLanguageModel:
+    def _start(self, bundle: AnyBundle) -> AnyModel:
         manifest = bundle.manifest
         logger.info(
             "serving %s (%s, %s) on %s: %s",
@@ -188,6 +224,8 @@ class Registry:
         )
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
+        if isinstance(bundle, TextReader):
+            return self._start_reader(bundle)
         return self._start_translator(bundle)
 
     def _start_translator(self, translator: TranslationModel) -> ServedModel:
@@ -215,6 +253,42 @@ class Registry:
             observer=self.metrics.observer(generator.manifest.name),
         )
         return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+
+    def _start_reader(self, reader: TextReader) -> ServedEncoder:
+        reader.read([_WARM_UP_TEXT])
+        scheduler = TextScheduler(
+            reader.encoder,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=reader.workers,
+            observer=self.metrics.observer(reader.manifest.name),
+        )
+        return ServedEncoder(reader.manifest, reader, scheduler, int(time.time()))
+
+    def choose_encoder(self, task: Task, name: str | None = None) -> ServedEncoder:
+        """The encoder of that name, or the first for the task.
+
+        Raises UnknownModelError, which names what there is, and RequestError, which names the task
+        of the model, where it is another one.
+        """
+        self._check_loaded()
+        fitting = [model for model in self._encoders.values() if model.manifest.task == task]
+        if name is None:
+            if not fitting:
+                raise UnknownModelError(
+                    f"no loaded model is for {task!r}; add a bundle for it", parameter="model"
+                )
+            return fitting[0]
+        for model in self._all_models():
+            if model.name != name:
+                continue
+            if isinstance(model, ServedEncoder) and model.manifest.task == task:
+                return model
+            raise RequestError(
+                f"the model {name!r} is for {model.manifest.task!r}, and {task!r} is asked of it",
+                parameter="model",
+            )
+        raise _unknown_model(name, fitting)
 
     def choose_language_model(self, name: str | None = None) -> ServedLanguageModel:
         """The language model of that name, or the first; raises UnknownModelError, which names what
@@ -346,15 +420,9 @@ class Registry:
             scheduler.abandon()
 
     def _schedulers(self) -> list[AnyScheduler]:
-        return [
-            *(model.scheduler for model in self._models.values()),
-            *(model.scheduler for model in self._language_models.values()),
-            *self._retired,
-        ]
+        return [*(model.scheduler for model in self._all_models()), *self._retired]
 
     def _state(self) -> State:
-        models: list[ServedModel | ServedLanguageModel]
-        models = [*self._models.values(), *self._language_models.values()]
         return State(
             self.ready,
             [
@@ -368,7 +436,7 @@ class Registry:
                     cache_bytes=model.scheduler.answer_cache_bytes,
                     resident_bytes=model.scheduler.resident_bytes,
                 )
-                for model in models
+                for model in self._all_models()
             ],
         )
 
@@ -397,9 +465,7 @@ def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
     return sorted({code for group in groups for code in group})
 
 
-def _unknown_model(
-    name: str, models: Sequence[ServedModel | ServedLanguageModel]
-) -> UnknownModelError:
+def _unknown_model(name: str, models: Sequence[AnyModel]) -> UnknownModelError:
     known = [model.name for model in models]
     return UnknownModelError(f"model {_unknown(name, known)}", parameter="model")
 
