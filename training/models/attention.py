@@ -43,6 +43,14 @@ class Packing:
         flat = reshape(x_1MD, x_1MD.shape[1:], (-1, x_1MD.shape[2]))
         return nn.functional.embedding(self.slots_BS, flat)
 
+    def unpack_parts(self, x_1MP: Tensor, parts: int) -> list[Tensor]:
+        """`unpack` of each of the equal parts that the last axis falls into: [1,M,P*D] to P times
+        [B,S,D], without a copy of the whole."""
+        ids, width = x_1MP.shape[1], x_1MP.shape[2] // parts
+        flat = reshape(x_1MP, (ids * parts, width), (-1, width))
+        first_BS = self.slots_BS * parts
+        return [nn.functional.embedding(first_BS + part, flat) for part in range(parts)]
+
     def pack(self, x_BSD: Tensor) -> Tensor:
         """[B,S,D] to [1,M,D]."""
         rows, width = x_BSD.shape[0] * x_BSD.shape[1], x_BSD.shape[2]
@@ -109,7 +117,7 @@ class SelfAttention(nn.Module):
         )
 
     def _attend_packed(self, x_1MD: Tensor, packing: Packing) -> Tensor:
-        query, key, value = packing.unpack(self.in_proj(x_1MD)).chunk(3, dim=-1)
+        query, key, value = packing.unpack_parts(self.in_proj(x_1MD), 3)
         # Each query has a row of the mask: graphs have no other form of it.
         mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
         attended = self._weigh(query, KeyValue(key, value), mask)
