@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import threading
+import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,8 @@ from typing import Any
 import numpy as np
 import openai
 import pytest
+import uvicorn
+from huggingface_hub import InferenceClient
 from starlette.testclient import TestClient
 
 from serving.bundle.encoder_tokenizer import EncodedText
@@ -158,6 +161,48 @@ def test_teis_embed(client: TestClient, embedder: Embedder) -> None:
     assert refused["error_type"] == "Validation"
     refused = ask(client, "/embed", {"inputs": "a", "normalize": False}, 400)
     assert "normalize of the model 'tiny-embedder' must be true" in refused["error"]
+
+
+def test_teis_similarity(client: TestClient, embedder: Embedder) -> None:
+    inputs = {"source_sentence": LINES[0], "sentences": LINES[:4]}
+    vectors = embedder.embed(LINES[:4])
+    found = ask(client, "/similarity", {"inputs": inputs})
+    np.testing.assert_allclose(found, vectors @ vectors[0], atol=1e-6)
+    assert found[0] == pytest.approx(1.0)
+    refused = ask(client, "/similarity", {"inputs": {**inputs, "sentences": ["a", ""]}}, 400)
+    assert refused["error"] == "sentences[1]: a text must not be empty"
+    refused = ask(client, "/similarity", {"inputs": {**inputs, "source_sentence": LONG}}, 413)
+    assert refused["error"].startswith("a text must have at most 24 tokens")
+    cut = {"inputs": {**inputs, "source_sentence": LONG}, "parameters": {"truncate": True}}
+    assert len(ask(client, "/similarity", cut)) == 4
+
+
+@pytest.fixture(scope="module")
+def url(client: TestClient) -> Iterator[str]:
+    """The app behind a socket of its own, for clients that bring their own connections."""
+    server = uvicorn.Server(uvicorn.Config(client.app, port=0, log_level="error", lifespan="off"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        time.sleep(0.01)
+    yield f"http://127.0.0.1:{server.servers[0].sockets[0].getsockname()[1]}"
+    server.should_exit = True
+    thread.join(10)
+
+
+def test_hugging_faces_client_works_unmodified(
+    url: str, embedder: Embedder, classifier: Classifier
+) -> None:
+    own = InferenceClient(token="none")
+    wanted = embedder.embed(LINES[:3])
+    found = own.feature_extraction(LINES[0], model=f"{url}/embed")
+    np.testing.assert_allclose(found, wanted[:1], atol=1e-6)
+    alike = own.sentence_similarity(LINES[0], other_sentences=LINES[1:3], model=f"{url}/similarity")
+    np.testing.assert_allclose(alike, wanted[1:] @ wanted[0], atol=1e-6)
+    # It takes the first of what TEI gives: the likeliest class.
+    likeliest: Any = own.text_classification(PAIR[0], model=f"{url}/predict")
+    label, probability = classifier.classify([PAIR[0]])[0][0]
+    assert (likeliest.label, likeliest.score) == (label, pytest.approx(probability))
 
 
 def test_teis_rerank(client: TestClient, bundles: Path) -> None:

@@ -1,4 +1,5 @@
-"""The API of text-embeddings-inference (TEI) over the encoders: `/embed`, `/rerank`, `/predict`."""
+"""The API of text-embeddings-inference (TEI) over the encoders: `/embed`,
+`/similarity`, `/rerank`, `/predict`."""
 
 from __future__ import annotations
 
@@ -29,6 +30,8 @@ from serving.server.dialects.tei.wire import (
     Rank,
     Ranks,
     RerankRequest,
+    Similarities,
+    SimilarityRequest,
     TeiError,
     Vectors,
 )
@@ -66,6 +69,27 @@ class _TeiEndpoints:
             )
         vectors = read.found_BW if body.normalize is False else _of_length_one(read.found_BW)
         return json_response(Vectors(vectors.tolist()))
+
+    async def similarity(self, request: Request, context: RequestContext) -> Response:
+        """How alike texts are to one."""
+        body = await read_json(request, SimilarityRequest, self._max_bytes)
+        inputs = body.inputs
+        try:
+            read = await self._readings.read(
+                [inputs.source_sentence, *inputs.sentences],
+                "encode",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.parameters and body.parameters.truncate),
+            )
+        except RequestError as error:
+            if error.index:
+                error.index -= 1
+                raise error.within("sentences") from error
+            raise
+        source_1D, *others = np.split(_of_length_one(read.found_BW), [1])
+        return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
 
     async def rerank(self, request: Request, context: RequestContext) -> Response:
         """Texts in the order in which they answer a query."""
@@ -163,6 +187,14 @@ def _render_error(error: ServingError) -> Response:
 def _describe() -> Description:
     paths = {
         "/embed": post("embed", "Vectors of texts", EmbedRequest, Vectors, WORK, TeiError),
+        "/similarity": post(
+            "similarity",
+            "How alike texts are to one",
+            SimilarityRequest,
+            Similarities,
+            WORK,
+            TeiError,
+        ),
         "/rerank": post(
             "rerank", "Texts by how they answer a query", RerankRequest, Ranks, WORK, TeiError
         ),
@@ -172,8 +204,8 @@ def _describe() -> Description:
     }
     return Description(
         paths=paths,
-        requests=(EmbedRequest, RerankRequest, PredictRequest),
-        answers=(Vectors, Ranks, Predictions, TeiError),
+        requests=(EmbedRequest, SimilarityRequest, RerankRequest, PredictRequest),
+        answers=(Vectors, Similarities, Ranks, Predictions, TeiError),
     )
 
 
@@ -181,6 +213,7 @@ def _routes(backend: Backend) -> list[DialectRoute]:
     endpoints = _TeiEndpoints(backend)
     return [
         DialectRoute("/embed", endpoints.embed, ("POST",)),
+        DialectRoute("/similarity", endpoints.similarity, ("POST",)),
         DialectRoute("/rerank", endpoints.rerank, ("POST",)),
         DialectRoute("/predict", endpoints.predict, ("POST",)),
     ]
@@ -189,7 +222,7 @@ def _routes(backend: Backend) -> list[DialectRoute]:
 TEI = Dialect(
     routes=_routes,
     describe=_describe,
-    error_paths=("/embed", "/rerank", "/predict"),
+    error_paths=("/embed", "/similarity", "/rerank", "/predict"),
     render_error=_render_error,
 )
 """The API of text-embeddings-inference."""

@@ -29,6 +29,29 @@ class EmbedRequest(Wire):
     """Name of an encoder (not in TEI's API); default the first."""
 
 
+class SimilarityInputs(Wire):
+    """A text, and those that it is compared with."""
+
+    source_sentence: str
+    sentences: Texts
+
+
+class SimilarityParameters(Wire):
+    """How the texts are read."""
+
+    truncate: bool | None = None
+    """Cut the end of texts that are too long off; default false."""
+
+
+class SimilarityRequest(Wire):
+    """Texts to compare with one."""
+
+    inputs: SimilarityInputs
+    parameters: SimilarityParameters | None = None
+    model: str | None = None
+    """Name of an encoder (not in TEI's API); default the first."""
+
+
 class RerankRequest(Wire):
     """Texts to put in the order in which they answer a query."""
 
@@ -59,6 +82,10 @@ class PredictRequest(Wire):
 
 class Vectors(RootModel[list[list[float]]]):
     """The vectors of all texts, in their order."""
+
+
+class Similarities(RootModel[list[float]]):
+    """The cosine of each text's vector with that of the one, in the order of the request."""
 
 
 class Rank(Wire):
