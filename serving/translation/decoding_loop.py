@@ -14,7 +14,7 @@ from multiprocessing.connection import Connection
 from serving.errors import ServingError
 from serving.translation.orders import Order
 from serving.translation.running import RunningBatches
-from serving.translation.turns import Turns
+from serving.translation.turns import FairTurns
 
 
 class DecodingLoop:
@@ -29,7 +29,7 @@ class DecodingLoop:
         self._places: set[_Place] = set()
         self._inbox: queue.SimpleQueue[tuple[_Place, Order | None] | None] = queue.SimpleQueue()
         """Orders as they come, and None at the end of those of a place, or of all."""
-        self._turns: Turns[_Place] = Turns()
+        self._turns: FairTurns[_Place] = FairTurns()
         self._selector = selectors.DefaultSelector()
         threading.Thread(target=self._read, daemon=True).start()
         for engine, connection in served:

@@ -30,7 +30,7 @@ _END_S = 10.0
 """Seconds that processes have to end by themselves."""
 
 
-class Link:
+class ProcessLink:
     """A model's connection to one decoding process."""
 
     def __init__(self, own: socket.socket, pid: int, loader: Loader | None = None) -> None:
@@ -208,7 +208,7 @@ class ProcessGroup:
         self._engines: dict[int, int] = {}
         """Engines of each model that are open; none is counted before the first."""
         self._loaders: list[Loader] = []
-        self._links: list[dict[int, Link]] = [{} for _ in range(size)]
+        self._links: list[dict[int, ProcessLink]] = [{} for _ in range(size)]
         """Of each process, by model: dictionaries that never change, but are replaced."""
         self._forgotten: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lock = threading.RLock()
@@ -258,7 +258,7 @@ class ProcessGroup:
             if not self._engines[model]:
                 self._drop(model)
 
-    def link(self, model: int, place: int) -> Link:
+    def link(self, model: int, place: int) -> ProcessLink:
         """The connection of a model to the process of that number, started where there is none;
         raises whatever that does."""
         link = self._links[place].get(model)
@@ -269,7 +269,7 @@ class ProcessGroup:
                 link = self._links[place][model]
         return link
 
-    def apart(self, model: int) -> Link:
+    def apart(self, model: int) -> ProcessLink:
         """A connection to a fresh process that decodes for nobody else and ends with it."""
         with self._lock:
             if self._forks:
@@ -277,7 +277,7 @@ class ProcessGroup:
             loader = Loader(forks=False)
             loader.tell(self._orders[model])
             own = loader.serve([model])[model]
-            return Link(own, loader.pid, loader)  # which is loaded when it is needed
+            return ProcessLink(own, loader.pid, loader)  # which is loaded when it is needed
 
     def revive(self, place: int) -> None:
         """Start a process in the place of one that has ended; raises whatever that does."""
@@ -338,7 +338,7 @@ class ProcessGroup:
         assert isinstance(device, DeviceUse)
         return device
 
-    def _served(self, loader: Loader, models: Iterable[int]) -> dict[int, Link]:
+    def _served(self, loader: Loader, models: Iterable[int]) -> dict[int, ProcessLink]:
         own = loader.serve(models)
         try:
             pid = loader.answer()
@@ -347,7 +347,7 @@ class ProcessGroup:
                 each.close()
             raise
         assert isinstance(pid, int)
-        return {model: Link(each, pid) for model, each in own.items()}
+        return {model: ProcessLink(each, pid) for model, each in own.items()}
 
     def _renew(self, place: int) -> None:
         """Have a process decode for all models that are loaded: another one, or the same where it

@@ -9,7 +9,7 @@ from typing import Generic, TypeVar
 Key = TypeVar("Key", bound=Hashable)
 
 
-class Turns(Generic[Key]):
+class FairTurns(Generic[Key]):
     """Start-time fair queueing (Goyal, Vin and Cheng 1996): the turn is that of whoever has used
     the least time.
 

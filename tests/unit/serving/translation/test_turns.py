@@ -9,12 +9,12 @@ from dataclasses import dataclass
 import numpy as np
 import pytest
 
-from serving.translation.turns import Turns
+from serving.translation.turns import FairTurns
 
 
 def turns_of(costs: dict[str, float], seconds: float) -> Counter[str]:
     """How many turns each gets that always wants one, of turns that take so long."""
-    turns: Turns[str] = Turns()
+    turns: FairTurns[str] = FairTurns()
     for key in costs:
         turns.begin(key)
     found: Counter[str] = Counter()
@@ -35,7 +35,7 @@ def test_whoever_always_wants_turns_gets_an_equal_share_of_time(costs: dict[str,
 
 
 def test_time_in_which_nothing_was_wanted_is_not_made_up_for() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairTurns[str] = FairTurns()
     turns.begin("old")
     for _ in range(100):
         turns.choose(["old"])
@@ -50,7 +50,7 @@ def test_time_in_which_nothing_was_wanted_is_not_made_up_for() -> None:
 
 
 def test_the_rest_of_a_long_turn_is_made_up_for() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairTurns[str] = FairTurns()
     turns.begin("slow")
     for _ in range(3):
         turns.choose(["slow"])
@@ -62,7 +62,7 @@ def test_the_rest_of_a_long_turn_is_made_up_for() -> None:
 
 
 def test_who_is_forgotten_begins_anew() -> None:
-    turns: Turns[str] = Turns()
+    turns: FairTurns[str] = FairTurns()
     for key in "ab":
         turns.begin(key)
     turns.choose("ab")
@@ -92,7 +92,7 @@ def arrivals(seed: int, load: float, step_s: float) -> list[Arrival]:
 def p95_by_turns(coming: list[Arrival], quick_s: float, slow_s: float) -> float:
     """Of the quick model's sentences, decoded one after the other beside a model that always wants
     turns."""
-    turns: Turns[str] = Turns()
+    turns: FairTurns[str] = FairTurns()
     turns.begin("slow")
     waiting: list[Arrival] = []
     now, next_one, left, found = 0.0, 0, 0, []
