@@ -145,7 +145,7 @@ def time_products(
     sizes = [recorder.decode(call, options, workers) for call in calls]
     del recorder
     encoder = ProductList(folder, manifest.encoder, threads)
-    step = ProductList(folder, manifest.step, threads)
+    step = ProductList(folder, manifest.step_graph, threads)
     seconds = [0.0] * repetitions
     for batches in sizes:
         runs = [

@@ -47,6 +47,9 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_texts(bundle)
 
     _add_import(verbs.add_parser("import", help="make a bundle of another project's checkpoint"))
+    _add_import_encoder(
+        verbs.add_parser("import-encoder", help="make a bundle of a Hugging Face BERT")
+    )
     _add_engine(
         verbs.add_parser("engine", help="build TensorRT engines of a bundle for cuda, beside it")
     )
@@ -141,6 +144,50 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
         help="source text to compare on (default: built-in sentences)",
     )
     _add_pairs(imported, "source text with its translation to compare on, by BLEU too")
+
+
+def _add_import_encoder(encoder: argparse.ArgumentParser) -> None:
+    """Which encoder becomes a bundle, and what it is compared on."""
+    encoder.add_argument(
+        "source", type=Path, help="folder with config.json, weights and tokenizer of a BERT"
+    )
+    encoder.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
+    encoder.add_argument(
+        "--text",
+        type=Path,
+        required=True,
+        metavar="FILE",
+        help="texts to compare on, one a line, to which int8 is fitted",
+    )
+    encoder.add_argument(
+        "--task",
+        type=Path,
+        metavar="FILE",
+        help="labelled lines with tabs between: two texts and how alike they are or, for a "
+        "classifier, a text and its label; the metric may change by half a point",
+    )
+    encoder.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
+    encoder.add_argument(
+        "--activations",
+        choices=("row", "static"),
+        help="int8: static scales from the text (default), or one for each row",
+    )
+    encoder.add_argument(
+        "--pooling",
+        choices=("cls", "mean"),
+        help="what a text's vector is (default: what the folder says)",
+    )
+    encoder.add_argument(
+        "--attribution", default="", metavar="TEXT", help="origin and licence, for the manifest"
+    )
+    encoder.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="where several models serve a task the highest is used (default 0)",
+    )
+    encoder.add_argument("--force", action="store_true", help="replace an existing bundle")
 
 
 def _add_texts(bundle: argparse.ArgumentParser) -> None:

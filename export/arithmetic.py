@@ -8,8 +8,8 @@ from typing import Any, Generic
 
 from export.activation_ranges import measure_language_ranges, measure_translation_ranges
 from export.exclusion import keep_exact_language, keep_exact_translation
-from export.half import HALF_TYPES, NetworkT, fit_half_language, fit_half_translation, half_twin
-from export.quantize import StaticRange, quantized_twin
+from export.half import HALF_TYPES, fit_half_language, fit_half_translation, half_twin
+from export.quantize import ModuleT, StaticRange, quantized_twin
 from serving.bundle.manifest import Activations
 from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, TranslationModel
@@ -17,10 +17,10 @@ from training.perplexity import Window
 
 
 @dataclass(frozen=True)
-class Arithmetic(Generic[NetworkT]):
+class Arithmetic(Generic[ModuleT]):
     """What a bundle computes."""
 
-    twin: NetworkT
+    twin: ModuleT
     """Computes it in PyTorch; for fp32 it is the checkpoint's own model."""
     ranges: Mapping[bytes, StaticRange] | None = None
     """Of int8 products with static activations, None where no product has them."""

@@ -20,6 +20,13 @@ def finish(folder: Path, manifest: Manifest) -> None:
 
 
 _TEXTS = (".md", ".json")
+_PIPELINES = {
+    "translate": "translation",
+    "generate": "text-generation",
+    "encode": "sentence-similarity",
+    "classify": "text-classification",
+}
+_READ = ("encode", "classify")
 
 
 def render_card(manifest: Manifest, size: int) -> str:
@@ -37,7 +44,7 @@ def render_card(manifest: Manifest, size: int) -> str:
 
 def _front_matter(manifest: Manifest) -> list[str]:
     """What sites that show cards read: the task, and the languages."""
-    task = "translation" if manifest.task == "translate" else "text-generation"
+    task = _PIPELINES[manifest.task]
     languages = dict.fromkeys((*manifest.languages.source, *manifest.languages.target))
     # In quotes, for Norwegian's code alone is YAML's word for false.
     codes = [f"- {json.dumps(language)}" for language in languages]
@@ -51,10 +58,17 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     sizes = manifest.sizes
     if manifest.task == "translate":
         yield f"Translates {manifest.languages.listing}."
-    else:
+    elif manifest.reading is None:
         yield "Continues text."
+    elif manifest.task == "classify":
+        yield f"Classifies texts: {', '.join(manifest.reading.labels)}."
+    else:
+        pooled = {"cls": "its first token's", "mean": "the mean of all tokens'"}
+        yield f"Gives a vector for each text: {pooled[manifest.reading.pooling]} state."
     layers = f"{sizes.num_decoder_layers} decoder layers"
-    if sizes.num_encoder_layers:
+    if manifest.task in _READ:
+        layers = f"{manifest.block}, {sizes.num_encoder_layers} layers"
+    elif sizes.num_encoder_layers:
         layers = f"{sizes.num_encoder_layers} encoder and {layers}"
     precision: str = manifest.precision
     if precision == "int8":
@@ -108,6 +122,16 @@ def _usage(manifest: Manifest) -> list[str]:
             "",
             f'translator = Translator("{manifest.name}")',
             f'print(translator.translate(["..."]{keywords})[0].text)',
+        ]
+    elif manifest.task in _READ:
+        verb = "embed" if manifest.task == "encode" else "classify"
+        name = "Embedder" if manifest.task == "encode" else "Classifier"
+        command = f"macaron {verb} {manifest.name} < texts.txt"
+        program = [
+            f"from macaron import {name}",
+            "",
+            f'model = {name}("{manifest.name}")',
+            f'print(model.{verb}(["..."]))',
         ]
     else:
         command = f'echo "..." | {on_cpu}macaron generate {manifest.name}'
@@ -183,6 +207,10 @@ def _limits(manifest: Manifest) -> Iterator[str]:
             tags = (manifest.languages.tags, manifest.languages.source_tags)
             taken = 1 + sum(map(bool, tags))
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
+    elif manifest.task in _READ:
+        yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."
+        yield f"- A text may have {manifest.sizes.max_source} pieces, special ones included."
+        return
     else:
         yield "- It continues text as its training text would go on: what it says need not be true."
     if manifest.sizes.max_positions:

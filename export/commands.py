@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
+from export.encoder_bundle import write_foreign_encoder
 from export.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
@@ -103,6 +104,24 @@ def _language_bundle(options: argparse.Namespace) -> int:
     return 0
 
 
+def import_encoder(options: argparse.Namespace) -> int:
+    """Make a bundle of a foreign encoder; prints a report as JSON."""
+    manifest = write_foreign_encoder(
+        options.source,
+        options.out,
+        text=options.text,
+        precision=options.precision,
+        activations=options.activations,
+        pooling=options.pooling,
+        task=options.task,
+        attribution=options.attribution,
+        priority=options.priority,
+        force=options.force,
+    )
+    _print(options.out, manifest)
+    return 0
+
+
 def _check_names(option: str, names: Sequence[str]) -> None:
     """Raise ExportError where two texts have one name, under which only one could be told of."""
     for name in names:
@@ -164,6 +183,7 @@ def _print(folder: Path, manifest: Manifest, more: Mapping[str, int] | None = No
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "bundle": bundle,
     "import": import_model,
+    "import-encoder": import_encoder,
     "engine": engine,
     "calibrate": calibrate,
     "verify": verify,

@@ -6,6 +6,7 @@ import logging
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Protocol
 
 from torch import nn
 
@@ -34,21 +35,56 @@ def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> fr
     first that bring the twin nearest to it by themselves. Returns the keys of their weights: none
     where the twin is near enough as it is, all where nothing less will do.
     """
+
+    def mend(product: QuantizedLinear, *, mended: bool) -> None:
+        product.exact = mended
+
+    return _mend_until(_products(twin), mend, change, limit, "fp32 weights")
+
+
+def keep_rows(twin: nn.Module, change: Callable[[], float], limit: float) -> frozenset[bytes]:
+    """`keep_exact` by milder means: products of static activations get a scale for each row."""
+    ranges = {product: product.range for product in _products(twin) if product.range is not None}
+
+    def mend(product: QuantizedLinear, *, mended: bool) -> None:
+        product.range = None if mended else ranges[product]
+
+    return _mend_until(list(ranges), mend, change, limit, "scales for each row")
+
+
+class _Mend(Protocol):
+    """Mends a product, or undoes that."""
+
+    def __call__(self, product: QuantizedLinear, *, mended: bool) -> None: ...
+
+
+def _products(twin: nn.Module) -> list[QuantizedLinear]:
+    return [module for module in twin.modules() if isinstance(module, QuantizedLinear)]
+
+
+def _mend_until(
+    products: Sequence[QuantizedLinear],
+    mend: _Mend,
+    change: Callable[[], float],
+    limit: float,
+    what: str,
+) -> frozenset[bytes]:
+    """Mend products, the most useful first, until `change` is within the limit; returns the keys of
+    their weights."""
     if abs(change()) <= limit:
         return frozenset()
-    products = [module for module in twin.modules() if isinstance(module, QuantizedLinear)]
     alone: dict[QuantizedLinear, float] = {}
     for product in products:
-        product.exact = True
+        mend(product, mended=True)
         alone[product] = abs(change())
-        product.exact = False
+        mend(product, mended=False)
     kept: list[QuantizedLinear] = []
     for product in sorted(products, key=alone.__getitem__):
-        product.exact = True
+        mend(product, mended=True)
         kept.append(product)
         if abs(change()) <= limit:
             break
-    logger.info("fp32 weights: %d of %d products", len(kept), len(products))
+    logger.info("%s: %d of %d products", what, len(kept), len(products))
     return frozenset(product.key for product in kept)
 
 

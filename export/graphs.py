@@ -8,12 +8,18 @@ from pathlib import Path
 from typing import Any
 
 import onnx
+from torch import nn
 
 from export.errors import ExportError
 from export.first_step import tell_beams_from_queries
 from export.half import HALF_TYPES
 from export.lowering import lower, lower_for_cuda
-from export.onnx_graph import export_encoder, export_language_step, export_step
+from export.onnx_graph import (
+    export_encoder,
+    export_language_step,
+    export_step,
+    export_text_graph,
+)
 from export.probe import probe_model
 from export.quantize import StaticRange
 from export.shared_weights import share_weights
@@ -26,6 +32,8 @@ from serving.bundle.manifest import (
     Languages,
     Manifest,
     ModelSizes,
+    Reading,
+    Role,
     Task,
     Tensor,
     TokenizerFiles,
@@ -34,8 +42,10 @@ from serving.bundle.shortlist import Shortlist
 from serving.search.options import MAX_STEPS
 from training.models import (
     CausalLanguageModel,
+    DecodingNetwork,
     ModelConfig,
-    Network,
+    SentenceEmbedder,
+    TextModel,
     TransformerConfig,
     TranslationModel,
 )
@@ -69,7 +79,7 @@ def check_heads(config: ModelConfig, target: str) -> None:
         )
 
 
-def check_states(model: Network, target: str) -> None:
+def check_states(model: DecodingNetwork, target: str) -> None:
     """Raise ExportError for caches that only the CPU's session has."""
     if target == "cuda" and model.step_needs.states:
         raise ExportError(
@@ -183,6 +193,52 @@ def write_language_graphs(
     )
 
 
+def write_text_graph(
+    model: TextModel,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    ranges: Mapping[bytes, StaticRange] | None,
+    exact: frozenset[bytes],
+    tokenizer_file: str,
+    max_length: int,
+    labels: tuple[str, ...],
+) -> Manifest:
+    """`write_graphs` for an encoder, of which there is one graph: packed texts to what is read from
+    each. With `labels` these are the logits of classes; `max_length` counts special ids."""
+    role: Role = "class_score" if labels else "vector"
+    form = _Form(precision, "cpu", ranges, exact)
+    encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
+    _save(encoder, folder / graph.file)
+    _save_probe(folder, precision)
+    config = model.config
+    reading = Reading(pooling="cls", labels=labels)
+    if isinstance(model, SentenceEmbedder):
+        reading = Reading(pooling=model.pooling, normalised=model.normalised)
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        name=name,
+        task="classify" if labels else "encode",
+        family="bert",
+        decoder_kind="none",
+        block=config.block,
+        precision="int8" if precision == "int8" else "fp32",
+        activations="row" if ranges is None else "static",
+        target="cpu",
+        sizes=_sizes(config, model, {"max_source": max_length}),
+        special_ids=None,
+        languages=Languages(source=(), target=()),
+        tokenizer=TokenizerFiles(
+            kind="tokenizers", source_file=tokenizer_file, target_file=tokenizer_file
+        ),
+        reading=reading,
+        encoder=graph,
+        step=None,
+        probe_file=PROBE_FILE if precision == "int8" else None,
+    )
+
+
 @dataclass(frozen=True)
 class _Form:
     """In what arithmetic graphs compute, and for which machine."""
@@ -235,7 +291,7 @@ def _save_probe(folder: Path, precision: str) -> None:
 
 
 def _manifest(
-    model: Network,
+    model: DecodingNetwork,
     form: _Form,
     *,
     name: str,
@@ -256,16 +312,7 @@ def _manifest(
         "precision": form.precision,
         "activations": "row" if form.ranges is None else "static",
         "target": form.target,
-        "sizes": ModelSizes(
-            recurrent=model.step_needs.recurrent,
-            model_dim=config.model_dim,
-            num_heads=config.num_heads,
-            num_encoder_layers=config.num_encoder_layers,
-            num_decoder_layers=config.num_decoder_layers,
-            vocab_size=config.vocab_size,
-            num_parameters=sum(p.numel() for p in model.parameters()),
-            **sizes,
-        ),
+        "sizes": _sizes(config, model, {"recurrent": model.step_needs.recurrent, **sizes}),
         "languages": Languages(source=(), target=()),
         "tokenizer": TokenizerFiles(
             kind="sentencepiece", source_file=TOKENIZER_FILE, target_file=TOKENIZER_FILE
@@ -275,6 +322,18 @@ def _manifest(
         "probe_file": PROBE_FILE if form.precision == "int8" else None,
     }
     return Manifest.model_validate(tree)
+
+
+def _sizes(config: ModelConfig, model: nn.Module, others: dict[str, Any]) -> ModelSizes:
+    return ModelSizes(
+        model_dim=config.model_dim,
+        num_heads=config.num_heads,
+        num_encoder_layers=config.num_encoder_layers,
+        num_decoder_layers=config.num_decoder_layers,
+        vocab_size=config.vocab_size,
+        num_parameters=sum(p.numel() for p in model.parameters()),
+        **others,
+    )
 
 
 def _save(model: onnx.ModelProto, path: Path) -> None:

@@ -2,7 +2,8 @@
 
 Shape letters: B sentences, S source positions, K beams, Q queries (K of them, or one), C cache
 slots, W ancestors, D model, V vocabulary, N candidates, M = B * Q rows; of a language model, R
-queries with outputs and M = B * R; L pieces of the longest shortlist.
+queries with outputs and M = B * R; of an encoder M tokens of packed texts; L pieces of the longest
+shortlist.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ from torch import nn
 from torch.export import Dim
 
 from serving.bundle.manifest import Graph, Role, Tensor
-from training.models import CausalLanguageModel, Network, TranslationModel
+from training.models import CausalLanguageModel, DecodingNetwork, TextModel, TranslationModel
+from training.models.bert import TextGraph
 from training.models.decoding import (
     EncoderGraph,
     LanguageStepGraph,
@@ -29,7 +31,7 @@ from training.models.decoding import (
 from training.models.operators.traced import OPSET
 
 # Example sizes: torch.export specialises on 0 and 1, and treats equal sizes as one.
-_B, _Q, _C, _S, _R, _L, _T, _K = 3, 5, 16, 8, 4, 32, 6, 7
+_B, _Q, _C, _S, _R, _L, _T, _K, _M = 3, 5, 16, 8, 4, 32, 6, 7, 11
 _EXAMPLE = {"B": _B, "BS": _B * _S, "Q": _Q, "C": _C}
 
 
@@ -138,6 +140,30 @@ def export_language_step(model: CausalLanguageModel) -> tuple[onnx.ModelProto, G
     return proto, Graph(file="step.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
 
 
+def export_text_graph(model: TextModel, role: Role) -> tuple[onnx.ModelProto, Graph]:
+    """The graph of an encoder that reads packed texts, fp32, and its description; `role` is that of
+    what it gives for each."""
+    inputs = (
+        _tensor("token_ids", "int64", (1, "M"), "token"),
+        _tensor("positions", "int64", (1, "M"), "position"),
+        _tensor("segment_ids", "int64", (1, "M"), "segment"),
+        _tensor("slots", "int64", ("B", "S"), "slot"),
+        _tensor("mask", "float32", ("B", "S"), "source_mask"),
+        _tensor("rows", "int64", ("M",), "packed_row"),
+    )
+    outputs = (_tensor("read", "float32", ("B", model.width), role),)
+    arguments = (
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(1, _M, dtype=torch.int64),
+        torch.zeros(_B, _S, dtype=torch.int64),
+        torch.zeros(_B, _S),
+        torch.zeros(_M, dtype=torch.int64),
+    )
+    proto = _export(TextGraph(model), arguments, inputs, outputs)
+    return proto, Graph(file="encoder.onnx", opset=OPSET, inputs=inputs, outputs=outputs)
+
+
 def _step_arguments() -> tuple[torch.Tensor, ...]:
     """Tensors in the shapes of `_STEP_INPUTS`, for the trace; their values have no influence on
     it."""
@@ -180,21 +206,21 @@ def _memory_outputs(model: TranslationModel) -> tuple[Tensor, ...]:
     return (_tensor(role, "float32", ("B", "Q", axis), role), *_cache_outputs(model))
 
 
-def _cache_inputs(model: Network) -> tuple[Tensor, ...]:
+def _cache_inputs(model: DecodingNetwork) -> tuple[Tensor, ...]:
     return tuple(_tensor(each.name, "float32", each.axes, each.role) for each in model.caches)
 
 
-def _cache_outputs(model: Network) -> tuple[Tensor, ...]:
+def _cache_outputs(model: DecodingNetwork) -> tuple[Tensor, ...]:
     return tuple(
         _tensor(f"{each.name}_out", "float32", each.axes, each.role) for each in model.caches
     )
 
 
-def _cache_arguments(model: Network) -> list[torch.Tensor]:
+def _cache_arguments(model: DecodingNetwork) -> list[torch.Tensor]:
     return [torch.zeros(each.shape(_EXAMPLE)) for each in model.caches]
 
 
-def _asked_inputs(model: Network) -> tuple[Tensor, ...]:
+def _asked_inputs(model: DecodingNetwork) -> tuple[Tensor, ...]:
     """What the model's layers ask of a step; the graphs of others have no such inputs."""
     needs, found = model.step_needs, []
     if needs.ancestors:
@@ -204,7 +230,7 @@ def _asked_inputs(model: Network) -> tuple[Tensor, ...]:
     return tuple(found)
 
 
-def _asked_arguments(model: Network) -> tuple[dict[str, torch.Tensor], ...]:
+def _asked_arguments(model: DecodingNetwork) -> tuple[dict[str, torch.Tensor], ...]:
     """Tensors in the shapes of `_asked_inputs` by name, or no argument where there are none."""
     found = {}
     for each in _asked_inputs(model):

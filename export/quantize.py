@@ -19,7 +19,7 @@ from torch import Tensor, nn
 from training.models import Network
 from training.models.embedding import TokenEmbedding
 
-NetworkT = TypeVar("NetworkT", bound=Network)
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 LEVELS = 127.0
 SMALLEST = 1e-8
@@ -95,14 +95,15 @@ class QuantizedLinear(nn.Module):
         return out if self.bias is None else out + self.bias
 
 
-def quantized_twin(model: NetworkT) -> NetworkT:
+def quantized_twin(model: ModuleT) -> ModuleT:
     """A copy of a model whose linear layers and embeddings compute as the int8 bundle does."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
             setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
-    twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
+    if isinstance(twin, Network):
+        twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
             module.replace(_quantized_rows(module.vectors))

@@ -122,7 +122,7 @@ def _inputs(
     slots = np.arange(TOKENS)
     causal = np.where(slots <= slots[:, None], 0.0, -np.inf).astype(np.float32)
     by_role: dict[str, NDArray[Any]] = {
-        "token": _padded([[manifest.special_ids.bos, *target] for target in targets], TOKENS),
+        "token": _padded([[manifest.decoding_ids.bos, *target] for target in targets], TOKENS),
         "label": _padded(targets, TOKENS),
         "position": np.tile(slots, (rows, 1)),
         "slot_position": np.tile(slots, (rows, 1)),
@@ -140,7 +140,7 @@ def _inputs(
         names = {tensor.role: tensor.name for tensor in manifest.encoder.inputs}
         values = {names["token"]: ids_BS, names["source_mask"]: mask_BS}
     sizes = {"B": rows, "BS": rows * width, "C": TOKENS}
-    for tensor in manifest.step.inputs:
+    for tensor in manifest.step_graph.inputs:
         if tensor.role == "self":
             shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
             element = HALF_TYPES[manifest.precision].onnx
@@ -161,7 +161,7 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
 @torch.no_grad()
 def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
     """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
-    step = manifest.step
+    step = manifest.step_graph
     caches = [torch.from_numpy(values[name].astype(np.float32)) for name in _named(step, "self")]
     # A language model is always told the positions of slots, a translation model where it asks.
     asks = set() if isinstance(twin, CausalLanguageModel) else {"slot_position"}

@@ -7,7 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from serving.bundle.manifest import read_manifest
+from serving.bundle.manifest import DECODED, read_manifest
+from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.resident import resident_bytes
@@ -32,7 +33,10 @@ def try_bundle(folder: Path) -> int:
 
 def _decode(folder: Path) -> int:
     before = resident_bytes()
-    if read_manifest(folder).task == "generate":
+    task = read_manifest(folder).task
+    if task not in DECODED:
+        TextReader(folder).read(["Test."])
+    elif task == "generate":
         Generator(folder).generate("Test", GenerationOptions(max_length=8))
     else:
         Translator(folder).translate("Test.")

@@ -1,5 +1,5 @@
-"""Fast Transformer variants: `Translator` and `Generator` decode with bundles; the command is
-`macaron`.
+"""Fast Transformer variants: `Translator` and `Generator` decode with bundles, `Embedder` and
+`Classifier` read with them; the command is `macaron`.
 
 This package holds nothing but the entrances to the others. In a checkout those are the folders
 beside it; an installed package has them inside it (setup.py renames the imports).
@@ -10,9 +10,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from serving import Generator, Translator
+    from serving import Classifier, Embedder, Generator, Translator
 
-__all__ = ["Generator", "Translator"]
+__all__ = ["Classifier", "Embedder", "Generator", "Translator"]
 
 
 def __getattr__(name: str) -> Any:

@@ -62,6 +62,8 @@ GROUPS = (
             "translate": "translate lines of text",
             "score": "log-probability of given translations",
             "generate": "continue lines of text with a language model",
+            "embed": "vectors of lines of text, by an encoder",
+            "classify": "classes of lines of text, by an encoder",
         },
     ),
     Group(

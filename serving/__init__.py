@@ -6,13 +6,14 @@ import os
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from serving.encoding.reader import Classifier, Embedder
     from serving.generation.generator import Generator
     from serving.translation.translator import Translator
 
 # ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-__all__ = ["Generator", "Translator"]
+__all__ = ["Classifier", "Embedder", "Generator", "Translator"]
 
 
 def __getattr__(name: str) -> Any:
@@ -25,4 +26,8 @@ def __getattr__(name: str) -> Any:
         from serving.generation.generator import Generator
 
         return Generator
+    if name in ("Classifier", "Embedder"):
+        from serving.encoding import reader
+
+        return getattr(reader, name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

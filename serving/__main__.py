@@ -1,4 +1,4 @@
-"""Translate, score or continue text: lines on stdin, results on stdout."""
+"""Translate, score, continue, embed or classify text: lines on stdin, results on stdout."""
 
 from __future__ import annotations
 
@@ -90,7 +90,22 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
         metavar="KEY=VALUE",
         help="a generation option, for example temperature=0; may be repeated",
     )
+    _of_encoders(
+        verbs.add_parser("embed", help="the vector of each line, by an encoder"),
+        verbs.add_parser("classify", help="the class of each line, by an encoder"),
+    )
     return parser
+
+
+def _of_encoders(embed: argparse.ArgumentParser, classify: argparse.ArgumentParser) -> None:
+    for verb in (embed, classify):
+        _common(verb)
+        verb.add_argument(
+            "--truncate", action="store_true", help="cut the end of a line that is too long off"
+        )
+    classify.add_argument(
+        "--pairs", action="store_true", help="a line is two texts with a tab between"
+    )
 
 
 def _languages(parser: argparse.ArgumentParser) -> None:

@@ -8,7 +8,7 @@ import functools
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from serving.bundle.manifest import check_shortlist
 from serving.errors import InvalidOptionError, InvalidTextError, RequestError, ServingError
@@ -18,6 +18,10 @@ from serving.search.options import parse_options
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
 from serving.translation.translator import Translator
+
+if TYPE_CHECKING:
+    from serving.arrays import Floats
+    from serving.encoding.reader import TextReader
 
 FAILED_LINES = 3
 """Exit status where a line could not be translated and the others were."""
@@ -206,6 +210,44 @@ def generate(options: argparse.Namespace) -> int:
     return 0
 
 
+def embed(options: argparse.Namespace) -> int:
+    """The vector of each line of stdin, its numbers with spaces between."""
+    from serving.encoding.reader import Embedder
+
+    embedder = Embedder(options.bundle, threads=_threads(options))
+    lines = _read_lines()
+    for vector in _read_each(embedder, lines, options):
+        numbers = [float(f"{number:.7g}") for number in vector.tolist()]
+        print(json.dumps(numbers) if options.json else " ".join(map(str, numbers)))
+    return 0
+
+
+def classify(options: argparse.Namespace) -> int:
+    """The likeliest class of each line of stdin, a tab, its probability."""
+    from serving.encoding.reader import Classifier, probabilities, ranked
+
+    classifier = Classifier(options.bundle, threads=_threads(options))
+    lines = [_split(line) for line in _read_lines()] if options.pairs else _read_lines()
+    for scores in _read_each(classifier, lines, options):
+        found = ranked(classifier.reading.labels, probabilities(scores[None])[0])
+        label, probability = found[0]
+        print(json.dumps(dict(found)) if options.json else f"{label}\t{probability:.4f}")
+    return 0
+
+
+def _read_each(
+    reader: TextReader, lines: Sequence[str | tuple[str, str]], options: argparse.Namespace
+) -> Floats:
+    """What a reader gives for each line; raises RequestError that names the line it refuses."""
+    encoded = []
+    for number, line in enumerate(lines, 1):
+        try:
+            encoded.append(reader.encode(line, truncate=options.truncate))
+        except RequestError as error:
+            raise type(error)(f"line {number}: {error}", parameter=error.parameter) from error
+    return reader.encoder.run(encoded)
+
+
 def _threads(options: argparse.Namespace) -> int:
     if options.threads is not None and options.threads < 1:
         raise InvalidOptionError(
@@ -234,7 +276,7 @@ def _find_line(lines: list[str], check: Callable[[str], object]) -> None:
 def _split(line: str) -> tuple[str, str]:
     source, tab, target = line.partition("\t")
     if not tab:
-        raise InvalidTextError("there must be a tab between source and translation")
+        raise InvalidTextError("there must be a tab between the two texts of a line")
     return source, target
 
 

@@ -174,6 +174,47 @@ def generator(tiny_language_model: TinyLanguageModel) -> Generator:
     return Generator(tiny_language_model.fp32, threads=1)
 
 
+@dataclass(frozen=True)
+class TinyEncoders:
+    """Two encoders with random weights, as Hugging Face folders and as bundles in one folder."""
+
+    embedder: Path
+    classifier: Path
+    bundles: Path
+    """Holds `tiny-embedder` (int8) and `tiny-classifier` (fp32)."""
+
+
+@pytest.fixture(scope="session")
+def tiny_encoders(shared_folder: Path, traced_once: None) -> TinyEncoders:
+    """Save both and make their bundles."""
+    folder = shared_folder / "tiny_encoders"
+    model = TinyEncoders(folder / "embedder", folder / "classifier", folder / "bundles")
+    with FileLock(shared_folder / "tiny_encoders.lock"):
+        if not (model.bundles / "tiny-classifier").exists():
+            _make_encoders(folder, model)
+    return model
+
+
+def _make_encoders(folder: Path, model: TinyEncoders) -> None:
+    from export.encoder_bundle import write_foreign_encoder
+    from tests.toy.encoders import LABELS, save_encoder, write_lines
+
+    save_encoder(model.embedder)
+    save_encoder(model.classifier, LABELS)
+    text = write_lines(folder)
+    with single_thread():
+        write_foreign_encoder(
+            model.embedder,
+            model.bundles / "tiny-embedder",
+            text=text,
+            precision="int8",
+            pooling="mean",
+        )
+        write_foreign_encoder(
+            model.classifier, model.bundles / "tiny-classifier", text=text, precision="fp32"
+        )
+
+
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
     """Show what tests that passed have to tell (`record_property("told", ...)`), from every process
     of the run."""

@@ -210,6 +210,12 @@ def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
         model = dataclasses.asdict(PRESETS[preset]) | model
     architecture = model.get("architecture", "transformer")
     check_choice("model.architecture", architecture, tuple(ARCHITECTURES))
+    if architecture == "bert":
+        raise ConfigError(
+            "model.architecture must be 'transformer', 'joint' or 'lm', got 'bert': encoders are "
+            "not trained by a recipe; `python -m macaron export import-encoder` makes a bundle of "
+            "one that is trained"
+        )
     tree["model"] = _build(ARCHITECTURES[architecture], model, "model")
     is_language_model = issubclass(ARCHITECTURES[architecture], LanguageModelConfig)
     recipe: Recipe = _build(LanguageRecipe if is_language_model else TranslationRecipe, tree, "")

@@ -23,15 +23,27 @@ _SAFETENSORS, _PICKLED = "model.safetensors", "pytorch_model.bin"
 
 def read_json(path: Path) -> dict[str, Any]:
     """The object in a JSON file; raises ExportError where there is none."""
+    tree = _read_value(path)
+    if not isinstance(tree, dict):
+        raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
+    return tree
+
+
+def read_objects(path: Path) -> list[dict[str, Any]]:
+    """The objects of a list in a JSON file; raises ExportError where it is none of objects."""
+    trees = _read_value(path)
+    if not isinstance(trees, list) or not all(isinstance(tree, dict) for tree in trees):
+        raise ExportError(f"{path}: must be a list of JSON objects")
+    return trees
+
+
+def _read_value(path: Path) -> Any:
     try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
+        return json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise ExportError(f"{path}: cannot be read: {error.strerror or error}") from error
     except (ValueError, RecursionError) as error:
         raise ExportError(f"{path}: not valid JSON: {error}") from error
-    if not isinstance(tree, dict):
-        raise ExportError(f"{path}: must be a JSON object, got {type(tree).__name__}")
-    return tree
 
 
 class Options:
@@ -93,6 +105,10 @@ class Weights:
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
+
+    def shape(self, name: str) -> tuple[int, ...]:
+        """The shape of a tensor that is there."""
+        return tuple(self._tensors[name].shape)
 
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor of that shape in fp32; raises ExportError where it is missing or differs."""

@@ -13,14 +13,18 @@ from serving.errors import BundleError
 
 def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer:
     """Read one of the tokenizers that a manifest names, by its file; raises BundleError where it is
-    not one of the kind and the size that the manifest says."""
+    not one of the kind and the size that the manifest says, or one of an encoder."""
     files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
     path = folder / file
     tokenizer: TextTokenizer
+    if files.kind == "tokenizers":
+        raise BundleError(
+            f"{path}: the tokenizer must be sentencepiece, words or pieces, got {files.kind}"
+        )
     try:
         if files.vocabulary_file is not None:
             vocabulary = (folder / files.vocabulary_file).read_bytes()
-            tokenizer = PieceVocabulary(path, vocabulary, manifest.special_ids)
+            tokenizer = PieceVocabulary(path, vocabulary, manifest.decoding_ids)
         else:
             tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)
     except (OSError, RuntimeError, ValueError) as error:

@@ -48,7 +48,9 @@ processor's cache (docs/decisions.md)."""
 Family = Literal["transformer", "macaron", "joint", "lm", "bert"]
 Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
 """w8a16: products of fp16 whose weights are stored in int8."""
-Task = Literal["translate", "generate", "encode"]
+Task = Literal["translate", "generate", "encode", "classify"]
+DECODED: tuple[Task, ...] = ("translate", "generate")
+"""Tasks whose outputs are decoded step by step; of the others each text is read once."""
 Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
 DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
@@ -78,6 +80,11 @@ Role = Literal[
     "alignment",
     "alignment_query",
     "column",
+    "segment",
+    "slot",
+    "packed_row",
+    "vector",
+    "class_score",
 ]
 
 
@@ -95,8 +102,8 @@ class Tensor(_Strict):
     name: str
     dtype: DType
     axes: tuple[str | int, ...]
-    """Letters B K Q C S D V N R T, M rows of logits, BS = B * S, L pieces of the longest
-    shortlist, or fixed sizes."""
+    """Letters B K Q C S D V N R T, M rows of logits or ids of packed texts, BS = B * S, L pieces of
+    the longest shortlist, or fixed sizes."""
     role: Role
 
     @property
@@ -129,10 +136,11 @@ class ModelSizes(_Strict):
     model_dim: PositiveInt
     num_heads: PositiveInt
     num_encoder_layers: NonNegativeInt
-    num_decoder_layers: PositiveInt
+    num_decoder_layers: NonNegativeInt
     vocab_size: PositiveInt
     max_source: PositiveInt | None = None
-    """Longest source, in ids with eos; null where there is none."""
+    """Longest source in ids with eos, or text in ids with all special ones; null where there is no
+    source."""
     max_positions: PositiveInt | None = None
     """Longest target; null where positions are computed and length is open."""
     reach: tuple[PositiveInt, ...] | None = None
@@ -149,8 +157,9 @@ class ModelSizes(_Strict):
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words", "pieces"]
-    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`."""
+    kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
+    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
+    a file of that library, for encoders."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
@@ -264,6 +273,17 @@ class Languages(_Strict):
         return f"{len(self.trained)} pairs of {', '.join(sides)}"
 
 
+class Reading(_Strict):
+    """What is read from an encoder's states for each text, inside the graph."""
+
+    pooling: Literal["cls", "mean"]
+    """The first token's state, or the mean of all."""
+    normalised: bool = False
+    """Whether a vector has length one."""
+    labels: tuple[str, ...] = ()
+    """The classes, in the order of the scores; a single one is a score by itself."""
+
+
 class Quality(_Strict):
     """One measured score on a named data set."""
 
@@ -316,11 +336,15 @@ class Manifest(_Strict):
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""
     sizes: ModelSizes
-    special_ids: SpecialIds = OWN_IDS
+    special_ids: SpecialIds | None = OWN_IDS
+    """null where the tokenizer's file tells them."""
     languages: Languages
     tokenizer: TokenizerFiles
+    reading: Reading | None = Field(default=None, exclude_if=lambda reading: reading is None)
+    """Of encoders alone."""
     encoder: Graph | None
-    step: Graph
+    step: Graph | None
+    """null where nothing is decoded."""
     engines: tuple[EngineFile, ...] = ()
     """These graphs as TensorRT engines, where such were built."""
     shortlist: ShortlistFiles | None = None
@@ -343,14 +367,28 @@ class Manifest(_Strict):
     name."""
 
     @property
+    def step_graph(self) -> Graph:
+        """The step graph of a bundle that decodes; raises BundleError for another one."""
+        if self.step is None:
+            raise BundleError(f"{self.name}: a bundle for {self.task!r} has no step graph")
+        return self.step
+
+    @property
+    def decoding_ids(self) -> SpecialIds:
+        """The special ids of a bundle that decodes; raises BundleError for another one."""
+        if self.special_ids is None:
+            raise BundleError(f"{self.name}: a bundle for {self.task!r} has no special_ids")
+        return self.special_ids
+
+    @property
     def caches(self) -> list[Tensor]:
         """What a step keeps of each position: keys and values, and other modules' states."""
-        return [tensor for tensor in self.step.inputs if tensor.role in ("self", "state")]
+        return [tensor for tensor in self.step_graph.inputs if tensor.role in ("self", "state")]
 
     @property
     def lookback(self) -> int:
         """How many of its nearest ancestors each query of a step is told; 0 where it is none."""
-        found = [tensor.axes[-1] for tensor in self.step.inputs if tensor.role == "ancestor"]
+        found = [tensor.axes[-1] for tensor in self.step_graph.inputs if tensor.role == "ancestor"]
         return int(found[0]) if found else 0
 
     @field_validator("files")
@@ -361,7 +399,9 @@ class Manifest(_Strict):
 
     @field_validator("special_ids")
     @classmethod
-    def _tell_ids_apart(cls, ids: SpecialIds) -> SpecialIds:
+    def _tell_ids_apart(cls, ids: SpecialIds | None) -> SpecialIds | None:
+        if ids is None:
+            return None
         if ids.eos in (ids.pad, ids.unk) or min(vars(ids).values()) < 0:
             raise ValueError("ids must be 0 or more, and eos neither pad nor unk")
         return ids
@@ -434,6 +474,21 @@ def parse_manifest(folder: Path) -> Manifest:
         where = ".".join(map(str, first["loc"]))
         got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
         raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
+    if manifest.task in DECODED:
+        _check_decoding(path, manifest)
+    else:
+        _check_reading(path, manifest)
+    return manifest
+
+
+def _check_decoding(path: Path, manifest: Manifest) -> None:
+    """Raise BundleError where a bundle lacks what decoding with it needs, or says what cannot be of
+    it."""
+    sizes = manifest.sizes
+    if manifest.step is None or manifest.special_ids is None or not sizes.num_decoder_layers:
+        raise BundleError(
+            f"{path}: a bundle for {manifest.task!r} needs step, special_ids and decoder layers"
+        )
     try:
         if manifest.task == "generate":
             parse_generation_options(manifest.search)
@@ -441,7 +496,6 @@ def parse_manifest(folder: Path) -> Manifest:
             check_shortlist(parse_options(manifest.search), manifest)
     except InvalidOptionError as error:
         raise BundleError(f"{path}: search: {error}") from error
-    sizes = manifest.sizes
     if sizes.alignment_layer is not None and sizes.alignment_layer >= sizes.num_decoder_layers:
         raise BundleError(
             f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
@@ -452,11 +506,22 @@ def parse_manifest(folder: Path) -> Manifest:
             f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
             f"{manifest.tokenizer.kind!r}, got {vars(manifest.special_ids)}"
         )
-    if manifest.task == "translate" and (
-        manifest.encoder is None or manifest.sizes.max_source is None
-    ):
+    if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
-    return manifest
+
+
+def _check_reading(path: Path, manifest: Manifest) -> None:
+    """Raise BundleError where a bundle of an encoder lacks what reading with it needs."""
+    encoder, reading = manifest.encoder, manifest.reading
+    if encoder is None or reading is None or manifest.sizes.max_source is None:
+        raise BundleError(
+            f"{path}: a bundle for {manifest.task!r} needs encoder, reading and sizes.max_source"
+        )
+    width = encoder.outputs[0].axes[-1]
+    if manifest.task == "classify" and width != len(reading.labels):
+        raise BundleError(
+            f"{path}: reading.labels must name {width} classes, got {len(reading.labels)}"
+        )
 
 
 def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
@@ -490,10 +555,10 @@ def file_hash(path: Path) -> str:
 
 
 def _check_files(folder: Path, manifest: Manifest) -> None:
-    needed = {manifest.step.file, manifest.tokenizer.source_file, manifest.tokenizer.target_file}
-    needed |= {manifest.encoder.file} if manifest.encoder else set()
     files = manifest.tokenizer
+    needed = {files.source_file, files.target_file}
     needed |= {files.vocabulary_file} if files.vocabulary_file else set()
+    needed |= {graph.file for graph in (manifest.encoder, manifest.step) if graph}
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:
         needed |= {manifest.shortlist.lexicon, manifest.shortlist.step.file}

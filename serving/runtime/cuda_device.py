@@ -157,7 +157,7 @@ def needed_bytes(folder: Path, manifest: Manifest, cache_bytes: int, batches: in
 def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
     """Bytes of a bundle's graphs with their weights, where each batch has a step graph of its own:
     each has its own of the weights that they share."""
-    graphs = [manifest.step.file] * batches
+    graphs = [manifest.step_graph.file] * batches
     if manifest.encoder is not None:
         graphs.append(manifest.encoder.file)
     shared = [path.name for path in folder.glob("*.bin")] * len(graphs)

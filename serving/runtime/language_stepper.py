@@ -57,7 +57,7 @@ class LanguageStepper(CacheSizes):
         Raises BundleError where it is an earlier version's or for another device, where ONNX
         Runtime refuses it, or where this machine's int8 products are not exact.
         """
-        roles = {tensor.role for tensor in manifest.step.inputs}
+        roles = {tensor.role for tensor in manifest.step_graph.inputs}
         if "top_rank" not in roles:
             raise BundleError(
                 f"{folder}: its step graph was exported by an earlier version; export the "
@@ -69,7 +69,7 @@ class LanguageStepper(CacheSizes):
         self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
-        self._session = device.load(folder, manifest.step, threads, int8=int8)
+        self._session = device.load(folder, manifest.step_graph, threads, int8=int8)
         self.reach: int | None = max(manifest.sizes.reach) if manifest.sizes.reach else None
         """Last positions that the widest layer sees, the query's own among them."""
         self.one_query_first = False  # as many candidates as beams ask for come of each query

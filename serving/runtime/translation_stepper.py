@@ -68,7 +68,7 @@ class OnnxStepper(CacheSizes):
         not exact.
         """
         super().__init__(manifest)
-        self._sizes, self._step_graph = manifest.sizes, step or manifest.step
+        self._sizes, self._step_graph = manifest.sizes, step or manifest.step_graph
         # Earlier bundles do not tell beams from queries, and ONNX Runtime's own attention gives one
         # query other bits than several.
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")

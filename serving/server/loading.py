@@ -5,13 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from serving.bundle.manifest import Manifest, find_bundles, parse_manifest
+from serving.bundle.manifest import DECODED, Manifest, find_bundles, parse_manifest
+from serving.encoding.loading import load_reader
+from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.generation.loading import load_generator
 from serving.server.settings import Settings, variable
 from serving.translation.loading import DecodingProcesses, load_translator
 from serving.translation.scheduler import TranslationModel
+
+AnyBundle = TranslationModel | Generator | TextReader
 
 
 def read_manifests(settings: Settings) -> dict[Path, Manifest]:
@@ -48,7 +52,7 @@ def load_bundles(
     settings: Settings,
     served: Collection[Manifest] = (),
     processes: DecodingProcesses | None = None,
-) -> list[TranslationModel | Generator]:
+) -> list[AnyBundle]:
     """Load and check every bundle but those whose manifests are `served` already; translation
     models by these `processes`, or by others of their own.
 
@@ -64,9 +68,11 @@ def load_bundles(
 
 def load_bundle(
     folder: Path, manifest: Manifest, settings: Settings, processes: DecodingProcesses
-) -> TranslationModel | Generator:
+) -> AnyBundle:
     """Load and check one bundle; raises BundleError where it cannot be used."""
     try:
+        if manifest.task not in DECODED:
+            return load_reader(folder, settings.preset, settings.threads)
         if manifest.task == "generate":
             return load_generator(folder, settings.preset, settings.threads)
         if settings.decode_in == "processes":

@@ -16,10 +16,13 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from serving.bundle.manifest import Manifest
+from serving.bundle.manifest import Manifest, Task
+from serving.encoding.reader import TextReader
+from serving.encoding.scheduler import TextScheduler
 from serving.errors import (
     BundleError,
     NotReadyError,
+    RequestError,
     SettingsError,
     UnknownLanguageError,
     UnknownModelError,
@@ -31,6 +34,7 @@ from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sampling_options import GenerationOptions
 from serving.server.loading import (
+    AnyBundle,
     decoding_processes,
     load_bundle,
     load_bundles,
@@ -46,7 +50,7 @@ AUTO = "auto"
 
 _WARM_UP_TEXT = "1 2 3"
 
-AnyScheduler = TranslationScheduler | GenerationScheduler
+AnyScheduler = TranslationScheduler | GenerationScheduler | TextScheduler
 
 logger = logging.getLogger(__name__)
 
@@ -97,6 +101,26 @@ class ServedLanguageModel:
         return self.manifest.name
 
 
+@dataclass(frozen=True)
+class ServedEncoder:
+    """An encoder, opened to requests."""
+
+    manifest: Manifest
+    reader: TextReader
+    scheduler: TextScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+
+LoadedModel = ServedModel | ServedLanguageModel | ServedEncoder
+AnyModel = StoredModel | ServedLanguageModel | ServedEncoder
+
+
 class Registry:
     """Holds the models that are served, from the start of the server to its end."""
 
@@ -104,6 +128,7 @@ class Registry:
         self._settings = settings
         self._models: dict[str, StoredModel] = {}
         self._language_models: dict[str, ServedLanguageModel] = {}
+        self._encoders: dict[str, ServedEncoder] = {}
         self._ready = self._draining = False
         self._reloading = threading.Lock()
         self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
@@ -132,6 +157,12 @@ class Registry:
         self._check_loaded()
         return list(self._language_models.values())
 
+    @property
+    def encoders(self) -> list[ServedEncoder]:
+        """Every encoder, the preferred ones first; raises NotReadyError while they are loaded."""
+        self._check_loaded()
+        return list(self._encoders.values())
+
     def load(self) -> None:
         """Open every bundle to requests: load it now, or where the settings say so when it is
         asked for. Raises as `load_bundles` and `start` do."""
@@ -144,7 +175,7 @@ class Registry:
         _tidy()
         self._ready = True
 
-    def start(self, bundles: Iterable[TranslationModel | Generator]) -> None:
+    def start(self, bundles: Iterable[AnyBundle]) -> None:
         """Warm the models up and open them to requests.
 
         Raises SettingsError where a bundle's own default options are over a limit.
@@ -171,9 +202,7 @@ class Registry:
 
     def _exchange(self) -> None:
         begin = time.monotonic()
-        before: list[StoredModel | ServedLanguageModel]
-        before = [*self._models.values(), *self._language_models.values()]
-        started: list[ServedModel | ServedLanguageModel] = []
+        before, started = self._all_models(), list[LoadedModel]()
         folders = self._folders
         try:
             manifests = self._read_manifests()
@@ -195,7 +224,7 @@ class Registry:
         stay = {id(model) for model in kept}
         gone = [model for model in before if id(model) not in stay]
         for model in gone:
-            if isinstance(model, ServedModel | ServedLanguageModel):
+            if isinstance(model, LoadedModel):
                 self._retire(model)
         self.metrics.reloads.labels("done").inc()
         logger.info(
@@ -212,7 +241,7 @@ class Registry:
         self._folders = {manifest.name: folder for folder, manifest in found.items()}
         return list(found.values())
 
-    def _load_all_but(self, manifests: list[Manifest]) -> list[TranslationModel | Generator]:
+    def _load_all_but(self, manifests: list[Manifest]) -> list[AnyBundle]:
         return load_bundles(self._settings, manifests, self._processes)
 
     def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredModel]:
@@ -277,7 +306,7 @@ class Registry:
         bundle = load_bundle(
             self._folders[manifest.name], manifest, self._settings, self._processes
         )
-        if isinstance(bundle, Generator) or bundle.manifest != manifest:
+        if isinstance(bundle, Generator | TextReader) or bundle.manifest != manifest:
             raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
         return self._start_translator(bundle)
 
@@ -296,18 +325,26 @@ class Registry:
                 self._retire(model)
                 logger.info("%s leaves for want of room", model.name)
 
-    def _serve(self, models: Iterable[StoredModel | ServedLanguageModel]) -> None:
+    def _all_models(self) -> list[AnyModel]:
+        return [
+            *self._models.values(),
+            *self._language_models.values(),
+            *self._encoders.values(),
+        ]
+
+    def _serve(self, models: Iterable[AnyModel]) -> None:
         """Open these models to requests, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
         self._models = {m.name: m for m in ranked if isinstance(m, StoredModel)}
         self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
+        self._encoders = {m.name: m for m in ranked if isinstance(m, ServedEncoder)}
 
-    def _retire(self, model: ServedModel | ServedLanguageModel) -> None:
+    def _retire(self, model: LoadedModel) -> None:
         """Let a model end when the last request that has chosen it lets go of it."""
         self._retired.add(model.scheduler)
         weakref.finalize(model, model.scheduler.retire)
 
-    def _start(self, bundle: TranslationModel | Generator) -> ServedModel | ServedLanguageModel:
+    def _start(self, bundle: AnyBundle) -> LoadedModel:
         manifest = bundle.manifest
         logger.info(
             "serving %s (%s, %s) on %s: %s",
@@ -319,6 +356,8 @@ class Registry:
         )
         if isinstance(bundle, Generator):
             return self._start_generator(bundle)
+        if isinstance(bundle, TextReader):
+            return self._start_reader(bundle)
         return self._start_translator(bundle)
 
     def _start_translator(self, translator: TranslationModel) -> ServedModel:
@@ -346,6 +385,42 @@ class Registry:
             observer=self.metrics.observer(generator.manifest.name),
         )
         return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+
+    def _start_reader(self, reader: TextReader) -> ServedEncoder:
+        reader.read([_WARM_UP_TEXT])
+        scheduler = TextScheduler(
+            reader.encoder,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=reader.workers,
+            observer=self.metrics.observer(reader.manifest.name),
+        )
+        return ServedEncoder(reader.manifest, reader, scheduler, int(time.time()))
+
+    def choose_encoder(self, task: Task, name: str | None = None) -> ServedEncoder:
+        """The encoder of that name, or the first for the task.
+
+        Raises UnknownModelError, which names what there is, and RequestError, which names the task
+        of the model, where it is another one.
+        """
+        self._check_loaded()
+        fitting = [model for model in self._encoders.values() if model.manifest.task == task]
+        if name is None:
+            if not fitting:
+                raise UnknownModelError(
+                    f"no loaded model is for {task!r}; add a bundle for it", parameter="model"
+                )
+            return fitting[0]
+        for model in self._all_models():
+            if model.name != name:
+                continue
+            if isinstance(model, ServedEncoder) and model.manifest.task == task:
+                return model
+            raise RequestError(
+                f"the model {name!r} is for {model.manifest.task!r}, and {task!r} is asked of it",
+                parameter="model",
+            )
+        raise _unknown_model(name, fitting)
 
     def choose_language_model(self, name: str | None = None) -> ServedLanguageModel:
         """The language model of that name, or the first; raises UnknownModelError, which names what
@@ -479,16 +554,12 @@ class Registry:
             scheduler.abandon()
 
     def _schedulers(self) -> list[AnyScheduler]:
-        return [
-            *(model.scheduler for model in self._loaded),
-            *(model.scheduler for model in self._language_models.values()),
-            *self._retired,
-        ]
+        loaded = [model for model in self._all_models() if isinstance(model, LoadedModel)]
+        return [*(model.scheduler for model in loaded), *self._retired]
 
     def _state(self) -> State:
-        models: list[StoredModel | ServedLanguageModel]
-        models = [*self._models.values(), *self._language_models.values()]
-        return State(self.ready, list(map(_model_state, models)), self._processes.held_bytes)
+        states = list(map(_model_state, self._all_models()))
+        return State(self.ready, states, self._processes.held_bytes)
 
     def check_ready(self) -> None:
         """Raise NotReadyError while models are loaded and once the server is to end."""
@@ -517,9 +588,9 @@ def _tidy() -> None:
     give_back()
 
 
-def _model_state(model: StoredModel | ServedLanguageModel) -> ModelState:
+def _model_state(model: AnyModel) -> ModelState:
     scheduler: AnyScheduler | None = None
-    if isinstance(model, ServedModel | ServedLanguageModel):
+    if isinstance(model, LoadedModel):
         scheduler = model.scheduler
     return ModelState(
         name=model.name,
@@ -537,9 +608,7 @@ def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
     return sorted({code for group in groups for code in group})
 
 
-def _unknown_model(
-    name: str, models: Sequence[StoredModel | ServedLanguageModel]
-) -> UnknownModelError:
+def _unknown_model(name: str, models: Sequence[AnyModel]) -> UnknownModelError:
     known = [model.name for model in models]
     return UnknownModelError(f"model {_unknown(name, known)}", parameter="model")
 

@@ -19,7 +19,7 @@ from serving.queue.limits import BatchLimits
 from serving.runtime.device import computes_on_cpu
 from serving.search.options import SearchOptions
 from serving.search.sentence import Group, Sentence
-from serving.translation.process_group import ModelLink, ProcessGroup
+from serving.translation.process_group import ProcessGroup, ProcessLink
 from serving.translation.running import SentenceProgress
 from serving.translation.texts import load_texts
 
@@ -39,12 +39,12 @@ class IsolatedEngine:
         """Decode for a model of the group in its process of that number; raises whatever starting
         one does."""
         self._processes, self._model, self._place = processes, model, place
-        self._links: list[ModelLink] = []
+        self._links: list[ProcessLink] = []
         """Those that decode something."""
         self._poll = select.poll()
         self._suspects: deque[dict[int, Sentence]] = deque()
         """What was lost together, and waits to be decoded apart."""
-        self._apart: ModelLink | None = None
+        self._apart: ProcessLink | None = None
         """Where that is done."""
         self._woken, self._wakes = os.pipe()
         weakref.finalize(self, _close, self._woken, self._wakes)
@@ -122,16 +122,16 @@ class IsolatedEngine:
         self._processes.leave(self._model)
 
     @property
-    def _current(self) -> ModelLink:
+    def _current(self) -> ProcessLink:
         return self._processes.link(self._model, self._place)
 
-    def _follow(self, link: ModelLink) -> None:
+    def _follow(self, link: ProcessLink) -> None:
         """Wait for what it tells as long as it decodes something."""
         if link.sentences and link not in self._links:
             self._links.append(link)
             self._poll.register(link.fileno(), select.POLLIN)
 
-    def _unfollow(self, link: ModelLink) -> None:
+    def _unfollow(self, link: ProcessLink) -> None:
         self._links.remove(link)
         self._poll.unregister(link.fileno())
 
@@ -140,7 +140,7 @@ class IsolatedEngine:
         self.cancel([number for link in self._links for number in link.sentences])
         self._end_apart()
 
-    def _lose(self, link: ModelLink) -> list[tuple[int, Exception]]:
+    def _lose(self, link: ProcessLink) -> list[tuple[int, Exception]]:
         """Note that a process has ended; returns the sentences that fail with it."""
         lost = list(link.sentences.items())
         link.close()

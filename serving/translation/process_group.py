@@ -30,7 +30,7 @@ _END_S = 10.0
 """Seconds that processes have to end by themselves."""
 
 
-class ModelLink:
+class ProcessLink:
     """A model's connection to one decoding process."""
 
     def __init__(self, own: socket.socket, pid: int, loader: Loader | None = None) -> None:
@@ -206,7 +206,7 @@ class ProcessGroup:
         self._engines: dict[int, int] = {}
         """Engines of each model that are open; none is counted before the first."""
         self._loaders: list[Loader] = []
-        self._links: list[dict[int, ModelLink]] = [{} for _ in range(size)]
+        self._links: list[dict[int, ProcessLink]] = [{} for _ in range(size)]
         """Of each process, by model: dictionaries that never change, but are replaced."""
         self._forgotten: queue.SimpleQueue[int] = queue.SimpleQueue()
         self._lock = threading.RLock()
@@ -256,7 +256,7 @@ class ProcessGroup:
             if not self._engines[model]:
                 self._drop(model)
 
-    def link(self, model: int, place: int) -> ModelLink:
+    def link(self, model: int, place: int) -> ProcessLink:
         """The connection of a model to the process of that number, started where there is none;
         raises whatever that does."""
         link = self._links[place].get(model)
@@ -267,7 +267,7 @@ class ProcessGroup:
                 link = self._links[place][model]
         return link
 
-    def apart(self, model: int) -> ModelLink:
+    def apart(self, model: int) -> ProcessLink:
         """A connection to a fresh process that decodes for nobody else and ends with it."""
         with self._lock:
             if self._forks:
@@ -275,7 +275,7 @@ class ProcessGroup:
             loader = Loader(forks=False)
             loader.tell(self._orders[model])
             own = loader.serve([model])[model]
-            return ModelLink(own, loader.pid, loader)  # which is loaded when it is needed
+            return ProcessLink(own, loader.pid, loader)  # which is loaded when it is needed
 
     def revive(self, place: int) -> None:
         """Start a process in the place of one that has ended; raises whatever that does."""
@@ -336,7 +336,7 @@ class ProcessGroup:
         assert isinstance(device, DeviceUse)
         return device
 
-    def _served(self, loader: Loader, models: Iterable[int]) -> dict[int, ModelLink]:
+    def _served(self, loader: Loader, models: Iterable[int]) -> dict[int, ProcessLink]:
         own = loader.serve(models)
         try:
             pid = loader.answer()
@@ -345,7 +345,7 @@ class ProcessGroup:
                 each.close()
             raise
         assert isinstance(pid, int)
-        return {model: ModelLink(each, pid) for model, each in own.items()}
+        return {model: ProcessLink(each, pid) for model, each in own.items()}
 
     def _renew(self, place: int) -> None:
         """Have a process decode for all models that are loaded: another one, or the same where it

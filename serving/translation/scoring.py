@@ -51,7 +51,7 @@ def score_pairs(
     results: dict[int, Score] = {}
     for batch in fill_batches(demands, texts.sizes, limits):
         scores = _token_scores(
-            stepper, [encoded[index] for index in batch], texts.manifest.special_ids
+            stepper, [encoded[index] for index in batch], texts.manifest.decoding_ids
         )
         for index, token_scores in zip(batch, scores, strict=True):
             pieces = texts.target.pieces(encoded[index][1][len(first) :])

@@ -104,8 +104,8 @@ class TextProcessor:
             ids,
             options,
             [*self.first_pieces(target), *prefix],
-            start=self.manifest.special_ids.bos,
-            end=self.manifest.special_ids.eos,
+            start=self.manifest.decoding_ids.bos,
+            end=self.manifest.decoding_ids.eos,
             text=text if alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             streamed=stream and not options.return_alternatives,
@@ -169,7 +169,7 @@ class TextProcessor:
             *first,
             *_chosen(self._tags, "target", target),
             *pieces,
-            self.manifest.special_ids.eos,
+            self.manifest.decoding_ids.eos,
         ]
 
     def first_pieces(self, target: str | None) -> tuple[int, ...]:

@@ -1,4 +1,4 @@
-"""`python -m serving translate | score` in this process, with stdin and stdout replaced."""
+"""The verbs of `python -m serving` in this process, with stdin and stdout replaced."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from serving import Translator
+from serving import Classifier, Embedder, Translator
 from serving.__main__ import main
 from serving.errors import InvalidOptionError, InvalidTextError
 from serving.search.options import SearchOptions
+from tests.conftest import TinyEncoders
+from tests.toy.encoders import LINES
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -206,3 +209,34 @@ def test_a_folder_without_a_bundle(terminal: Terminal, tmp_path: Path) -> None:
 def test_threads_and_workers_are_checked(tiny_bundle: Path, arguments: dict[str, int]) -> None:
     with pytest.raises(InvalidOptionError, match="must be >= 1"):
         Translator(tiny_bundle, **arguments)
+
+
+def test_each_line_gets_its_vector(terminal: Terminal, tiny_encoders: TinyEncoders) -> None:
+    bundle = tiny_encoders.bundles / "tiny-embedder"
+    wanted = Embedder(bundle, threads=1).embed(LINES)
+    status, out, _ = terminal("embed", bundle, "--threads", 1, text="\n".join(LINES) + "\n")
+    assert status == 0
+    found = [[float(number) for number in line.split()] for line in out.splitlines()]
+    np.testing.assert_allclose(found, wanted, atol=1e-6)
+    _, out, _ = terminal("embed", bundle, "--json", text=LINES[0])
+    np.testing.assert_allclose(json.loads(out), wanted[0], atol=1e-6)
+    status, _, err = terminal("embed", bundle, text="the cat\n\n")
+    assert (status, err) == (1, "error: line 2: a text must not be empty\n")
+    status, _, err = terminal("embed", bundle, text="the cat " * 20)
+    assert status == 1
+    assert err.startswith("error: line 1: a text must have at most 24 tokens")
+    assert terminal("embed", bundle, "--truncate", text="the cat " * 20)[0] == 0
+
+
+def test_each_line_gets_its_class(terminal: Terminal, tiny_encoders: TinyEncoders) -> None:
+    bundle = tiny_encoders.bundles / "tiny-classifier"
+    pair = ("the cat", "a dog sat")
+    single, double = Classifier(bundle, threads=1).classify([pair[0], pair])
+    status, out, _ = terminal("classify", bundle, text=pair[0])
+    assert (status, out) == (0, f"{single[0][0]}\t{single[0][1]:.4f}\n")
+    _, out, _ = terminal("classify", bundle, "--pairs", "--json", text="\t".join(pair))
+    assert list(json.loads(out).items()) == double
+    assert sum(json.loads(out).values()) == pytest.approx(1.0)
+    status, _, err = terminal("classify", tiny_encoders.bundles / "tiny-embedder", text="a")
+    assert status == 1
+    assert "task must be 'classify', got 'encode'" in err

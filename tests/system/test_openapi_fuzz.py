@@ -12,10 +12,11 @@ from schemathesis import Case
 from schemathesis.specs.openapi.checks import positive_data_acceptance
 
 from serving import Generator, Translator
+from serving.encoding.reader import TextReader
 from serving.server.app import create_app
 from serving.server.registry import Registry
 from serving.server.settings import Settings
-from tests.conftest import TinyLanguageModel, TinyModel
+from tests.conftest import TinyEncoders, TinyLanguageModel, TinyModel
 
 pytestmark = pytest.mark.slow
 
@@ -28,15 +29,25 @@ EXISTING = {
 }
 """What no schema says: names that the models here have, and enough time."""
 
+_MODELS = {"/v1/completions": "lm", "/v1/embeddings": "tiny-embedder"}
+"""Where a model must be named."""
+
 _settings = Settings()
 _registry = Registry(_settings)
 _schema = schemathesis.openapi.from_asgi("/openapi.json", create_app(_registry, _settings))
 
 
 @pytest.fixture(scope="module", autouse=True)
-def models(tiny_model: TinyModel, tiny_language_model: TinyLanguageModel) -> Iterator[None]:
+def models(
+    tiny_model: TinyModel, tiny_language_model: TinyLanguageModel, tiny_encoders: TinyEncoders
+) -> Iterator[None]:
     _registry.start(
-        [Translator(tiny_model.fp32, threads=1), Generator(tiny_language_model.fp32, threads=1)]
+        [
+            Translator(tiny_model.fp32, threads=1),
+            Generator(tiny_language_model.fp32, threads=1),
+            TextReader(tiny_encoders.bundles / "tiny-embedder", threads=1),
+            TextReader(tiny_encoders.bundles / "tiny-classifier", threads=1),
+        ]
     )
     yield
     _registry.close()
@@ -57,7 +68,7 @@ def _test_of(operation: str) -> Any:
         if isinstance(case.body, dict) and case.meta and case.meta.generation.mode.is_positive:
             case.body |= {name: EXISTING[name] for name in case.body.keys() & EXISTING.keys()}
             if "model" in case.body:
-                case.body["model"] = "lm" if case.path.startswith("/v1") else None
+                case.body["model"] = _MODELS.get(case.path)
         # A text may be too long for a model, an option may not fit another: no schema says so.
         case.call_and_validate(excluded_checks=[positive_data_acceptance])
 

@@ -6,9 +6,19 @@ import importlib
 
 from training.errors import ConfigError
 from training.models.attention import small_init
-from training.models.base import Network, TranslationModel
+from training.models.base import DecodingNetwork, Network, TranslationModel
+from training.models.bert import (
+    Bert,
+    BidirectionalEncoder,
+    SentenceEmbedder,
+    TextClassifier,
+    TextModel,
+    kaiming_init,
+    normal_init,
+)
 from training.models.blocks import BLOCKS, Block
 from training.models.config import (
+    BertConfig,
     JointConfig,
     LanguageModelConfig,
     ModelConfig,
@@ -21,12 +31,19 @@ from training.models.transformer import Transformer
 
 __all__ = [
     "PRESETS",
+    "Bert",
+    "BertConfig",
+    "BidirectionalEncoder",
     "CausalLanguageModel",
+    "DecodingNetwork",
     "JointConfig",
     "JointModel",
     "LanguageModelConfig",
     "ModelConfig",
     "Network",
+    "SentenceEmbedder",
+    "TextClassifier",
+    "TextModel",
     "Transformer",
     "TransformerConfig",
     "TranslationModel",
@@ -35,6 +52,10 @@ __all__ = [
     "check_model",
     "find_block",
 ]
+
+
+_INITS = {"small": small_init, "normal": normal_init, "kaiming": kaiming_init}
+"""What is done to fresh weights, by `attention_init`; `xavier` is how modules begin."""
 
 
 def build_model(config: ModelConfig) -> TranslationModel:
@@ -61,17 +82,19 @@ def build_network(config: ModelConfig) -> Network:
         network = JointModel(config)
     elif isinstance(config, LanguageModelConfig):
         network = CausalLanguageModel(config)
+    elif isinstance(config, BertConfig):
+        network = Bert(config, find_block(config.block))
     else:
         assert isinstance(config, TransformerConfig)
         network = Transformer(config, find_block(config.block))
-    if config.attention_init == "small":
-        small_init(network)
+    if config.attention_init in _INITS:
+        _INITS[config.attention_init](network)
     return network
 
 
 def check_model(config: ModelConfig) -> None:
     """Raise ConfigError where `build_network` would, without the work."""
-    if isinstance(config, TransformerConfig):
+    if isinstance(config, TransformerConfig | BertConfig):
         find_block(config.block)
 
 

@@ -10,14 +10,46 @@ sentence and attends under an additive mask over all slots.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
 from training.models.dropout import HeadDropout
-from training.models.operators import attention, split_heads
+from training.models.operators import attention, reshape, split_heads
 from training.models.positions import RelativePositions, RotaryPositions
+
+
+@dataclass(frozen=True, kw_only=True)
+class Packing:
+    """Texts that lie behind one another in one row [1,M,D], so that only attention sees padding."""
+
+    slots_BS: Tensor
+    """The place in the row of each text's tokens; behind its end any place, which is hidden."""
+    mask_BS: Tensor
+    """0 at a text's tokens, -inf behind its end."""
+    rows_M: Tensor
+    """The place of each token in [B*S]."""
+
+    def unpack(self, x_1MD: Tensor) -> Tensor:
+        """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
+        flat = reshape(x_1MD, x_1MD.shape[1:], (-1, x_1MD.shape[2]))
+        return nn.functional.embedding(self.slots_BS, flat)
+
+    def unpack_parts(self, x_1MP: Tensor, parts: int) -> list[Tensor]:
+        """`unpack` of each of the equal parts that the last axis falls into: [1,M,P*D] to P times
+        [B,S,D], without a copy of the whole."""
+        ids, width = x_1MP.shape[1], x_1MP.shape[2] // parts
+        flat = reshape(x_1MP, (ids * parts, width), (-1, width))
+        first_BS = self.slots_BS * parts
+        return [nn.functional.embedding(first_BS + part, flat) for part in range(parts)]
+
+    def pack(self, x_BSD: Tensor) -> Tensor:
+        """[B,S,D] to [1,M,D]."""
+        rows, width = x_BSD.shape[0] * x_BSD.shape[1], x_BSD.shape[2]
+        flat = reshape(x_BSD, (rows, width), (-1, width))
+        return nn.functional.embedding(self.rows_M[None], flat)
 
 
 class SelfAttention(nn.Module):
@@ -47,12 +79,15 @@ class SelfAttention(nn.Module):
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
-        self, x_BQD: Tensor, mask: Tensor | None = None, rows_sharing_dropout: int = 1
+        self, x_BQD: Tensor, mask: Tensor | Packing | None = None, rows_sharing_dropout: int = 1
     ) -> Tensor:
-        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S].
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], or within
+        each of the texts that are packed.
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
+        if isinstance(mask, Packing):
+            return self._attend_packed(x_BQD, mask)
         positions_1Q = _in_order(x_BQD)
         query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
         return self._attend(
@@ -62,6 +97,16 @@ class SelfAttention(nn.Module):
             self._distance(positions_1Q, positions_1Q),
             rows_sharing_dropout=rows_sharing_dropout,
         )
+
+    def _attend_packed(self, x_1MD: Tensor, packing: Packing) -> Tensor:
+        # The embedding says where the tokens of a packed text stand.
+        assert self.rotary is None
+        assert self.relative is None
+        query, key, value = packing.unpack_parts(self.in_proj(x_1MD), 3)
+        # Each query has a row of the mask: graphs have no other form of it.
+        mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
+        out_BSD = self._weigh(query, KeyValue(key, value), mask, None)
+        return self.out_proj(packing.pack(self.head_dropout(out_BSD)))
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
         """Causal attention of a decoder; appends to its cache where there is one."""
@@ -106,9 +151,30 @@ class SelfAttention(nn.Module):
         causal: bool = False,
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
+        out_BQD = self._weigh(
+            query,
+            key_value,
+            mask,
+            distance_BQC,
+            causal=causal,
+            rows_sharing_dropout=rows_sharing_dropout,
+        )
+        return self.out_proj(self.head_dropout(out_BQD))
+
+    def _weigh(
+        self,
+        query: Tensor,
+        key_value: KeyValue,
+        mask: Tensor | None,
+        distance_BQC: Tensor | None,
+        *,
+        causal: bool = False,
+        rows_sharing_dropout: int = 1,
+    ) -> Tensor:
+        """The weighted values of all heads [B,Q,D]."""
         dropout = self.dropout if self.training else 0.0
         if self.relative is None:
-            out_BQD = attention(
+            return attention(
                 query,
                 key_value.keys,
                 key_value.values,
@@ -119,21 +185,19 @@ class SelfAttention(nn.Module):
                 rows_sharing_dropout=rows_sharing_dropout,
                 scales_queries=self.rotary is None,
             )
-        else:
-            assert distance_BQC is not None
-            if causal:
-                mask = torch.zeros_like(distance_BQC, dtype=torch.float32)
-                mask = mask.masked_fill(distance_BQC > 0, -torch.inf)[:, None]
-            out_BQD = self.relative(
-                query,
-                key_value.keys,
-                key_value.values,
-                distance_BQC,
-                num_heads=self.num_heads,
-                mask=mask,
-                dropout=dropout,
-            )
-        return self.out_proj(self.head_dropout(out_BQD))
+        assert distance_BQC is not None
+        if causal:
+            mask = torch.zeros_like(distance_BQC, dtype=torch.float32)
+            mask = mask.masked_fill(distance_BQC > 0, -torch.inf)[:, None]
+        return self.relative(
+            query,
+            key_value.keys,
+            key_value.values,
+            distance_BQC,
+            num_heads=self.num_heads,
+            mask=mask,
+            dropout=dropout,
+        )
 
 
 def _in_order(x_BQD: Tensor) -> Tensor:

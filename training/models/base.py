@@ -52,10 +52,7 @@ class Cache(NamedTuple):
 
 
 class Network(nn.Module, ABC):
-    """What translation and language models have in common."""
-
-    decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
-    """How the decoder sees the source, as a bundle's manifest says it."""
+    """What translation models, language models and encoders have in common."""
 
     stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
     """The submodules that hold the layers of each side."""
@@ -63,7 +60,7 @@ class Network(nn.Module, ABC):
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
     states: Callable[..., Tensor]
-    """Decoder states [B,T,D] of a training batch, from which `output_logits` makes logits."""
+    """States [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
     penalty: Tensor | None = None
@@ -73,34 +70,6 @@ class Network(nn.Module, ABC):
     def __init__(self) -> None:
         super().__init__()
         self.register_parameter("output_bias", None)
-
-    @property
-    @abstractmethod
-    def cache_axes(self) -> tuple[str | int, ...]:
-        """Axes of each cache of keys or values, in the letters of a bundle's manifest."""
-
-    @property
-    @abstractmethod
-    def layer_needs(self) -> list[StepNeeds]:
-        """What each decoder layer keeps of a position and asks of a step."""
-
-    @property
-    def step_needs(self) -> StepNeeds:
-        """What all decoder layers keep of a position and ask of a step together."""
-        return sum(self.layer_needs, StepNeeds())
-
-    @property
-    def caches(self) -> list[Cache]:
-        """All caches of a step, in the order of `split_caches`."""
-        needs, pair = self.step_needs, ("key", "value")
-        return [
-            Cache(f"self_{kind}_{number}", "self", self.cache_axes)
-            for number in range(needs.attentions)
-            for kind in pair
-        ] + [
-            Cache(f"state_{number}", "state", ("B", "C", width))
-            for number, width in enumerate(needs.states)
-        ]
 
     @property
     @abstractmethod
@@ -142,7 +111,42 @@ class Network(nn.Module, ABC):
         return result
 
 
-class TranslationModel(Network):
+class DecodingNetwork(Network):
+    """What translation and language models have in common: a decoder with caches."""
+
+    decoder_kind: ClassVar[Literal["cross", "joint", "lm"]]
+    """How the decoder sees the source, as a bundle's manifest says it."""
+
+    @property
+    @abstractmethod
+    def cache_axes(self) -> tuple[str | int, ...]:
+        """Axes of each cache of keys or values, in the letters of a bundle's manifest."""
+
+    @property
+    @abstractmethod
+    def layer_needs(self) -> list[StepNeeds]:
+        """What each decoder layer keeps of a position and asks of a step."""
+
+    @property
+    def step_needs(self) -> StepNeeds:
+        """What all decoder layers keep of a position and ask of a step together."""
+        return sum(self.layer_needs, StepNeeds())
+
+    @property
+    def caches(self) -> list[Cache]:
+        """All caches of a step, in the order of `split_caches`."""
+        needs, pair = self.step_needs, ("key", "value")
+        return [
+            Cache(f"self_{kind}_{number}", "self", self.cache_axes)
+            for number in range(needs.attentions)
+            for kind in pair
+        ] + [
+            Cache(f"state_{number}", "state", ("B", "C", width))
+            for number, width in enumerate(needs.states)
+        ]
+
+
+class TranslationModel(DecodingNetwork):
     """A translation model: `states` trains; `encode_source`, `decode_step` and `output_logits` are
     what decoding calls eagerly and export writes out.
 

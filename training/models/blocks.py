@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from torch import Tensor, nn
 
-from training.models.attention import SelfAttention, SourceAttention
+from training.models.attention import Packing, SelfAttention, SourceAttention
 from training.models.branches import Branches
 from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
 from training.models.context import AttentionContext, CacheContext, KeyValue
@@ -91,6 +91,7 @@ class Layer(nn.Module):
             "self_attention": attention or self_attention,
             "last_attention": self_attention,
             "source_attention": source_attention,
+            "first_ffn": partial(feed_forward, activation=config.first_activation),
         }
         # What a block has more than the standard one comes last: a saved optimiser counts.
         for names in ([n for n in STANDARD if n in order], [n for n in order if n not in STANDARD]):
@@ -116,8 +117,8 @@ class EncoderLayer(Layer):
         own = {name: scale for name, scale in order.items() if name != "source_attention"}
         super().__init__(config, own, partial(mixing, side="encoder"))
 
-    def forward(self, x_BSD: Tensor, source_mask: Tensor | None) -> Tensor:
-        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]."""
+    def forward(self, x_BSD: Tensor, source_mask: Tensor | Packing | None) -> Tensor:
+        """[B,S,D] to [B,S,D] under an additive mask [B,1,1 or S,S]; or texts that are packed."""
 
         def call(sublayer: nn.Module, x_BSD: Tensor) -> Tensor:
             if isinstance(sublayer, SelfAttention | Convolution):
@@ -165,9 +166,10 @@ class DecoderLayer(CausalLayer):
 
 
 class Block(NamedTuple):
-    """The two layers of an architecture; each is called with the TransformerConfig."""
+    """The two layers of an architecture; each is called with its configuration, the encoder's
+    with a TransformerConfig or a BertConfig."""
 
-    encoder_layer: Callable[[TransformerConfig], nn.Module]
+    encoder_layer: Callable[[Any], nn.Module]
     decoder_layer: Callable[[TransformerConfig], nn.Module]
 
 
@@ -201,11 +203,18 @@ def source_attention(config: ModelConfig) -> SourceAttention:
     return SourceAttention(config.model_dim, config.num_heads, config.attention_dropout)
 
 
-def feed_forward(config: ModelConfig, shared_axes: tuple[int, ...] = ()) -> FeedForward:
-    """Feed-forward of the configured sizes; its dropout shares noise along `shared_axes`."""
+def feed_forward(
+    config: ModelConfig, shared_axes: tuple[int, ...] = (), activation: str | None = None
+) -> FeedForward:
+    """Feed-forward of the configured sizes, with the configured activation unless one is given; its
+    dropout shares noise along `shared_axes`."""
     dropout = Dropout(config.activation_dropout, shared_axes)
     return FeedForward(
-        config.model_dim, config.ffn_dim, dropout, config.activation, config.ffn_hidden_layers
+        config.model_dim,
+        config.ffn_dim,
+        dropout,
+        activation or config.activation,
+        config.ffn_hidden_layers,
     )
 
 

@@ -20,6 +20,7 @@ class ModelConfig(ABC):
     """What the configurations of all architectures have in common."""
 
     least_encoder_layers: ClassVar[int] = 1
+    least_decoder_layers: ClassVar[int] = 1
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
@@ -96,8 +97,11 @@ class ModelConfig(ABC):
             raise ConfigError(
                 f"architecture must be one of {sorted(ARCHITECTURES)}, got {self.architecture!r}"
             )
-        least = dict.fromkeys(("num_heads", "ffn_dim", "num_decoder_layers", "vocab_size"), 1)
-        for name, low in (least | {"num_encoder_layers": self.least_encoder_layers}).items():
+        least = dict.fromkeys(("num_heads", "ffn_dim", "vocab_size"), 1) | {
+            "num_encoder_layers": self.least_encoder_layers,
+            "num_decoder_layers": self.least_decoder_layers,
+        }
+        for name, low in least.items():
             if getattr(self, name) < low:
                 raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
         # Sinusoids need two frequencies at least.
@@ -128,18 +132,38 @@ class ModelConfig(ABC):
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         self._check_layerdrop()
 
+    def _check_block(self, block: str) -> None:
+        """Raise ConfigError for sizes that a block has no place for."""
+        if block == "weighted" and self.ffn_dim % self.num_heads:
+            raise ConfigError(
+                "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
+                f"num_heads = {self.num_heads}, got {self.ffn_dim}"
+            )
+
     def _check_layerdrop(self) -> None:
         """Raise ConfigError for rates of layers that there are none of."""
-        if self.encoder_layerdrop and not self.num_encoder_layers:
-            raise ConfigError(
-                f"encoder_layerdrop = {self.encoder_layerdrop} leaves out layers of the encoder, "
-                "but num_encoder_layers is 0; set it to 0"
-            )
+        for side in ("encoder", "decoder"):
+            rate = getattr(self, f"{side}_layerdrop")
+            if rate and not getattr(self, f"num_{side}_layers"):
+                raise ConfigError(
+                    f"{side}_layerdrop = {rate} leaves out layers of the {side}, but "
+                    f"num_{side}_layers is 0; set it to 0"
+                )
         if self.learns_layerdrop and not (self.encoder_layerdrop or self.decoder_layerdrop):
             raise ConfigError(
                 "learns_layerdrop shares out encoder_layerdrop and decoder_layerdrop, and both are "
                 "0; set one of them"
             )
+
+    @property
+    def first_activation(self) -> str:
+        """Activation of the first of a Macaron layer's two feed-forwards."""
+        return self.activation
+
+    @property
+    def norm_affine(self) -> bool:
+        """Whether the norms of layers have gains and biases of their own."""
+        return True
 
     @property
     @abstractmethod
@@ -208,11 +232,7 @@ class TransformerConfig(ModelConfig):
         self._check_convolutions()
 
     def _check_steps(self) -> None:
-        if self.block == "weighted" and self.ffn_dim % self.num_heads:
-            raise ConfigError(
-                "block: weighted gives each head its share of ffn_dim, which must be a multiple of "
-                f"num_heads = {self.num_heads}, got {self.ffn_dim}"
-            )
+        self._check_block(self.block)
         if self.halting and not self.share_layers:
             raise ConfigError(
                 "halting: true ends the steps of one layer early and needs share_layers: true, got "
@@ -424,8 +444,79 @@ class LanguageModelConfig(ModelConfig):
         return "lm"
 
 
+@dataclass(frozen=True, kw_only=True)
+class BertConfig(ModelConfig):
+    """Sizes of a bidirectional encoder (Devlin et al. 2019), standard or Macaron (Lu et al. 2019).
+
+    The defaults are those of BERT, which the Macaron paper names as its setting; the presets
+    `*_released` are what the authors' published code ran. Where paper and code disagree there is an
+    option: `norm`, `norm_affine`, `positions`, `max_positions`, `embedding_scale`,
+    `first_activation`, `attention_init` (with the feed-forward's), `output_bias`, `pooler`.
+    """
+
+    least_decoder_layers: ClassVar[int] = 0
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
+        "first_activation": ModelConfig.choices["activation"],
+        "attention_init": ("normal", "xavier", "small", "kaiming"),
+        "positions": ("learnt", "sinusoid"),
+        "pooler": ("tanh", "none"),
+    }
+
+    architecture: str = "bert"
+    num_decoder_layers: int = 0
+    block: str = "standard"
+    """As in a `TransformerConfig`; of a pair of one's own the encoder layer alone is used."""
+    norm: str = "post"
+    norm_eps: float = 1e-12
+    norm_affine: bool = True
+    """Gains and biases in the norms of embedding and layers, of `norm_type` `layer` or `rms`."""
+    activation: str = "gelu"
+    first_activation: str = "gelu"
+    """Of the first of a Macaron layer's feed-forwards: the released code has `relu` there, and
+    GELU in the second."""
+    attention_dropout: float = 0.1
+    embedding_scale: str = "none"
+    attention_init: str = "normal"
+    """`normal`: all weights from N(0, 0.02), as BERT; `kaiming`: attention from
+    N(0, model_dim^-0.5) and feed-forwards by Kaiming's rule, as the released code; or as in other
+    models."""
+    positions: str = "learnt"
+    """`learnt`: a table of `max_positions` vectors; `sinusoid`: computed."""
+    max_positions: int = 512
+    """Longest input in ids, special ones included."""
+    num_segments: int = 2
+    """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
+    pooler: str = "tanh"
+    """`tanh`: a dense layer with tanh between the first token's state and what is told of a whole
+    input; `none`: nothing is."""
+    output_bias: bool = True
+    """A bias beside the output matrix, which is the embedding."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._check_block(self.block)
+        if self.num_decoder_layers:
+            raise ConfigError(
+                f"num_decoder_layers of an encoder must be 0, got {self.num_decoder_layers}; its "
+                "depth is num_encoder_layers"
+            )
+        for name, low in (("max_positions", 2), ("num_segments", 0)):
+            if getattr(self, name) < low:
+                raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
+        if self.norm_type == "scale" and not self.norm_affine:
+            raise ConfigError(
+                "norm_affine: false needs norm_type 'layer' or 'rms', got 'scale', whose one gain "
+                "is all of it; change one of them"
+            )
+
+    @property
+    def family(self) -> str:
+        return "bert"
+
+
 ARCHITECTURES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "joint": JointConfig,
     "lm": LanguageModelConfig,
+    "bert": BertConfig,
 }

@@ -110,12 +110,16 @@ class TokenEmbedding(nn.Module):
 
     def forward(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
         """Ids and 0-based positions [B,T] (or positions [1,T]) to [B,T,D]."""
+        return self.dropout(self.sum(token_ids_BT, positions_BT))
+
+    def sum(self, token_ids_BT: Tensor, positions_BT: Tensor) -> Tensor:
+        """The scaled vectors [B,T,D] of tokens and positions together."""
         vectors_BTD = self._normalise(nn.functional.embedding(token_ids_BT, self.weight))
         x_BTD = _scaled(vectors_BTD, self.token_scale)
-        if self.encode_positions is not None:
-            positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
-            x_BTD = x_BTD + _scaled(positions_BTD, self.position_scale)
-        return self.dropout(x_BTD)
+        if self.encode_positions is None:
+            return x_BTD
+        positions_BTD = self.encode_positions(positions_BT, self.weight.shape[1])
+        return x_BTD + _scaled(positions_BTD, self.position_scale)
 
     def replace(self, vectors_VD: Tensor) -> None:
         """Look up these vectors, as they are, from here on."""

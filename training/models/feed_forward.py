@@ -18,6 +18,11 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
 _GATES = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
 
 
+def activation_of(name: str) -> Callable[[Tensor], Tensor]:
+    """The activation that a name stands for, without its gate where it has one."""
+    return _ACTIVATIONS[_GATES.get(name, name)]
+
+
 class FeedForward(nn.Module):
     """Linear, activation, Linear (Vaswani et al. 2017, equation 2, with ReLU).
 
@@ -37,7 +42,7 @@ class FeedForward(nn.Module):
     ) -> None:
         super().__init__()
         self.is_gated = activation in _GATES
-        self.activation = _ACTIVATIONS[_GATES.get(activation, activation)]
+        self.activation = activation_of(activation)
         wide = (2 if self.is_gated else 1) * ffn_dim
         self.up_proj = nn.Linear(model_dim, wide)
         self.down_proj = nn.Linear(ffn_dim, model_dim)

@@ -12,7 +12,7 @@ from typing import ClassVar, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from training.models.base import Network
+from training.models.base import DecodingNetwork
 from training.models.blocks import ORDERS, CausalLayer
 from training.models.config import LanguageModelConfig
 from training.models.context import (
@@ -38,7 +38,7 @@ class LanguageStep(NamedTuple):
     """The caches with what is kept of the new tokens in their slots."""
 
 
-class CausalLanguageModel(Network):
+class CausalLanguageModel(DecodingNetwork):
     """One embedding for input and output; `states` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in

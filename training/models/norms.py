@@ -41,21 +41,26 @@ class OutputScale(nn.Module):
         return x * self.weight
 
 
-_NORMS: dict[str, Callable[[int, float], nn.Module]] = {
+def _scale_norm(model_dim: int, eps: float, affine: bool) -> nn.Module:
+    assert affine, "ScaleNorm has a gain"
+    return ScaleNorm(model_dim, eps)
+
+
+_NORMS: dict[str, Callable[[int, float, bool], nn.Module]] = {
     "layer": nn.LayerNorm,
     "rms": nn.RMSNorm,
-    "scale": ScaleNorm,
+    "scale": _scale_norm,
 }
 
 
 def make_norm(config: ModelConfig, *places: str) -> nn.Module:
     """A norm of the configured type where `config.norm` is one of `places`, else nothing."""
-    return new_norm(config) if config.norm in places else nn.Identity()
+    return new_norm(config, affine=config.norm_affine) if config.norm in places else nn.Identity()
 
 
-def new_norm(config: ModelConfig) -> nn.Module:
-    """A norm of the configured type."""
-    return _NORMS[config.norm_type](config.model_dim, config.norm_eps)
+def new_norm(config: ModelConfig, *, affine: bool = True) -> nn.Module:
+    """A norm of the configured type, with gains and biases of its own where `affine`."""
+    return _NORMS[config.norm_type](config.model_dim, config.norm_eps, affine)
 
 
 def make_output_norm(config: ModelConfig, *places: str) -> nn.Module:

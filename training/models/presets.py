@@ -9,14 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import replace
+from typing import TypeVar
 
 from training.models.config import (
     ATTENTIONS,
+    BertConfig,
     JointConfig,
     LanguageModelConfig,
     ModelConfig,
     TransformerConfig,
 )
+
+_BaselineT = TypeVar("_BaselineT", TransformerConfig, BertConfig)
 
 
 def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig]:
@@ -36,7 +40,7 @@ def _convolution(mixing: str) -> Callable[[TransformerConfig], TransformerConfig
     return convert
 
 
-def _macaron(baseline: TransformerConfig) -> TransformerConfig:
+def _macaron(baseline: _BaselineT) -> _BaselineT:
     return replace(baseline, block="macaron", ffn_dim=baseline.ffn_dim // 2)
 
 
@@ -183,6 +187,36 @@ _LM: dict[str, ModelConfig] = {
     ),
 }
 
+_BERT_BASE = BertConfig(
+    model_dim=768, num_heads=12, ffn_dim=3072, num_encoder_layers=12, vocab_size=30522
+)
+_BERT_SMALL = replace(
+    _BERT_BASE, model_dim=256, num_heads=4, ffn_dim=1024, num_encoder_layers=4, vocab_size=8000
+)
+_BERT_SIZES = {
+    "tiny": replace(_BERT_SMALL, model_dim=128, num_heads=2, ffn_dim=512, num_encoder_layers=2),
+    "small": _BERT_SMALL,
+    "base": _BERT_BASE,
+    "base_released": replace(
+        _BERT_BASE,
+        vocab_size=32768,
+        norm="pre",
+        norm_eps=1e-5,
+        norm_affine=False,
+        positions="sinusoid",
+        max_positions=384,
+        embedding_scale="token",
+        first_activation="relu",
+        attention_init="kaiming",
+        output_bias=False,
+        pooler="none",
+    ),
+}
+_BERT: dict[str, ModelConfig] = {
+    **{f"bert_{size}": config for size, config in _BERT_SIZES.items()},
+    **{f"macaron_bert_{size}": _macaron(config) for size, config in _BERT_SIZES.items()},
+}
+
 _BASELINES = {
     "tiny": _TINY,
     "small": _SMALL,
@@ -233,9 +267,11 @@ PRESETS: dict[str, ModelConfig] = (
     | _UNIVERSAL
     | _JOINT
     | _LM
+    | _BERT
 )
 """`iwslt_small`, `base`, `big`: sizes of the Macaron authors' runs; `joint_*_iwslt`, `_nist`: those
-of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; the others: small
-machines, `6_2` and `12_1` with so many layers in encoder and decoder. At one size, all families
+of the joint representation's; `lm_wikitext2_*`: those of "Transformer on a Diet"; `bert_base`: that
+of BERT, `bert_base_released` what the Macaron authors ran; the others: small machines, `6_2` and
+`12_1` with so many layers in encoder and decoder. At one size, all families of translation models
 have as many parameters as the baseline, to within a few hundredths, but for the deeper baselines
 `8_8` and `10_10`."""

@@ -7,6 +7,7 @@ from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
+from serving.server.dialects.tei.routes import TEI
 
-DIALECTS: tuple[Dialect, ...] = (NATIVE, LIBRETRANSLATE, DEEPL, OPENAI)
+DIALECTS: tuple[Dialect, ...] = (NATIVE, LIBRETRANSLATE, DEEPL, OPENAI, TEI)
 """Every dialect that this server speaks; the OpenAPI document tells of them in this order."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from training.models import ModelConfig, TransformerConfig
+from training.models import BertConfig, ModelConfig, TransformerConfig
 
 Array = NDArray[np.float64]
 Weights = dict[str, Array]
@@ -39,7 +39,7 @@ def normalise(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
             mean = x_D.sum() / len(x_D)
             variance = sum((x - mean) ** 2 for x in x_D) / len(x_D)
             row = (x_D - mean) / math.sqrt(variance + config.norm_eps)
-            rows.append(row * weights["weight"] + weights["bias"])
+            rows.append(row * weights.get("weight", 1.0) + weights.get("bias", 0.0))
         elif config.norm_type == "rms":
             mean_square = sum(x * x for x in x_D) / len(x_D)
             rows.append(x_D / math.sqrt(mean_square + config.norm_eps) * weights["weight"])
@@ -161,8 +161,12 @@ def ssru(x_TD: Array, weights: Weights) -> Array:
     return np.stack(states)
 
 
-def mix(x_TD: Array, weights: Weights, config: TransformerConfig, *, causal: bool) -> Array:
+def mix(
+    x_TD: Array, weights: Weights, config: TransformerConfig | BertConfig, *, causal: bool
+) -> Array:
     """What the configuration has on that side to bring positions together."""
+    if isinstance(config, BertConfig):
+        return self_attention(x_TD, weights, config, causal=causal)
     name = config.decoder_mixing if causal else config.encoder_mixing
     if name == "ssru":
         return ssru(x_TD, weights)
@@ -188,9 +192,9 @@ def activate(x: float, name: str) -> float:
     return x / (1.0 + math.exp(-x))
 
 
-def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
+def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig, activation: str = "") -> Array:
     """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
-    name, hidden = config.activation, x_TD
+    name, hidden = activation or config.activation, x_TD
     gated = name.endswith("glu")
     for projection in ("up_proj", "inner_proj")[: config.ffn_hidden_layers]:
         wide = linear(hidden, weights, projection)
@@ -224,7 +228,7 @@ def project_out(heads_TD: Array, weights: Weights, config: ModelConfig) -> Array
 class ReferenceLayer:
     """One layer: its sublayers in the order of the papers."""
 
-    def __init__(self, weights: Weights, config: TransformerConfig) -> None:
+    def __init__(self, weights: Weights, config: TransformerConfig | BertConfig) -> None:
         self.weights, self.config = weights, config
 
     def sublayer(self, x: Array, name: str, function: Any, scale: float = 1.0) -> Array:
@@ -235,8 +239,9 @@ class ReferenceLayer:
         return normalise(x + scale * function(x), norm, self.config)
 
     def ffn(self, x: Array, name: str, scale: float) -> Array:
-        weights = part(self.weights, name)
-        return self.sublayer(x, name, lambda y: feed_forward(y, weights, self.config), scale)
+        weights, config = part(self.weights, name), self.config
+        activation = config.first_activation if name == "first_ffn" else config.activation
+        return self.sublayer(x, name, lambda y: feed_forward(y, weights, config, activation), scale)
 
     def __call__(self, x: Array, memory: Array | None) -> Array:
         """An encoder layer where there is no memory, a decoder layer where there is."""

@@ -14,6 +14,7 @@ from serving.server.description import (
     post,
     reference,
 )
+from serving.server.dialects.native.classification import ClassifyRequest, ClassifyResponse
 from serving.server.dialects.native.wire import (
     Language,
     Limits,
@@ -44,6 +45,13 @@ def describe() -> Description:
         paths={
             "/translate": _translate_path(),
             "/languages": get("languages", "Languages and the models that read them", languages),
+            "/classify": post(
+                "classify",
+                "Classes of texts, with their probabilities",
+                ClassifyRequest,
+                ClassifyResponse,
+                WORK,
+            ),
             "/models": get("models", "What is known of each model", reference(Models)),
             "/limits": get("limits", "Every limit of this server", reference(Limits), ()),
             "/livez": get("alive", "Whether the server runs", reference(Status), ()),
@@ -51,8 +59,8 @@ def describe() -> Description:
             "/metrics": {"get": _METRICS},
             "/openapi.json": get("openapi", "This document", {"type": "object"}, ()),
         },
-        requests=(TranslateRequest,),
-        answers=(TranslateResponse, Language, Models, Limits, Status, Error),
+        requests=(TranslateRequest, ClassifyRequest),
+        answers=(TranslateResponse, ClassifyResponse, Language, Models, Limits, Status, Error),
     )
 
 

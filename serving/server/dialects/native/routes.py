@@ -19,6 +19,7 @@ from serving.server.backend import Backend
 from serving.server.body import read_fields
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.routes import clean_lines, detected_language
+from serving.server.dialects.native.classification import ClassifyEndpoint
 from serving.server.dialects.native.description import describe
 from serving.server.dialects.native.operations import operation_routes
 from serving.server.dialects.native.wire import (
@@ -277,6 +278,7 @@ def _routes(backend: Backend) -> list[DialectRoute]:
         DialectRoute("/translate", endpoints.translate, ("POST",), KeyRule.HEAD_OR_BODY),
         DialectRoute("/languages", endpoints.languages, key=KeyRule.NONE),
         DialectRoute("/models", endpoints.models),
+        DialectRoute("/classify", ClassifyEndpoint(backend).classify, ("POST",)),
         *operation_routes(backend),
     ]
 

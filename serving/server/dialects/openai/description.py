@@ -15,6 +15,7 @@ from serving.server.description import (
     post,
     reference,
 )
+from serving.server.dialects.openai.embeddings import EmbeddingRequest, Embeddings
 from serving.server.dialects.openai.wire import (
     Completion,
     CompletionRequest,
@@ -33,11 +34,12 @@ def describe() -> Description:
     """Describe the routes under /v1 and those of tokenizers, whose errors have OpenAI's shape."""
     return Description(
         paths={**_models_paths(), **_completions_paths(), **_tokenizer_paths()},
-        requests=(CompletionRequest, TokenizeRequest, DetokenizeRequest),
+        requests=(CompletionRequest, EmbeddingRequest, TokenizeRequest, DetokenizeRequest),
         answers=(
             OpenAIModels,
             OpenAIModel,
             Completion,
+            Embeddings,
             TokenizerInfo,
             Tokens,
             Detokenized,
@@ -68,7 +70,14 @@ def _completions_paths() -> dict[str, Any]:
     )
     chat = operation("chat", "Refused: there is no chat template", {}, (400, 503), OpenAIError)
     del chat["responses"]["200"]
-    return {"/v1/completions": completions, "/v1/chat/completions": {"post": chat}}
+    embeddings = post(
+        "embeddings", "Vectors of texts", EmbeddingRequest, Embeddings, WORK, OpenAIError
+    )
+    return {
+        "/v1/completions": completions,
+        "/v1/chat/completions": {"post": chat},
+        "/v1/embeddings": embeddings,
+    }
 
 
 def _tokenizer_paths() -> dict[str, Any]:

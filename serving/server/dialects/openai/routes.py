@@ -27,6 +27,7 @@ from serving.server.body import read_json
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
 from serving.server.dialects.openai.description import describe
+from serving.server.dialects.openai.embeddings import EmbeddingEndpoint
 from serving.server.dialects.openai.wire import (
     WIRE_NAMES,
     CompletionRequest,
@@ -42,7 +43,7 @@ from serving.server.dialects.openai.wire import (
     options_of,
 )
 from serving.server.in_flight import completed, followed
-from serving.server.registry import ServedLanguageModel
+from serving.server.registry import ServedEncoder, ServedLanguageModel
 from serving.server.settings import variable
 from serving.server.wire import STREAM_HEADERS, json_response
 
@@ -57,14 +58,17 @@ class _OpenAIEndpoints:
         self._gatekeeper = backend.gatekeeper
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """Every language model that is loaded; translators are not listed."""
-        return json_response(
-            OpenAIModels(data=[self._card(m) for m in self._registry.language_models])
-        )
+        """Every language model that is loaded, then every encoder; translators are not listed."""
+        cards = [self._card(model) for model in self._registry.language_models]
+        cards += [self._card(model) for model in self._registry.encoders]
+        return json_response(OpenAIModels(data=cards))
 
     async def model(self, request: Request, _: RequestContext) -> Response:
-        """Describe the language model that the path names."""
+        """Describe the language model or the encoder that the path names."""
         name = request.path_params["model"]
+        for encoder in self._registry.encoders:
+            if encoder.name == name:
+                return json_response(self._card(encoder))
         return json_response(self._card(self._registry.choose_language_model(name)))
 
     async def completions(self, request: Request, context: RequestContext) -> Response:
@@ -101,7 +105,7 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
-        end, pad = written_form(tokenizer, tokenizer.eos_id), model.manifest.special_ids.pad
+        end, pad = written_form(tokenizer, tokenizer.eos_id), model.manifest.decoding_ids.pad
         return json_response(
             TokenizerInfo(
                 bos_token=end,
@@ -134,14 +138,20 @@ class _OpenAIEndpoints:
         text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
         return json_response(Detokenized(prompt=text))
 
-    def _card(self, model: ServedLanguageModel) -> OpenAIModel:
+    def _card(self, model: ServedLanguageModel | ServedEncoder) -> OpenAIModel:
+        longest: int | None = self._settings.max_context_tokens
+        if isinstance(model, ServedEncoder):
+            longest, device = model.manifest.sizes.max_source, model.reader.device
+        else:
+            device = model.generator.device
+        assert longest is not None
         return OpenAIModel(
             id=model.name,
             created=model.loaded_at,
-            max_model_len=self._settings.max_context_tokens,
+            max_model_len=longest,
             attribution=model.manifest.attribution,
-            device=model.generator.device.name,
-            device_reason=model.generator.device.reason,
+            device=device.name,
+            device_reason=device.reason,
         )
 
     def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:
@@ -248,6 +258,7 @@ def _routes(backend: Backend) -> list[DialectRoute]:
     return [
         DialectRoute("/v1/models", endpoints.models),
         DialectRoute("/v1/models/{model}", endpoints.model),
+        DialectRoute("/v1/embeddings", EmbeddingEndpoint(backend).embeddings, ("POST",)),
         DialectRoute("/v1/completions", endpoints.completions, ("POST",)),
         DialectRoute("/v1/chat/completions", endpoints.chat, ("POST",)),
         DialectRoute("/tokenizer_info", endpoints.tokenizer_info),

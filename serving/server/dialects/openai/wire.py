@@ -140,14 +140,14 @@ class Completion(Wire):
 
 
 class OpenAIModel(Wire):
-    """A language model that requests can name."""
+    """A language model or an encoder that requests can name."""
 
     id: str
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "macaron"
     max_model_len: int
-    """Tokens of prompt and output together (as vLLM tells it)."""
+    """Tokens of prompt and output together, of an encoder those of a text (as vLLM tells it)."""
     attribution: str
     """The data it was made from, and their licence (not in OpenAI's API)."""
     device: str
@@ -157,7 +157,7 @@ class OpenAIModel(Wire):
 
 
 class OpenAIModels(Wire):
-    """The language models that requests can name."""
+    """The language models and encoders that requests can name."""
 
     object: Literal["list"] = "list"
     data: list[OpenAIModel]

@@ -1,0 +1,99 @@
+"""Texts and pairs of texts to what an encoder reads, by a tokenizer of the `tokenizers` library."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from tokenizers import Encoding
+from tokenizers import Tokenizer as FastTokenizer
+
+from serving.errors import BundleError, RequestError, TooLongError
+
+
+class EncodedText(NamedTuple):
+    """The ids that an encoder reads, and of which part of the text each is."""
+
+    ids: tuple[int, ...]
+    segments: tuple[int, ...]
+
+
+class EncoderTokenizer:
+    """A tokenizer file with its special ids, and the longest input that the model reads."""
+
+    def __init__(self, path: Path, vocab_size: int, max_length: int) -> None:
+        """Raises BundleError where the file is no tokenizer, or one of more ids than the model."""
+        try:
+            self._tokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
+        self._tokenizer.no_truncation()
+        self._tokenizer.no_padding()
+        if self._tokenizer.get_vocab_size() > vocab_size:
+            raise BundleError(
+                f"{path}: the tokenizer has {self._tokenizer.get_vocab_size()} ids, the model "
+                f"{vocab_size}"
+            )
+        self._vocab_size, self.max_length = vocab_size, max_length
+
+    def encode(self, text: str, pair: str | None = None, *, truncate: bool = False) -> EncodedText:
+        """The ids of a text, or of two, with special ones.
+
+        With `truncate` what is too long loses its end, of a pair the longer text first; else
+        TooLongError is raised.
+        """
+        first = self._plain(text)
+        second = None if pair is None else self._plain(pair)
+        lengths = [len(first), 0 if second is None else len(second)]
+        room = self.max_length - self._tokenizer.num_special_tokens_to_add(second is not None)
+        if sum(lengths) > room:
+            if not truncate:
+                self._refuse(sum(lengths) + self.max_length - room)
+            kept = _shortened(lengths, room)
+            first.truncate(kept[0])
+            if second is not None:
+                second.truncate(kept[1])
+        whole = self._tokenizer.post_process(first, second)
+        return EncodedText(tuple(whole.ids), tuple(whole.type_ids))
+
+    def complete(self, ids: Sequence[int], *, truncate: bool = False) -> EncodedText:
+        """What `encode` gives for a text of which these are the ids, without special ones.
+
+        Raises RequestError for an id that the model has not, and TooLongError as `encode` does.
+        """
+        wrong = [number for number in ids if not 0 <= number < self._vocab_size]
+        if wrong:
+            raise RequestError(
+                f"token ids must be from 0 to {self._vocab_size - 1}, got {wrong[0]}",
+                parameter="input",
+            )
+        empty = self._tokenizer.encode("").ids
+        before, behind = empty[: (len(empty) + 1) // 2], empty[(len(empty) + 1) // 2 :]
+        room = self.max_length - len(empty)
+        if len(ids) > room and not truncate:
+            self._refuse(len(ids) + len(empty))
+        whole = (*before, *ids[:room], *behind)
+        return EncodedText(whole, (0,) * len(whole))
+
+    def _plain(self, text: str) -> Encoding:
+        return self._tokenizer.encode(text, add_special_tokens=False)
+
+    def _refuse(self, length: int) -> None:
+        raise TooLongError(
+            f"a text must have at most {self.max_length} tokens, special ones included, got "
+            f"{length}; shorten it, or have its end cut off with truncate",
+            parameter="input",
+        )
+
+
+def _shortened(lengths: Sequence[int], room: int) -> tuple[int, int]:
+    """How many ids two texts keep, the longer one of which loses its end first; of two that both do
+    the longer, or else the second, keeps an odd one."""
+    first, second = lengths
+    half = room // 2
+    if first <= half:
+        return first, room - first
+    if second <= half:
+        return room - second, second
+    return (room - half, half) if first > second else (half, room - half)

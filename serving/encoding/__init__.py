@@ -1,0 +1,1 @@
+"""What an encoder reads of texts: vectors, and probabilities of classes; no HTTP."""

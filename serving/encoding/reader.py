@@ -1,0 +1,119 @@
+"""The Python interface of encoders: texts to vectors, or to classes with their probabilities.
+
+Shape letters: B texts, D features, C classes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from serving.arrays import Floats
+from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
+from serving.bundle.manifest import Manifest, Reading, read_manifest
+from serving.errors import BundleError, RequestError
+from serving.runtime.session import ON_CPU
+from serving.runtime.text_encoder import TextEncoder
+from serving.text.characters import check_text
+from serving.threads import default_threads
+
+Input = str | tuple[str, str]
+"""A text, or two that are read together."""
+
+
+class TextReader:
+    """An encoder's bundle: tokenizer and graph."""
+
+    def __init__(self, folder: Path | str, threads: int | None = None, *, workers: int = 1) -> None:
+        """Load a bundle for `encode` or `classify`, with as many threads as there are processors
+        unless told; raises BundleError. A server has `workers` batches read at once."""
+        folder = Path(folder)
+        self.manifest: Manifest = read_manifest(folder)
+        reading, length = self.manifest.reading, self.manifest.sizes.max_source
+        if reading is None or length is None:
+            raise BundleError(
+                f"{folder}: task must be 'encode' or 'classify', got {self.manifest.task!r}"
+            )
+        self.reading: Reading = reading
+        self.device, self.workers = ON_CPU, workers
+        file = folder / self.manifest.tokenizer.source_file
+        self.tokenizer = EncoderTokenizer(file, self.manifest.sizes.vocab_size, length)
+        self.encoder = TextEncoder(folder, self.manifest, threads or default_threads())
+
+    def encode(self, given: Input | Sequence[int], *, truncate: bool = False) -> EncodedText:
+        """The ids of a text, a pair or ids without special ones; raises RequestError for what the
+        model cannot read, and for an empty text."""
+        if isinstance(given, str):
+            _check(given)
+            return self.tokenizer.encode(given, truncate=truncate)
+        if isinstance(given, tuple):
+            for text in given:
+                _check(text)
+            return self.tokenizer.encode(*given, truncate=truncate)
+        if not given:
+            raise RequestError("a text must not be empty, got no token", parameter="input")
+        return self.tokenizer.complete(given, truncate=truncate)
+
+    def read(self, texts: Sequence[Input], *, truncate: bool = False) -> Floats:
+        """Vectors [B,D] of a bundle for `encode`, logits [B,C] of one for `classify`."""
+        return self.encoder.run([self.encode(text, truncate=truncate) for text in texts])
+
+
+class Embedder(TextReader):
+    """Vectors of texts, by a bundle for `encode`."""
+
+    def __init__(self, folder: Path | str, threads: int | None = None) -> None:
+        """Load a bundle as `TextReader` does; raises BundleError for one of another task, too."""
+        super().__init__(folder, threads)
+        _check_task(self.manifest, "encode")
+
+    def embed(self, texts: Sequence[str], *, truncate: bool = False) -> Floats:
+        """The vectors [B,D] of texts; raises RequestError for one that cannot be read, and with
+        `truncate` not for one that is too long, but cuts its end off."""
+        return self.read(texts, truncate=truncate)
+
+
+class Classifier(TextReader):
+    """Classes of texts, by a bundle for `classify`."""
+
+    def __init__(self, folder: Path | str, threads: int | None = None) -> None:
+        """Load a bundle as `TextReader` does; raises BundleError for one of another task, too."""
+        super().__init__(folder, threads)
+        _check_task(self.manifest, "classify")
+
+    def classify(
+        self, texts: Sequence[Input], *, truncate: bool = False
+    ) -> list[list[tuple[str, float]]]:
+        """The labels of each text or pair with their probabilities, the likeliest first; raises as
+        `Embedder.embed` does."""
+        found_BC = probabilities(self.read(texts, truncate=truncate))
+        return [ranked(self.reading.labels, row_C) for row_C in found_BC]
+
+
+def _check_task(manifest: Manifest, task: str) -> None:
+    if manifest.task != task:
+        raise BundleError(f"{manifest.name}: task must be {task!r}, got {manifest.task!r}")
+
+
+def ranked(labels: Sequence[str], scores_C: Floats) -> list[tuple[str, float]]:
+    """Labels with their scores, the highest first."""
+    order = np.argsort(-scores_C, kind="stable")
+    return [(labels[number], float(scores_C[number])) for number in order]
+
+
+def probabilities(logits_BC: Floats) -> Floats:
+    """Softmax over the classes; of a single one the logistic function."""
+    if logits_BC.shape[1] == 1:
+        found: Floats = np.reciprocal(1.0 + np.exp(-logits_BC), dtype=np.float32)
+        return found
+    raised_BC = np.exp(logits_BC - logits_BC.max(axis=1, keepdims=True))
+    result: Floats = raised_BC / raised_BC.sum(axis=1, keepdims=True)
+    return result
+
+
+def _check(text: str) -> None:
+    check_text(text)
+    if not text.strip():
+        raise RequestError("a text must not be empty", parameter="input")

@@ -1,0 +1,108 @@
+"""An encoder's graph over packed texts: products see no padding.
+
+Shape letters: B texts, S ids of the longest, M ids of all, W numbers read from each.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import numpy as np
+
+from serving.arrays import Floats, Ints
+from serving.bundle.manifest import Manifest
+from serving.errors import BundleError
+from serving.runtime.device import check_device
+from serving.runtime.ort import check_int8, load_graph
+from serving.search.prefix_tree import round_up
+
+CALL_TOKENS = 512
+"""Ids of one call, unless a single text has more: beyond it a call is no faster a token, and what
+passes between its operators outgrows the processor's cache."""
+
+
+class Text(Protocol):
+    """The ids that an encoder reads, and of which part of the text each is."""
+
+    @property
+    def ids(self) -> Sequence[int]: ...
+
+    @property
+    def segments(self) -> Sequence[int]: ...
+
+
+class TextEncoder:
+    """A session that reads packed texts."""
+
+    def __init__(self, folder: Path, manifest: Manifest, threads: int) -> None:
+        """Load the graph with `threads` intra-op threads; raises BundleError where the bundle has
+        none or is for another device, or ONNX Runtime refuses it."""
+        if manifest.encoder is None or manifest.reading is None:
+            raise BundleError(f"{folder}: a bundle for {manifest.task!r} reads no texts")
+        check_device(folder, manifest)
+        check_int8(folder, manifest)
+        graph, int8 = manifest.encoder, manifest.precision == "int8"
+        self._session = load_graph(folder, graph.file, threads, int8=int8)
+        self._names: dict[str, str] = {tensor.role: tensor.name for tensor in graph.inputs}
+        self._output = graph.outputs[0].name
+        self._width = graph.outputs[0].axes[-1]
+
+    def run(self, texts: Sequence[Text]) -> Floats:
+        """What is read from each text, [B,W]: a text's numbers do not depend on the others."""
+        found_BW = np.empty((len(texts), int(self._width)), np.float32)
+        for numbers in calls([len(text.ids) for text in texts]):
+            packed = pack([texts[number] for number in numbers])
+            inputs = {self._names[role]: array for role, array in packed._asdict().items()}
+            found_BW[numbers] = self._session.run([self._output], inputs)[0]
+        return found_BW
+
+
+class Packed(NamedTuple):
+    """The inputs of the graph, by role."""
+
+    token: Ints
+    """[1,M]"""
+    position: Ints
+    """[1,M]"""
+    segment: Ints
+    """[1,M]"""
+    slot: Ints
+    """[B,S]: the place of each text's ids in M, behind its end that of its last one."""
+    source_mask: Floats
+    """[B,S]: 0 at ids, -inf behind them."""
+    packed_row: Ints
+    """[M]: the place of each id in B * S."""
+
+
+def pack(texts: Sequence[Text]) -> Packed:
+    """Lay texts behind one another; S is a multiple of 8."""
+    lengths_B1 = np.array([len(text.ids) for text in texts], np.int64)[:, None]
+    width = round_up(int(lengths_B1.max()))
+    starts_B1 = np.cumsum(lengths_B1, axis=0) - lengths_B1
+    places_1S = np.arange(width)[None]
+    real_BS = places_1S < lengths_B1
+    return Packed(
+        token=np.concatenate([np.array(text.ids, np.int64) for text in texts])[None],
+        position=np.broadcast_to(places_1S, real_BS.shape)[real_BS][None],
+        segment=np.concatenate([np.array(text.segments, np.int64) for text in texts])[None],
+        slot=starts_B1 + np.minimum(places_1S, lengths_B1 - 1),
+        source_mask=np.where(real_BS, np.float32(0.0), np.float32(-np.inf)),
+        packed_row=np.flatnonzero(real_BS),
+    )
+
+
+def calls(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Which texts are read in one call, as lists of their numbers, the longest first."""
+    ordered = sorted(range(len(lengths)), key=lambda number: -lengths[number])
+    taken: list[int] = []
+    tokens = 0
+    for number in ordered:
+        if taken and tokens + lengths[number] > CALL_TOKENS:
+            yield taken
+            taken, tokens = [], 0
+        taken.append(number)
+        tokens += lengths[number]
+    if taken:
+        yield taken

@@ -1,0 +1,228 @@
+"""The API of text-embeddings-inference (TEI) over the encoders: `/embed`,
+`/similarity`, `/rerank`, `/predict`."""
+
+from __future__ import annotations
+
+import numpy as np
+from starlette.requests import Request
+from starlette.responses import Response
+
+from serving.arrays import Floats
+from serving.encoding.reader import probabilities, ranked
+from serving.errors import (
+    InvalidOptionError,
+    NotReadyError,
+    OverloadedError,
+    RateLimitedError,
+    RequestError,
+    ServingError,
+)
+from serving.server.access_log import RequestContext
+from serving.server.backend import Backend
+from serving.server.body import read_json
+from serving.server.description import WORK, Description, post
+from serving.server.dialect import Dialect, DialectRoute
+from serving.server.dialects.tei.wire import (
+    EmbedRequest,
+    Prediction,
+    Predictions,
+    PredictRequest,
+    Rank,
+    Ranks,
+    RerankRequest,
+    Similarities,
+    SimilarityRequest,
+    TeiError,
+    Vectors,
+)
+from serving.server.encoding import Given, Readings, inputs_of
+from serving.server.wire import json_response
+
+
+class _TeiEndpoints:
+    """Answers the requests to TEI's routes."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._readings, self._max_bytes = Readings(backend), backend.settings.max_body_bytes
+
+    async def embed(self, request: Request, context: RequestContext) -> Response:
+        """The vector of each text."""
+        body = await read_json(request, EmbedRequest, self._max_bytes)
+        try:
+            read = await self._readings.read(
+                inputs_of(body.inputs),
+                "encode",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.truncate),
+            )
+        except RequestError as error:
+            raise error.within("inputs") if isinstance(body.inputs, list) else error from error
+        reading = read.model.manifest.reading
+        assert reading is not None
+        if body.normalize is False and reading.normalised:
+            raise InvalidOptionError(
+                f"normalize of the model {read.model.name!r} must be true, since its vectors have "
+                "length one, got false; leave it out",
+                parameter="normalize",
+            )
+        vectors = read.found_BW if body.normalize is False else _of_length_one(read.found_BW)
+        return json_response(Vectors(vectors.tolist()))
+
+    async def similarity(self, request: Request, context: RequestContext) -> Response:
+        """How alike texts are to one."""
+        body = await read_json(request, SimilarityRequest, self._max_bytes)
+        inputs = body.inputs
+        try:
+            read = await self._readings.read(
+                [inputs.source_sentence, *inputs.sentences],
+                "encode",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.parameters and body.parameters.truncate),
+            )
+        except RequestError as error:
+            if error.index:
+                error.index -= 1
+                raise error.within("sentences") from error
+            raise
+        source_1D, *others = np.split(_of_length_one(read.found_BW), [1])
+        return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
+
+    async def rerank(self, request: Request, context: RequestContext) -> Response:
+        """Texts in the order in which they answer a query."""
+        body = await read_json(request, RerankRequest, self._max_bytes)
+        pairs: list[Given] = [(body.query, text) for text in body.texts]
+        try:
+            read = await self._readings.read(
+                pairs,
+                "classify",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.truncate),
+            )
+        except RequestError as error:
+            raise error.within("texts") from error
+        if read.found_BW.shape[1] != 1:
+            raise RequestError(
+                f"the model {read.model.name!r} has {read.found_BW.shape[1]} classes, and "
+                "reranking needs one; name another model",
+                parameter="model",
+            )
+        scores_B1 = read.found_BW if body.raw_scores else probabilities(read.found_BW)
+        order = np.argsort(-scores_B1[:, 0], kind="stable")
+        ranks = [
+            Rank(
+                index=int(index),
+                score=float(scores_B1[index, 0]),
+                text=body.texts[index] if body.return_text else None,
+            )
+            for index in order
+        ]
+        return json_response(Ranks(ranks), exclude_none=True)
+
+    async def predict(self, request: Request, context: RequestContext) -> Response:
+        """The classes of each text or pair."""
+        body = await read_json(request, PredictRequest, self._max_bytes)
+        several = isinstance(body.inputs, list) and isinstance(body.inputs[0], list)
+        inputs = _pairs(body)
+        try:
+            read = await self._readings.read(
+                inputs,
+                "classify",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.truncate),
+            )
+        except RequestError as error:
+            raise error.within("inputs") if several else error from error
+        scores_BC = read.found_BW if body.raw_scores else probabilities(read.found_BW)
+        labels = read.model.reader.reading.labels
+        found = [
+            [Prediction(score=score, label=label) for label, score in ranked(labels, row_C)]
+            for row_C in scores_BC
+        ]
+        return json_response(Predictions(found if several else found[0]))
+
+
+def _pairs(body: PredictRequest) -> list[Given]:
+    """The texts and pairs of a body; raises RequestError for a list of more than two texts."""
+    given = body.inputs
+    if isinstance(given, str):
+        return [given]
+    lists = given if isinstance(given[0], list) else [given]
+    found: list[Given] = []
+    for number, texts in enumerate(lists):
+        if len(texts) > 2:
+            raise RequestError(
+                f"inputs[{number}] must be one text or two, got {len(texts)}; several inputs are "
+                "lists in a list",
+                parameter="inputs",
+            )
+        found.append(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
+    return found
+
+
+def _of_length_one(vectors_BD: Floats) -> Floats:
+    lengths_B1 = np.linalg.norm(vectors_BD, axis=1, keepdims=True)
+    found: Floats = vectors_BD / np.maximum(lengths_B1, np.float32(1e-12))
+    return found
+
+
+def _render_error(error: ServingError) -> Response:
+    if isinstance(error, RequestError):
+        kind = "Validation"
+    elif isinstance(error, NotReadyError):
+        kind = "Unhealthy"
+    else:
+        kind = "Overloaded" if isinstance(error, OverloadedError | RateLimitedError) else "Backend"
+    body = TeiError.model_validate({"error": error.full_message, "error_type": kind})
+    return json_response(body, status=error.status)
+
+
+def _describe() -> Description:
+    paths = {
+        "/embed": post("embed", "Vectors of texts", EmbedRequest, Vectors, WORK, TeiError),
+        "/similarity": post(
+            "similarity",
+            "How alike texts are to one",
+            SimilarityRequest,
+            Similarities,
+            WORK,
+            TeiError,
+        ),
+        "/rerank": post(
+            "rerank", "Texts by how they answer a query", RerankRequest, Ranks, WORK, TeiError
+        ),
+        "/predict": post(
+            "predict", "Classes of texts or pairs", PredictRequest, Predictions, WORK, TeiError
+        ),
+    }
+    return Description(
+        paths=paths,
+        requests=(EmbedRequest, SimilarityRequest, RerankRequest, PredictRequest),
+        answers=(Vectors, Similarities, Ranks, Predictions, TeiError),
+    )
+
+
+def _routes(backend: Backend) -> list[DialectRoute]:
+    endpoints = _TeiEndpoints(backend)
+    return [
+        DialectRoute("/embed", endpoints.embed, ("POST",)),
+        DialectRoute("/similarity", endpoints.similarity, ("POST",)),
+        DialectRoute("/rerank", endpoints.rerank, ("POST",)),
+        DialectRoute("/predict", endpoints.predict, ("POST",)),
+    ]
+
+
+TEI = Dialect(
+    routes=_routes,
+    describe=_describe,
+    error_paths=("/embed", "/similarity", "/rerank", "/predict"),
+    render_error=_render_error,
+)
+"""The API of text-embeddings-inference."""

