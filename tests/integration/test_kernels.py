@@ -99,7 +99,7 @@ def convolution_functions(folder: Path, precision: str) -> dict[str, onnx.Functi
     model = translation_model(decoder_mixing="dynamic_conv")
     ranges = None
     if precision == "int8":
-        ranges = measure_translation_ranges(quantized_twin(model), [[5, 6, 7, 3]], 8)
+        ranges = measure_translation_ranges(quantized_twin(model), [Sentence([5, 6, 7, 3])], 8)
     write_graphs(model, folder, name="random", precision=precision, ranges=ranges)
     return functions_of(folder / "step.onnx")
 
