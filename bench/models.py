@@ -116,6 +116,8 @@ def save_model(model: Network, folder: Path) -> None:
 def load_model(folder: Path) -> TranslationModel:
     """The model that `save_model` wrote, in evaluation mode."""
     config = read_state(folder)["model"]
+    # JSON has lists alone.
+    config |= {key: tuple(value) for key, value in config.items() if isinstance(value, list)}
     model = build_model(ARCHITECTURES[config["architecture"]](**config))
     load_weights(folder, model)
     return model.eval()
