@@ -55,7 +55,7 @@ def test_models_share_processes_and_memory(tmp_path: Path) -> None:
         bundles = copied(folder / "bundles", count)
         with running(bundles, folder, MACARON_THREADS="2") as server:
             found.append(held_mib(server))
-    assert found[0] <= 400
+    assert found[0] <= 450  # 370 to 390 where it was measured
     assert (found[1] - found[0]) / 4 <= 18  # 14 to 16 where it was measured
 
 
