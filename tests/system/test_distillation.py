@@ -20,6 +20,8 @@ from training import distillation
 from training.__main__ import main
 from training.errors import StorageError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"
 PAIRS = [

@@ -18,8 +18,6 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
 from tests.system.server import ROOT, Server, running
 
-pytestmark = pytest.mark.slow
-
 if find_chromium() is None:
     pytest.skip(
         f"the page is not tested: none of {', '.join(NAMES)} is on the PATH",
