@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import NoReturn
 
 import serving
-from macaron.stored import StoreError, folder_of
 
 _NEEDED = ("bentoml", "onnxruntime")
 """Looked for before BentoML is started: by itself it would answer with a traceback."""
@@ -29,6 +28,8 @@ def main(arguments: list[str], prog: str) -> NoReturn:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
     folder = options.bundles
     if options.model:
+        from macaron.stored import StoreError, folder_of  # here, as they are slow to import
+
         try:
             folder = folder_of(options.model)
         except StoreError as error:

@@ -16,7 +16,7 @@ from training.config import LanguageRecipe
 from training.errors import CheckpointError, ConfigError
 from training.run import read_run_recipe
 
-_EXPORT = f"{__name__.rpartition('training.')[0]}export"
+_EXPORT = f"{(__package__ or '').removesuffix('training')}export"
 """The neighbour of this package, which may not be imported from here, but run."""
 
 
