@@ -115,6 +115,23 @@ def read_options(folder: Path) -> Options:
     return Options(folder / CONFIG, read_json(folder / CONFIG))
 
 
+def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> TransformerConfig:
+    """What the options of all families here say in one way: sizes, activation and the scale of the
+    embedding. `activation` and `scale_embedding` are the family's defaults. Raises ExportError."""
+    found = options.must("activation_function", *ACTIVATIONS, default=activation)
+    scaled = options.get("scale_embedding", scale_embedding)
+    return TransformerConfig(
+        model_dim=options.integer("d_model"),
+        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
+        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
+        activation=ACTIVATIONS[found],
+        num_encoder_layers=options.integer("encoder_layers"),
+        num_decoder_layers=options.integer("decoder_layers"),
+        vocab_size=options.integer("vocab_size"),
+        embedding_scale="token" if scaled else "none",
+    )
+
+
 def generation_options(folder: Path) -> Options:
     """What the checkpoint says of searches; nothing where it has no such file."""
     path = folder / "generation_config.json"
