@@ -43,12 +43,18 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
 
 
 def marian_sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """The encoding of Marian (Junczys-Dowmunt et al. 2018), 0-based positions [...] -> [..., dim].
+    """The encoding of MarianMT in `transformers`, 0-based positions [...] -> [..., dim].
 
     Sine half, then cosine half, of p / 10000^(2i / dim): the frequencies of Vaswani et al. 2017,
-    section 3.5, from position 0 on.
+    section 3.5, from position 0 on. Marian itself has those of `tensor2tensor_sinusoid`.
     """
     return _halves(positions, dim, -2.0 * math.log(10000.0) / dim, first=0.0)
+
+
+def tensor2tensor_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of tensor2tensor and of Marian (Junczys-Dowmunt et al. 2018), 0-based positions
+    [...] -> [..., dim]: as `sinusoid`, but from position 0 on."""
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=0.0)
 
 
 def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
@@ -70,6 +76,7 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
     "marian": marian_sinusoid,
+    "tensor2tensor": tensor2tensor_sinusoid,
     "fairseq": fairseq_sinusoid,
     "learnt": None,
     "relative": None,
