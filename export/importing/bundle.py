@@ -17,6 +17,8 @@ from export.graphs import choose_activations
 from export.importing.folder import CONFIG, read_json
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
+from export.importing.marian_folder import has_marian
+from export.importing.marian_model import read_marian_model
 from export.importing.mbart import read_mbart
 from export.importing.model import (
     AS_TOLD,
@@ -34,12 +36,14 @@ from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerF
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 from serving.search.ids import SpecialIds
 
+MARIAN = "marian-nmt"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
     "mbart": read_mbart,
+    MARIAN: read_marian_model,
 }
-"""By the name of the family, which is the `model_type` of a folder of `transformers`."""
+"""By the name of the family: Marian's, or the `model_type` of a folder of `transformers`."""
 
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
@@ -92,9 +96,11 @@ def import_bundle(
         config.vocab_size,
         languages.listing,
     )
+    if target != "cpu":
+        imported = replace(imported, shortlist=None)  # only the CPU has them
     exported = _exported(imported, source, licence)
     text = _compared(exported.vocabulary, languages, precision, dev, tests)
-    return write_bundle(exported, out, form, text)
+    return write_bundle(exported, out, form, text, shortlist=imported.shortlist)
 
 
 def recognise(
@@ -102,22 +108,30 @@ def recognise(
 ) -> Callable[[Path, LanguageChoice], Imported]:
     """What reads the checkpoint; raises ExportError where nothing does."""
     supported = ", ".join(READERS)
-    if not source.is_dir():
-        raise ExportError(f"{source}: must be a folder that holds a checkpoint ({CONFIG})")
-    if family is None:
-        path = source / CONFIG
-        if not path.is_file():
-            raise ExportError(
-                f"{source}: no {CONFIG}, which says what the checkpoint is; supported families: "
-                f"{supported}"
-            )
-        family = str(read_json(path).get("model_type"))
+    family = family or _told_family(source, supported)
     if family not in READERS:
         raise ExportError(
             f"{source / CONFIG}: model_type {family!r} is not supported; supported: {supported}; "
             "--family says which of them it is where the file does not"
         )
     return READERS[family]
+
+
+def _told_family(source: Path, supported: str) -> str:
+    path = source / CONFIG
+    if path.is_file():
+        return str(read_json(path).get("model_type"))
+    if has_marian(source):
+        return MARIAN
+    if not source.is_dir():
+        raise ExportError(
+            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), or a model of Marian "
+            "(.npz, .bin or its decoder's .yml)"
+        )
+    raise ExportError(
+        f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian; "
+        f"supported families: {supported}"
+    )
 
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:
@@ -142,7 +156,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
                 vocabulary_file=VOCABULARY,
             ),
             "languages": imported.languages,
-            "search": imported.search,
+            "search": imported.search | ({"shortlist": True} if imported.shortlist else {}),
             "attribution": _attribution(imported, source, licence),
             "recipe": {
                 "imported": {
@@ -176,7 +190,8 @@ def _attribution(imported: Imported, source: Path, licence: str | None) -> str:
 def told_licence(source: Path) -> str | None:
     """The licence in the front matter of the checkpoint's card, or None where it tells none."""
     try:
-        card = (source / "README.md").read_text(encoding="utf-8", errors="replace")
+        folder = source if source.is_dir() else source.parent
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)

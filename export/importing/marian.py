@@ -108,7 +108,7 @@ def _read_pieces(
         raise ExportError(
             f"{path}: </s> has the id {ids['</s>']}, {CONFIG}'s eos_token_id is {special_ids.eos}"
         )
-    tags = {i for piece, i in ids.items() if _is_tag(piece)}
+    tags = {i for piece, i in ids.items() if is_tag(piece)}
     pieces = Pieces(
         written,
         frozenset({special_ids.pad, special_ids.eos, *tags}),
@@ -118,7 +118,7 @@ def _read_pieces(
     return pieces, SpecialIds(special_ids.pad, ids["<unk>"], special_ids.bos, special_ids.eos)
 
 
-def _is_tag(piece: str) -> bool:
+def is_tag(piece: str) -> bool:
     """Whether it names a target language, as >>fra<< does."""
     return piece.startswith(">>") and piece.endswith("<<")
 
@@ -133,7 +133,7 @@ def _languages(folder: Path, choice: LanguageChoice, pieces: Pieces) -> Language
             "model reads with --from CODE,..."
         )
     tags: dict[str, str] = {}
-    for piece in filter(_is_tag, pieces.written):
+    for piece in filter(is_tag, pieces.written):
         tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
     if tags:
         return tagged(source, choice.target, tags)

@@ -12,6 +12,7 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, read_json
 from serving.bundle.manifest import Languages
+from serving.bundle.shortlist import Shortlist
 from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS, parse_options
@@ -101,6 +102,8 @@ class Imported:
     search: dict[str, Any] = field(default_factory=dict)
     """Search options that the checkpoint names."""
     max_source: int = MAX_STEPS
+    shortlist: Shortlist | None = None
+    """What of the target each piece of the source may become, where the checkpoint says it."""
 
 
 def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationModel:
@@ -145,11 +148,18 @@ def search_options(*told: Options) -> dict[str, Any]:
     for options in told:
         for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
             found[ours] = options.get(theirs, found[ours])
-        try:
-            parse_options(found)
-        except InvalidOptionError as error:
-            raise ExportError(f"{options.path}: num_beams or length_penalty: {error}") from error
+        check_search(options.path, found, "num_beams or length_penalty")
     return found
+
+
+def check_search(path: Path, search: dict[str, Any], names: str) -> dict[str, Any]:
+    """The search options that a file tells under these names; raises ExportError for values that no
+    request may have."""
+    try:
+        parse_options(search)
+    except InvalidOptionError as error:
+        raise ExportError(f"{path}: {names}: {error}") from error
+    return search
 
 
 def special_id(options: Options, name: str, vocab_size: int) -> int:
