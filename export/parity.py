@@ -33,8 +33,8 @@ MAX_TWIN_DIFFERENCE: dict[DecoderKind, float] = {"cross": 0.005, "lm": 0.005, "j
 """int8 against the same arithmetic in PyTorch, mean over logits. Rounding flips levels: relative
 noise of 2e-7 in the norms moves the twin itself by 0.002 (cross, 3+3) to 0.006 (joint, 4+4)."""
 MOST_NOISE = 1.5
-"""Times what such noise moves the twin, where that is more: one flip leads to others in the layers
-behind it, in deep models until all that is rounded is rounded anew."""
+"""Times what noise in the norms (`jittered`) moves the twin, where that is more: in a deep model
+one flip leads to others in the layers behind it, until all of a sentence is rounded anew."""
 LEAST_BLEU_CHANGE = -0.3
 LEAST_SHORTLIST_CHANGE = -0.2
 """BLEU with shortlists less BLEU of the same bundle without."""

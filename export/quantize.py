@@ -26,7 +26,8 @@ LEVELS = 127.0
 SMALLEST = 1e-8
 """Least absolute maximum, so that a row of zeros has a scale."""
 ZERO_POINT = 128
-_JITTER = 2e-7
+_JITTER = 1e-6
+"""Relative; what another order of a sum of hundreds of numbers makes, or another exponential."""
 _ON_LEVEL = 1e-3
 """Of the distance between two levels: weights so near to one were made of it."""
 
@@ -135,7 +136,7 @@ def quantized_twin(model: ModuleT) -> ModuleT:
 
 @torch.no_grad()
 def jittered(twin: ModuleT) -> ModuleT:
-    """A copy of a twin with the noise of another order of sums: its norms are off by 2e-7."""
+    """A copy of a twin whose norms are off by as much as rounding may be."""
     copied = copy.deepcopy(twin)
     generator = torch.Generator().manual_seed(0)
     for module in copied.modules():

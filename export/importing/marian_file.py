@@ -89,7 +89,7 @@ def read_mapping(where: Path, text: str | bytes) -> dict[str, Any]:
 def _read_npz(path: Path) -> tuple[bytes, dict[str, Tensor]]:
     """Arrays by name; numpy's pickles are never read."""
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files}
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile, zlib.error) as error:
         raise ExportError(f"{path}: cannot be read, it may be cut off: {error}") from error
