@@ -198,8 +198,8 @@ def read_vocabulary(files: MarianFiles, size: int) -> MarianVocabulary:
             f"{path}: must give each of the {size} rows of the embedding one piece, got "
             f"{len(written)} pieces"
         )
-    control = frozenset({*control, eos, size})
-    pieces = Pieces([*written, "<start>"], control, source_model, target_model)
+    silent = frozenset({*control, eos, size})
+    pieces = Pieces([*written, "<start>"], silent, source_model, target_model)
     return MarianVocabulary(pieces, eos, unk)
 
 
