@@ -29,6 +29,7 @@ from export.importing.model import (
     LanguageChoice,
     Pieces,
 )
+from export.importing.pegasus import read_pegasus
 from export.parity import DevSet
 from export.texts import TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
@@ -41,6 +42,7 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
     "mbart": read_mbart,
+    "pegasus": read_pegasus,
     MARIAN: read_marian_model,
 }
 """By the name of the family: Marian's, or the `model_type` of a folder of `transformers`."""
