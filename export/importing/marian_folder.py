@@ -86,6 +86,8 @@ def _is_decoder(path: Path) -> bool:
 
 def find_files(source: Path) -> MarianFiles:
     """What belongs to a model; raises ExportError where that is missing or not clear."""
+    if not source.exists():
+        raise ExportError(f"{source}: there is no such file or folder")
     folder = source if source.is_dir() else source.parent
     decoders = [path for path in sorted(folder.iterdir()) if _is_decoder(path)]
     if _is_decoder(source):

@@ -236,3 +236,6 @@ def test_what_is_no_checkpoint(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert "no model of Marian" in capsys.readouterr().err
     assert main(["import", str(tmp_path / "nothing"), str(tmp_path / "out")]) == 1
     assert "nothing: must be a folder" in capsys.readouterr().err
+    words = ["import", str(tmp_path / "nothing" / "m.bin"), str(tmp_path / "out")]
+    assert main([*words, "--family", "marian-nmt"]) == 1
+    assert "m.bin: there is no such file or folder" in capsys.readouterr().err
