@@ -14,6 +14,7 @@ from export.errors import ExportError
 from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
+from export.importing.ctranslate2 import find_model, read_ctranslate2
 from export.importing.folder import CONFIG, read_json
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
@@ -27,7 +28,6 @@ from export.importing.model import (
     VOCABULARY,
     Imported,
     LanguageChoice,
-    Pieces,
 )
 from export.importing.pegasus import read_pegasus
 from export.parity import DevSet
@@ -35,17 +35,18 @@ from export.texts import TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
-from serving.search.ids import SpecialIds
 
-MARIAN = "marian-nmt"
+MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
     "mbart": read_mbart,
     "pegasus": read_pegasus,
     MARIAN: read_marian_model,
+    CTRANSLATE2: read_ctranslate2,
 }
-"""By the name of the family: Marian's, or the `model_type` of a folder of `transformers`."""
+"""By the name of the family: that of another toolkit, or the `model_type` of a folder of
+`transformers`."""
 
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
@@ -120,6 +121,8 @@ def recognise(
 
 
 def _told_family(source: Path, supported: str) -> str:
+    if find_model(source) is not None:
+        return CTRANSLATE2
     path = source / CONFIG
     if path.is_file():
         return str(read_json(path).get("model_type"))
@@ -147,7 +150,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
-        _vocabulary(pieces, special_ids, content),
+        _vocabulary(imported, content),
         files,
         {
             "special_ids": special_ids,
@@ -156,6 +159,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
                 source_file=SOURCE_MODEL,
                 target_file=target_file,
                 vocabulary_file=VOCABULARY,
+                source_end=imported.source_end,
             ),
             "languages": imported.languages,
             "search": imported.search | ({"shortlist": True} if imported.shortlist else {}),
@@ -172,7 +176,9 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     )
 
 
-def _vocabulary(pieces: Pieces, special_ids: SpecialIds, content: bytes) -> Vocabulary:
+def _vocabulary(imported: Imported, content: bytes) -> Vocabulary:
+    pieces, special_ids = imported.pieces, imported.special_ids
+
     def read(model: Path) -> PieceVocabulary:
         try:
             return PieceVocabulary(model, content, special_ids)
@@ -180,7 +186,8 @@ def _vocabulary(pieces: Pieces, special_ids: SpecialIds, content: bytes) -> Voca
             reason = " ".join(str(error).split())
             raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
 
-    return Vocabulary(read(pieces.source_model), read(pieces.target_model), special_ids)
+    source, target = read(pieces.source_model), read(pieces.target_model)
+    return Vocabulary(source, target, special_ids, imported.source_end)
 
 
 def _attribution(imported: Imported, source: Path, licence: str | None) -> str:

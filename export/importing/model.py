@@ -102,6 +102,8 @@ class Imported:
     search: dict[str, Any] = field(default_factory=dict)
     """Search options that the checkpoint names."""
     max_source: int = MAX_STEPS
+    source_end: bool = True
+    """Whether eos ends each source."""
     shortlist: Shortlist | None = None
     """What of the target each piece of the source may become, where the checkpoint says it."""
 

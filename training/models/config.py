@@ -189,6 +189,7 @@ class TransformerConfig(ModelConfig):
             "marian",
             "tensor2tensor",
             "fairseq",
+            "interleaved",
             "learnt",
         ),
     }
@@ -199,7 +200,8 @@ class TransformerConfig(ModelConfig):
     `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
     """As in all models; `marian`, `tensor2tensor` and `fairseq`, which count or space the halves of
-    `sinusoid` otherwise; or `learnt`: a table of `max_positions` rows for each side."""
+    `sinusoid` otherwise; `interleaved`, with sines and cosines in turn; or `learnt`: a table of
+    `max_positions` rows for each side."""
     max_positions: int = 0
     """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
     is open."""
@@ -268,6 +270,7 @@ class TransformerConfig(ModelConfig):
             "marian",
             "tensor2tensor",
             "fairseq",
+            "interleaved",
             "learnt",
         ):
             raise ConfigError(

@@ -63,6 +63,13 @@ def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
     return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=2.0)
 
 
+def interleaved_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of Vaswani et al. 2017, section 3.5, as OpenNMT-py has it, 0-based positions
+    [...] -> [..., dim]: sines in even columns, cosines in odd ones, of p / 10000^(2i / dim)."""
+    halves = marian_sinusoid(positions, dim)
+    return halves.unflatten(-1, (2, dim // 2)).transpose(-1, -2).flatten(-2)
+
+
 def _halves(positions: Tensor, dim: int, step: float, *, first: float) -> Tensor:
     """Sines, then cosines, of positions from `first` on; the logarithms of the frequencies, which
     begin with 0, are `step` apart."""
@@ -78,6 +85,7 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "marian": marian_sinusoid,
     "tensor2tensor": tensor2tensor_sinusoid,
     "fairseq": fairseq_sinusoid,
+    "interleaved": interleaved_sinusoid,
     "learnt": None,
     "relative": None,
     "rotary": None,
