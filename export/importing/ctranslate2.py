@@ -37,6 +37,7 @@ _PAIR = ("source.spm", "target.spm")
 _SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
 _TAG = re.compile(r">>.+<<|__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
 """What models of several languages are told them by: of Marian, M2M100, NLLB and mBART."""
+_EMBEDDING = "embeddings_0/weight"
 _PADDING = ("<blank>", "<pad>", "[PAD]")
 _WITHOUT_MEANING = ("alignment_layer", "alignment_heads", "embeddings_merge")
 """For logits, in a model with one embedding for each side."""
@@ -206,9 +207,9 @@ class _Layers:
     def __init__(self, path: Path, file: SpecFile, norm_eps: float | None) -> None:
         self._weights = Weights(path, dict(file.tensors))
         self._path, self._options = path, dict(file.options)
-        self._dim = self._size("encoder/embeddings_0/weight", 1)
+        self._dim = self._size(f"encoder/{_EMBEDDING}", 1)
         self._ffn = self._size("encoder/layer_0/ffn/linear_0/weight", 0)
-        self._vocab = self._size("encoder/embeddings_0/weight", 0)
+        self._vocab = self._size(f"encoder/{_EMBEDDING}", 0)
         positions = self._positions()
         self.config = self._config(positions, norm_eps)
         self.state = self._state(positions)
@@ -306,9 +307,8 @@ class _Layers:
         return _Positions("learnt", tables=given)
 
     def _state(self, positions: _Positions) -> State:
-        names = ("encoder/embeddings_0/weight", "decoder/embeddings/weight")
-        names += ("decoder/projection/weight",)
-        state = {"embedding.weight": self._weights.take_one(names, self._vocab, self._dim)}
+        shared = [f"encoder/{_EMBEDDING}", "decoder/embeddings/weight", "decoder/projection/weight"]
+        state = {"embedding.weight": self._weights.take_one(shared, self._vocab, self._dim)}
         if self.config.output_bias:
             state["output_bias"] = self._weights.take("decoder/projection/bias", self._vocab)
         for side in ("encoder", "decoder"):
