@@ -36,7 +36,7 @@ from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 
-MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
+MARIAN, CTRANSLATE2, OPENNMT = "marian-nmt", "ctranslate2", "opennmt-py"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
@@ -44,6 +44,7 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "pegasus": read_pegasus,
     MARIAN: read_marian_model,
     CTRANSLATE2: read_ctranslate2,
+    OPENNMT: read_opennmt,
 }
 """By the name of the family: that of another toolkit, or the `model_type` of a folder of
 `transformers`."""
@@ -128,14 +129,16 @@ def _told_family(source: Path, supported: str) -> str:
         return str(read_json(path).get("model_type"))
     if has_marian(source):
         return MARIAN
+    if find_checkpoint_file(source) is not None:
+        return OPENNMT
     if not source.is_dir():
         raise ExportError(
-            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), or a model of Marian "
-            "(.npz, .bin or its decoder's .yml)"
+            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a model of Marian "
+            "(.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py (.pt)"
         )
     raise ExportError(
-        f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian; "
-        f"supported families: {supported}"
+        f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian, "
+        f"CTranslate2 or OpenNMT-py; supported families: {supported}"
     )
 
 

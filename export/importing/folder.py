@@ -176,20 +176,35 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read
-            tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ExportError(
-            f"{path}: damaged, or holds more than tensors, which would be executed and never is; "
-            "save the weights as safetensors"
-        ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise ExportError(f"{path}: cannot be read, it may be cut off: {reason}") from error
+    if path.suffix == ".safetensors":
+        try:
+            tensors: Any = load_file(path)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise _cut_off(path, error) from error
+    else:
+        tensors = read_pickled(path, "save the weights as safetensors")
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise ExportError(f"{path}: must hold tensors by name alone")
     return tensors
+
+
+def read_pickled(path: Path, advice: str, *, allowed: Sequence[type] = ()) -> Any:
+    """What `torch.save` wrote, of tensors, numbers, texts and their lists, and of objects of the
+    `allowed` types, which must be without code. Raises ExportError, with the advice, for anything
+    else, which is never executed."""
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
+            warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ExportError(
+            f"{path}: damaged, or holds more than tensors, which would be executed and never is; "
+            f"{advice}"
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise _cut_off(path, error) from error
+
+
+def _cut_off(path: Path, error: Exception) -> ExportError:
+    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return ExportError(f"{path}: cannot be read, it may be cut off: {reason}")
