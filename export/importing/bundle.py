@@ -15,7 +15,8 @@ from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
 from export.importing.ctranslate2 import find_model, read_ctranslate2
-from export.importing.folder import CONFIG, read_json
+from export.importing.fairseq import find_dictionaries, read_fairseq
+from export.importing.folder import CONFIG, find_checkpoint_file, read_json
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
 from export.importing.marian_folder import has_marian
@@ -36,7 +37,8 @@ from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 
-MARIAN, CTRANSLATE2, OPENNMT = "marian-nmt", "ctranslate2", "opennmt-py"
+MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
+OPENNMT, FAIRSEQ = "opennmt-py", "fairseq"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
@@ -45,6 +47,7 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     MARIAN: read_marian_model,
     CTRANSLATE2: read_ctranslate2,
     OPENNMT: read_opennmt,
+    FAIRSEQ: read_fairseq,
 }
 """By the name of the family: that of another toolkit, or the `model_type` of a folder of
 `transformers`."""
@@ -130,7 +133,7 @@ def _told_family(source: Path, supported: str) -> str:
     if has_marian(source):
         return MARIAN
     if find_checkpoint_file(source) is not None:
-        return OPENNMT
+        return FAIRSEQ if find_dictionaries(source) else OPENNMT
     if not source.is_dir():
         raise ExportError(
             f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a model of Marian "

@@ -208,3 +208,19 @@ def read_pickled(path: Path, advice: str, *, allowed: Sequence[type] = ()) -> An
 def _cut_off(path: Path, error: Exception) -> ExportError:
     reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
     return ExportError(f"{path}: cannot be read, it may be cut off: {reason}")
+
+
+def find_checkpoint_file(source: Path) -> Path | None:
+    """The `.pt` that the source is, or the only one in it; None where there is none."""
+    if source.is_dir():
+        files = sorted(source.glob("*.pt"))
+        return files[0] if len(files) == 1 else None
+    return source if source.suffix == ".pt" and source.is_file() else None
+
+
+def checkpoint_file(source: Path) -> Path:
+    """The same; raises ExportError where there is none."""
+    found = find_checkpoint_file(source)
+    if found is None:
+        raise ExportError(f"{source}: must be a checkpoint (.pt), or a folder that holds one")
+    return found

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.ctranslate2_file import SpecFile
-from export.importing.folder import read_pickled
+from export.importing.folder import checkpoint_file, read_pickled
 from export.importing.model import Imported, LanguageChoice, Pieces, loaded
 from export.importing.pair import check_tags, find_sentencepiece, one_pair
 from export.importing.spec_layers import SpecLayers
@@ -64,20 +64,10 @@ _POSITIONS = "embeddings.make_embedding.pe.pe"
 _NORM_KINDS = {"weight": "gamma", "bias": "beta"}
 
 
-def find_checkpoint_file(source: Path) -> Path | None:
-    """The `.pt` that the source is, or the only one in it; None where there is none."""
-    if source.is_dir():
-        files = sorted(source.glob("*.pt"))
-        return files[0] if len(files) == 1 else None
-    return source if source.suffix == ".pt" and source.is_file() else None
-
-
 def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
     """Read a checkpoint of OpenNMT-py; raises ExportError, with file and entry, for what is not
     supported."""
-    path = find_checkpoint_file(source)
-    if path is None:
-        raise ExportError(f"{source}: must be a checkpoint of OpenNMT-py (.pt), or a folder of one")
+    path = checkpoint_file(source)
     checkpoint = _load(path)
     options = vars(checkpoint["opt"])
     _check_options(path, options)
