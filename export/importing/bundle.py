@@ -30,6 +30,7 @@ from export.importing.model import (
     Imported,
     LanguageChoice,
 )
+from export.importing.opennmt import read_opennmt
 from export.importing.pegasus import read_pegasus
 from export.parity import DevSet
 from export.texts import TextPair, fitting_sentences, read_sources

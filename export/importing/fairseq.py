@@ -79,7 +79,7 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
     if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
         raise ExportError(f"{path}: no checkpoint of fairseq, which has the part model")
     if isinstance(found.get("args"), argparse.Namespace):
-        return vars(found["args"])
+        return dict(vars(found["args"]))
     options: dict[str, Any] = {}
     told = found.get("cfg")
     for part in ("task", "model"):
