@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
-from export.importing.ctranslate2_file import read_spec_file
+from export.importing.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.folder import CONFIG, read_json
 from export.importing.model import Imported, LanguageChoice, Pieces, loaded
 from export.importing.pair import check_tags, find_sentencepiece, one_pair
@@ -23,7 +23,7 @@ _PADDING = ("<blank>", "<pad>", "[PAD]")
 def find_model(source: Path) -> Path | None:
     """The folder of the model: the source itself, or what a package of Argos Translate holds; None
     where there is none."""
-    return next((f for f in (source, source / "model") if (f / MODEL).is_file()), None)
+    return next((f for f in (source, source / "model") if is_spec_file(f / MODEL)), None)
 
 
 def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:

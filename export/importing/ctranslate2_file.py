@@ -8,6 +8,7 @@ integers have a scale, by which they are divided: one for each row in int8, one 
 
 from __future__ import annotations
 
+import re
 import struct
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,6 +31,18 @@ _TYPES = (
 """In the order of their numbers."""
 _SCALE = "_scale"
 _MOST_AXES = 8
+
+
+_START = re.compile(rb"[\x01-\x0f]\0\0\0.\0\w+\0", re.DOTALL)
+"""A version, and a name with its length before it; models of Marian may be named as these are."""
+
+
+def is_spec_file(path: Path) -> bool:
+    """Whether it is a file of CTranslate2, by how it begins."""
+    if not path.is_file():
+        return False
+    with path.open("rb") as file:
+        return _START.match(file.read(64)) is not None
 
 
 @dataclass(frozen=True)
