@@ -21,7 +21,8 @@ from export.gates import (
     told,
 )
 from export.graphs import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
-from export.parity import DevSet, check, compare_shortlist, measure
+from export.parity import DevSet, check, compare_shortlist, measure, measure_noise
+from export.quantize import jittered
 from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
 from export.texts import TextPair, fitting_sentences, validation_pair
@@ -232,6 +233,9 @@ def _compare(
         bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
         checkpoint, twin = TorchStepper(model), TorchStepper(arithmetic.twin)
         parity = measure(checkpoint, twin, bundle, vocabulary, dev)
+        if manifest.precision == "int8":
+            kind, noisy = manifest.decoder_kind, lambda: TorchStepper(jittered(arithmetic.twin))
+            parity = measure_noise(parity, kind, twin, noisy, vocabulary, dev)
         logger.info("parity with the checkpoint: %s", parity.to_dict())
         check(parity, manifest.decoder_kind, manifest.precision)
         found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}

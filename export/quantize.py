@@ -18,6 +18,7 @@ from torch import Tensor, nn
 
 from training.models import Network
 from training.models.embedding import TokenEmbedding
+from training.models.norms import ScaleNorm
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
@@ -25,15 +26,36 @@ LEVELS = 127.0
 SMALLEST = 1e-8
 """Least absolute maximum, so that a row of zeros has a scale."""
 ZERO_POINT = 128
+_JITTER = 1e-6
+"""Relative; what another order of a sum of hundreds of numbers makes, or another exponential."""
+_ON_LEVEL = 1e-3
+"""Of the distance between two levels: weights so near to one were made of it."""
 
 
 def quantize_columns(
     weight_KN: NDArray[np.float32],
 ) -> tuple[NDArray[np.int8], NDArray[np.float32]]:
-    """Weights [K,N] to int8 and one scale a column [N]."""
-    scale_N = np.maximum(np.abs(weight_KN).max(axis=0), SMALLEST) / np.float32(LEVELS)
+    """Weights [K,N] to int8 and one scale a column [N]; those that were int8 before stay as they
+    are."""
+    peak_N = np.maximum(np.abs(weight_KN).max(axis=0), SMALLEST)
+    scale_N = peak_N / _own_levels(weight_KN, peak_N)
     quantized = np.clip(np.rint(weight_KN / scale_N), -LEVELS, LEVELS).astype(np.int8)
     return quantized, scale_N.astype(np.float32)
+
+
+def _own_levels(weight_KN: NDArray[np.float32], peak_N: NDArray[np.float32]) -> NDArray[np.float32]:
+    """Levels [N] up to each column's peak: the fewest that all its weights lie on, or, as nearly
+    always, all that there are."""
+    levels_N = np.full(len(peak_N), LEVELS, dtype=np.float32)
+    open_N = np.arange(len(peak_N))
+    for levels in range(1, int(LEVELS)):
+        fitting = open_N
+        for rows in (8, 64, len(weight_KN)):  # the first few tell nearly all columns
+            steps = weight_KN[:rows, fitting] * (np.float32(levels) / peak_N[fitting])
+            fitting = fitting[(np.abs(steps - np.rint(steps)) < _ON_LEVEL).all(axis=0)]
+        levels_N[fitting] = levels
+        open_N = np.setdiff1d(open_N, fitting, assume_unique=True)
+    return levels_N
 
 
 def weight_key(weight_KN: NDArray[np.generic]) -> bytes:
@@ -110,6 +132,18 @@ def quantized_twin(model: ModuleT) -> ModuleT:
         elif isinstance(module, nn.Embedding):
             module.weight = nn.Parameter(_quantized_rows(module.weight))
     return twin
+
+
+@torch.no_grad()
+def jittered(twin: ModuleT) -> ModuleT:
+    """A copy of a twin whose norms are off by as much as rounding may be."""
+    copied = copy.deepcopy(twin)
+    generator = torch.Generator().manual_seed(0)
+    for module in copied.modules():
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm | ScaleNorm) and module.weight is not None:
+            noise = torch.randn(module.weight.shape, generator=generator)
+            module.weight.mul_(1.0 + _JITTER * noise)
+    return copied
 
 
 def _quantized_rows(table_VD: Tensor) -> Tensor:

@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from export.errors import ExportError
 from export.first_step import tell_beams_from_queries
 from export.lowering import lower
 from export.onnx_graph import export_shortlist_step
@@ -96,12 +95,7 @@ def write_shortlist(
     ranges: Mapping[bytes, StaticRange] | None,
     exact: frozenset[bytes],
 ) -> tuple[ShortlistFiles, onnx.ModelProto]:
-    """Write the lexicon; returns the step graph, which is to be saved yet.
-
-    Raises ExportError for a model whose output layer has a bias.
-    """
-    if model.output_bias is not None:
-        raise ExportError("--shortlist does not support a model with output_bias")
+    """Write the lexicon; returns the step graph, which is to be saved yet."""
     shortlist.save(folder / FILE)
     step, step_graph = export_shortlist_step(model)
     step = lower(step, int8=int8, ranges=ranges, exact=exact)

@@ -18,6 +18,8 @@ class Vocabulary:
     source: TextTokenizer
     target: TextTokenizer
     special_ids: SpecialIds = OWN_IDS
+    source_end: bool = True
+    """Whether eos ends each source."""
 
     @staticmethod
     def of(tokenizer: TextTokenizer) -> Vocabulary:
@@ -29,5 +31,5 @@ class Vocabulary:
     ) -> Sentence:
         """A source to decode, by its ids without their end."""
         special = self.special_ids
-        source = [*ids, special.eos]
+        source = [*ids, special.eos] if self.source_end else list(ids)
         return Sentence(source, options, target_prefix, start=special.bos, end=special.eos)

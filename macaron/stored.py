@@ -57,11 +57,15 @@ def _bundle_of(model: Path) -> Path:
 
 def _content_key(model: Path) -> str:
     """Of the files that a model consists of: with another one of the same name nothing is
-    mistaken."""
-    files = [model] if model.is_file() else sorted(filter(Path.is_file, model.iterdir()))
+    mistaken. A file may need others beside it, but none of its own kind."""
+    if model.is_file():
+        others = (f for f in model.parent.iterdir() if f.suffix != model.suffix)
+        files = [model, *filter(Path.is_file, others)]
+    else:
+        files = list(filter(Path.is_file, model.rglob("*")))
     digest = hashlib.sha256()
-    for file in files:
-        digest.update(f"{file.name} {file_hash(file)}\n".encode())
+    for file in sorted(files):
+        digest.update(f"{file.relative_to(model.parent)} {file_hash(file)}\n".encode())
     return digest.hexdigest()[:_KEY_DIGITS]
 
 

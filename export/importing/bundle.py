@@ -14,9 +14,13 @@ from export.errors import ExportError
 from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
-from export.importing.folder import CONFIG, read_json
+from export.importing.ctranslate2 import find_model, read_ctranslate2
+from export.importing.fairseq import find_dictionaries, read_fairseq
+from export.importing.folder import CONFIG, find_checkpoint_file, read_json
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
+from export.importing.marian_folder import has_marian
+from export.importing.marian_model import read_marian_model
 from export.importing.mbart import read_mbart
 from export.importing.model import (
     AS_TOLD,
@@ -25,21 +29,29 @@ from export.importing.model import (
     VOCABULARY,
     Imported,
     LanguageChoice,
-    Pieces,
 )
+from export.importing.opennmt import read_opennmt
+from export.importing.pegasus import read_pegasus
 from export.parity import DevSet
 from export.texts import TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
-from serving.search.ids import SpecialIds
 
+MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
+OPENNMT, FAIRSEQ = "opennmt-py", "fairseq"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
     "mbart": read_mbart,
+    "pegasus": read_pegasus,
+    MARIAN: read_marian_model,
+    CTRANSLATE2: read_ctranslate2,
+    OPENNMT: read_opennmt,
+    FAIRSEQ: read_fairseq,
 }
-"""By the name of the family, which is the `model_type` of a folder of `transformers`."""
+"""By the name of the family: that of another toolkit, or the `model_type` of a folder of
+`transformers`."""
 
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
@@ -92,9 +104,11 @@ def import_bundle(
         config.vocab_size,
         languages.listing,
     )
+    if target != "cpu":
+        imported = replace(imported, shortlist=None)  # only the CPU has them
     exported = _exported(imported, source, licence)
     text = _compared(exported.vocabulary, languages, precision, dev, tests)
-    return write_bundle(exported, out, form, text)
+    return write_bundle(exported, out, form, text, shortlist=imported.shortlist)
 
 
 def recognise(
@@ -102,22 +116,34 @@ def recognise(
 ) -> Callable[[Path, LanguageChoice], Imported]:
     """What reads the checkpoint; raises ExportError where nothing does."""
     supported = ", ".join(READERS)
-    if not source.is_dir():
-        raise ExportError(f"{source}: must be a folder that holds a checkpoint ({CONFIG})")
-    if family is None:
-        path = source / CONFIG
-        if not path.is_file():
-            raise ExportError(
-                f"{source}: no {CONFIG}, which says what the checkpoint is; supported families: "
-                f"{supported}"
-            )
-        family = str(read_json(path).get("model_type"))
+    family = family or _told_family(source, supported)
     if family not in READERS:
         raise ExportError(
             f"{source / CONFIG}: model_type {family!r} is not supported; supported: {supported}; "
             "--family says which of them it is where the file does not"
         )
     return READERS[family]
+
+
+def _told_family(source: Path, supported: str) -> str:
+    if find_model(source) is not None:
+        return CTRANSLATE2
+    path = source / CONFIG
+    if path.is_file():
+        return str(read_json(path).get("model_type"))
+    if has_marian(source):
+        return MARIAN
+    if find_checkpoint_file(source) is not None:
+        return FAIRSEQ if find_dictionaries(source) else OPENNMT
+    if not source.is_dir():
+        raise ExportError(
+            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a model of Marian "
+            "(.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py (.pt)"
+        )
+    raise ExportError(
+        f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian, "
+        f"CTranslate2 or OpenNMT-py; supported families: {supported}"
+    )
 
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:
@@ -131,7 +157,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
-        _vocabulary(pieces, special_ids, content),
+        _vocabulary(imported, content),
         files,
         {
             "special_ids": special_ids,
@@ -140,9 +166,10 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
                 source_file=SOURCE_MODEL,
                 target_file=target_file,
                 vocabulary_file=VOCABULARY,
+                source_end=imported.source_end,
             ),
             "languages": imported.languages,
-            "search": imported.search,
+            "search": imported.search | ({"shortlist": True} if imported.shortlist else {}),
             "attribution": _attribution(imported, source, licence),
             "recipe": {
                 "imported": {
@@ -156,7 +183,9 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     )
 
 
-def _vocabulary(pieces: Pieces, special_ids: SpecialIds, content: bytes) -> Vocabulary:
+def _vocabulary(imported: Imported, content: bytes) -> Vocabulary:
+    pieces, special_ids = imported.pieces, imported.special_ids
+
     def read(model: Path) -> PieceVocabulary:
         try:
             return PieceVocabulary(model, content, special_ids)
@@ -164,7 +193,8 @@ def _vocabulary(pieces: Pieces, special_ids: SpecialIds, content: bytes) -> Voca
             reason = " ".join(str(error).split())
             raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
 
-    return Vocabulary(read(pieces.source_model), read(pieces.target_model), special_ids)
+    source, target = read(pieces.source_model), read(pieces.target_model)
+    return Vocabulary(source, target, special_ids, imported.source_end)
 
 
 def _attribution(imported: Imported, source: Path, licence: str | None) -> str:
@@ -176,7 +206,8 @@ def _attribution(imported: Imported, source: Path, licence: str | None) -> str:
 def told_licence(source: Path) -> str | None:
     """The licence in the front matter of the checkpoint's card, or None where it tells none."""
     try:
-        card = (source / "README.md").read_text(encoding="utf-8", errors="replace")
+        folder = source if source.is_dir() else source.parent
+        card = (folder / "README.md").read_text(encoding="utf-8", errors="replace")
     except OSError:
         return None
     front = re.match(r"---\n(.*?)\n---", card, re.DOTALL)

@@ -100,8 +100,9 @@ class Options:
 class Weights:
     """The tensors of a checkpoint by name, each of which must be taken once."""
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor]) -> None:
-        self.path, self._tensors = path, tensors
+    def __init__(self, path: Path, tensors: dict[str, Tensor], told_by: str = CONFIG) -> None:
+        """`told_by` is where the options stand that say which tensors there are."""
+        self.path, self._tensors, self._told_by = path, tensors, told_by
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -117,7 +118,8 @@ class Weights:
             raise ExportError(f"{self.path}: the tensor {name!r} is missing")
         if tuple(found.shape) != shape:
             raise ExportError(
-                f"{self.path}: {name!r} must be {list(shape)} by {CONFIG}, got {list(found.shape)}"
+                f"{self.path}: {name!r} must be {list(shape)} by {self._told_by}, "
+                f"got {list(found.shape)}"
             )
         if not found.is_floating_point():
             raise ExportError(f"{self.path}: {name!r} must hold floats, got {found.dtype}")
@@ -144,7 +146,8 @@ class Weights:
         for name, tensor in sorted(self._tensors.items()):
             raise ExportError(
                 f"{self.path}: the layer {name!r} {list(tensor.shape)} is not known to this family "
-                f"({len(self._tensors)} such tensors); {CONFIG} names the layers that are supported"
+                f"({len(self._tensors)} such tensors); {self._told_by} names the layers that are "
+                "supported"
             )
 
 
@@ -173,20 +176,51 @@ def _read_shards(index: Path) -> dict[str, Tensor]:
 
 
 def _read_file(path: Path) -> dict[str, Tensor]:
-    try:
-        if path.suffix == ".safetensors":
-            return load_file(path)
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read
-            tensors = torch.load(path, map_location="cpu", weights_only=True)
-    except pickle.UnpicklingError as error:
-        raise ExportError(
-            f"{path}: damaged, or holds more than tensors, which would be executed and never is; "
-            "save the weights as safetensors"
-        ) from error
-    except (OSError, RuntimeError, EOFError, ValueError, SafetensorError) as error:
-        reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
-        raise ExportError(f"{path}: cannot be read, it may be cut off: {reason}") from error
+    if path.suffix == ".safetensors":
+        try:
+            tensors: Any = load_file(path)
+        except (OSError, ValueError, SafetensorError) as error:
+            raise _cut_off(path, error) from error
+    else:
+        tensors = read_pickled(path, "save the weights as safetensors")
     if not isinstance(tensors, dict) or not all(isinstance(t, Tensor) for t in tensors.values()):
         raise ExportError(f"{path}: must hold tensors by name alone")
     return tensors
+
+
+def read_pickled(path: Path, advice: str, *, allowed: Sequence[type] = ()) -> Any:
+    """What `torch.save` wrote, of tensors, numbers, texts and their lists, and of objects of the
+    `allowed` types, which must be without code. Raises ExportError, with the advice, for anything
+    else, which is never executed."""
+    try:
+        with warnings.catch_warnings(), torch.serialization.safe_globals(list(allowed)):
+            warnings.simplefilter("ignore")  # of forms of pickles, which are refused or read
+            return torch.load(path, map_location="cpu", weights_only=True)
+    except pickle.UnpicklingError as error:
+        raise ExportError(
+            f"{path}: damaged, or holds more than tensors, which would be executed and never is; "
+            f"{advice}"
+        ) from error
+    except (OSError, RuntimeError, EOFError, ValueError) as error:
+        raise _cut_off(path, error) from error
+
+
+def _cut_off(path: Path, error: Exception) -> ExportError:
+    reason = getattr(error, "strerror", None) or str(error).partition("\n")[0]
+    return ExportError(f"{path}: cannot be read, it may be cut off: {reason}")
+
+
+def find_checkpoint_file(source: Path) -> Path | None:
+    """The `.pt` that the source is, or the only one in it; None where there is none."""
+    if source.is_dir():
+        files = sorted(source.glob("*.pt"))
+        return files[0] if len(files) == 1 else None
+    return source if source.suffix == ".pt" and source.is_file() else None
+
+
+def checkpoint_file(source: Path) -> Path:
+    """The same; raises ExportError where there is none."""
+    found = find_checkpoint_file(source)
+    if found is None:
+        raise ExportError(f"{source}: must be a checkpoint (.pt), or a folder that holds one")
+    return found

@@ -75,17 +75,21 @@ def _layer(
     dim, ffn_dim = config.model_dim, config.ffn_dim
     state = _products(weights, f"{there}.self_attn", f"{here}.self_attention", dim, _SELF)
     norms = {"self_attn_layer_norm": "self_attention", "final_layer_norm": "ffn"}
+    feed_forwards = {"": "ffn"}
+    if config.block == "macaron":
+        norms["macaron_layer_norm"] = "first_ffn"
+        feed_forwards["macaron_"] = "first_ffn"
     if source:
         state |= _products(
             weights, f"{there}.encoder_attn", f"{here}.source_attention", dim, _SOURCE
         )
         norms["encoder_attn_layer_norm"] = "source_attention"
-    for theirs, ours, shape in (
-        ("fc1", "up_proj", (ffn_dim, dim)),
-        ("fc2", "down_proj", (dim, ffn_dim)),
-    ):
-        state[f"{here}.ffn.{ours}.weight"] = weights.take(f"{there}.{theirs}.weight", *shape)
-        state[f"{here}.ffn.{ours}.bias"] = weights.take(f"{there}.{theirs}.bias", shape[0])
+    products = (("fc1", "up_proj", (ffn_dim, dim)), ("fc2", "down_proj", (dim, ffn_dim)))
+    for prefix, name in feed_forwards.items():
+        for theirs, ours, shape in products:
+            for kind, axes in (("weight", shape), ("bias", shape[:1])):
+                taken = weights.take(f"{there}.{prefix}{theirs}.{kind}", *axes)
+                state[f"{here}.{name}.{ours}.{kind}"] = taken
     for theirs, ours in norms.items():
         state |= take_norm(weights, f"{there}.{theirs}", f"{here}.{ours}_residual.norm", dim)
     return state

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from export.errors import ExportError
@@ -12,7 +13,6 @@ from export.importing.folder import CONFIG, Options, read_json, read_weights
 from export.importing.languages import short_code
 from export.importing.layers import drop_sinusoids, transformer_state
 from export.importing.model import (
-    ACTIVATIONS,
     HARMLESS,
     Imported,
     LanguageChoice,
@@ -21,6 +21,7 @@ from export.importing.model import (
     generation_options,
     loaded,
     read_options,
+    read_sizes,
     search_options,
     special_id,
 )
@@ -90,19 +91,8 @@ def _read_config(options: Options) -> TransformerConfig:
     options.must("static_position_embeddings", True, default=True)
     options.must("add_bias_logits", False, default=False)
     options.get("max_position_embeddings")  # sinusoids have no end
-    activation = options.must("activation_function", *ACTIVATIONS, default="relu")
-    return TransformerConfig(
-        model_dim=options.integer("d_model"),
-        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
-        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
-        activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.integer("encoder_layers"),
-        num_decoder_layers=options.integer("decoder_layers"),
-        vocab_size=options.integer("vocab_size"),
-        norm="pre",
-        embedding_scale="token" if options.get("scale_embedding", True) else "none",
-        positions="fairseq",
-    )
+    sizes = read_sizes(options, activation="relu", scale_embedding=True)
+    return replace(sizes, norm="pre", positions="fairseq")
 
 
 def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:

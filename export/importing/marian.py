@@ -3,6 +3,7 @@ Junczys-Dowmunt et al. 2018)."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 from export.errors import ExportError
@@ -10,7 +11,6 @@ from export.importing.folder import CONFIG, Options, Weights, read_json, read_we
 from export.importing.languages import short_code, tagged
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import (
-    ACTIVATIONS,
     HARMLESS,
     Imported,
     LanguageChoice,
@@ -19,6 +19,7 @@ from export.importing.model import (
     generation_options,
     loaded,
     read_options,
+    read_sizes,
     search_options,
     special_id,
 )
@@ -63,22 +64,10 @@ def _read_options(options: Options) -> tuple[TransformerConfig, SpecialIds]:
     options.must("is_decoder", False, default=False)
     options.get("add_bias_logits")  # there is one whatever it says
     options.get("max_position_embeddings")  # sinusoids have no end
-    size = options.integer("vocab_size")
+    sizes = read_sizes(options, activation="gelu", scale_embedding=False)
+    config = replace(sizes, norm="post", positions="marian", output_bias=True)
+    size = config.vocab_size
     options.must("decoder_vocab_size", size, default=size)
-    activation = options.must("activation_function", *ACTIVATIONS, default="gelu")
-    config = TransformerConfig(
-        model_dim=options.integer("d_model"),
-        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
-        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
-        activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.integer("encoder_layers"),
-        num_decoder_layers=options.integer("decoder_layers"),
-        vocab_size=size,
-        norm="post",
-        embedding_scale="token" if options.get("scale_embedding", False) else "none",
-        positions="marian",
-        output_bias=True,
-    )
     pad = special_id(options, "pad_token_id", size)
     options.must("bad_words_ids", [[pad]], default=[[pad]])
     options.get("bos_token_id")  # there is none
@@ -119,7 +108,7 @@ def _read_pieces(
         raise ExportError(
             f"{path}: </s> has the id {ids['</s>']}, {CONFIG}'s eos_token_id is {special_ids.eos}"
         )
-    tags = {i for piece, i in ids.items() if _is_tag(piece)}
+    tags = {i for piece, i in ids.items() if is_tag(piece)}
     pieces = Pieces(
         written,
         frozenset({special_ids.pad, special_ids.eos, *tags}),
@@ -129,7 +118,7 @@ def _read_pieces(
     return pieces, SpecialIds(special_ids.pad, ids["<unk>"], special_ids.bos, special_ids.eos)
 
 
-def _is_tag(piece: str) -> bool:
+def is_tag(piece: str) -> bool:
     """Whether it names a target language, as >>fra<< does."""
     return piece.startswith(">>") and piece.endswith("<<")
 
@@ -144,7 +133,7 @@ def _languages(folder: Path, choice: LanguageChoice, pieces: Pieces) -> Language
             "model reads with --from CODE,..."
         )
     tags: dict[str, str] = {}
-    for piece in filter(_is_tag, pieces.written):
+    for piece in filter(is_tag, pieces.written):
         tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
     if tags:
         return tagged(source, choice.target, tags)

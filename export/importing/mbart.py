@@ -3,6 +3,7 @@ both of them by tags."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import sentencepiece
@@ -12,7 +13,6 @@ from export.importing.folder import CONFIG, Options, Weights, read_json, read_we
 from export.importing.layers import State, take_norm, transformer_state
 from export.importing.m2m100 import MODEL, SPECIAL, many_languages
 from export.importing.model import (
-    ACTIVATIONS,
     HARMLESS,
     Imported,
     LanguageChoice,
@@ -21,6 +21,7 @@ from export.importing.model import (
     generation_options,
     loaded,
     read_options,
+    read_sizes,
     search_options,
     special_id,
 )
@@ -83,17 +84,9 @@ def _read_config(options: Options) -> TransformerConfig:
             f"{options.path}: max_position_embeddings must be >= {_LEAST_POSITIONS}, for sources "
             f"and targets of {MAX_STEPS} pieces, got {positions}"
         )
-    activation = options.must("activation_function", *ACTIVATIONS, default="gelu")
-    return TransformerConfig(
-        model_dim=options.integer("d_model"),
-        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
-        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
-        activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.integer("encoder_layers"),
-        num_decoder_layers=options.integer("decoder_layers"),
-        vocab_size=options.integer("vocab_size"),
+    return replace(
+        read_sizes(options, activation="gelu", scale_embedding=False),
         norm="pre",
-        embedding_scale="token" if options.get("scale_embedding", False) else "none",
         positions="learnt",
         max_positions=positions,
         embedding_norm=True,

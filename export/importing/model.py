@@ -12,6 +12,7 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, read_json
 from serving.bundle.manifest import Languages
+from serving.bundle.shortlist import Shortlist
 from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS, parse_options
@@ -101,6 +102,10 @@ class Imported:
     search: dict[str, Any] = field(default_factory=dict)
     """Search options that the checkpoint names."""
     max_source: int = MAX_STEPS
+    source_end: bool = True
+    """Whether eos ends each source."""
+    shortlist: Shortlist | None = None
+    """What of the target each piece of the source may become, where the checkpoint says it."""
 
 
 def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationModel:
@@ -113,6 +118,23 @@ def loaded(config: TransformerConfig, state: dict[str, Tensor]) -> TranslationMo
 def read_options(folder: Path) -> Options:
     """The options of the model; raises ExportError where there are none."""
     return Options(folder / CONFIG, read_json(folder / CONFIG))
+
+
+def read_sizes(options: Options, *, activation: str, scale_embedding: bool) -> TransformerConfig:
+    """What the options of all families here say in one way: sizes, activation and the scale of the
+    embedding. `activation` and `scale_embedding` are the family's defaults. Raises ExportError."""
+    found = options.must("activation_function", *ACTIVATIONS, default=activation)
+    scaled = options.get("scale_embedding", scale_embedding)
+    return TransformerConfig(
+        model_dim=options.integer("d_model"),
+        num_heads=options.equal("encoder_attention_heads", "decoder_attention_heads"),
+        ffn_dim=options.equal("encoder_ffn_dim", "decoder_ffn_dim"),
+        activation=ACTIVATIONS[found],
+        num_encoder_layers=options.integer("encoder_layers"),
+        num_decoder_layers=options.integer("decoder_layers"),
+        vocab_size=options.integer("vocab_size"),
+        embedding_scale="token" if scaled else "none",
+    )
 
 
 def generation_options(folder: Path) -> Options:
@@ -128,11 +150,18 @@ def search_options(*told: Options) -> dict[str, Any]:
     for options in told:
         for ours, theirs in (("beam_size", "num_beams"), ("length_penalty", "length_penalty")):
             found[ours] = options.get(theirs, found[ours])
-        try:
-            parse_options(found)
-        except InvalidOptionError as error:
-            raise ExportError(f"{options.path}: num_beams or length_penalty: {error}") from error
+        check_search(options.path, found, "num_beams or length_penalty")
     return found
+
+
+def check_search(path: Path, search: dict[str, Any], names: str) -> dict[str, Any]:
+    """The search options that a file tells under these names; raises ExportError for values that no
+    request may have."""
+    try:
+        parse_options(search)
+    except InvalidOptionError as error:
+        raise ExportError(f"{path}: {names}: {error}") from error
+    return search
 
 
 def special_id(options: Options, name: str, vocab_size: int) -> int:

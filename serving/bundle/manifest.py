@@ -163,6 +163,8 @@ class TokenizerFiles(_Strict):
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+    source_end: bool = Field(default=True, exclude_if=lambda ends: ends)
+    """Whether eos ends each source; models of OpenNMT read sources without one."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:

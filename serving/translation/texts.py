@@ -61,6 +61,8 @@ class TextProcessor:
         self._source_tags = _tag_ids(manifest.name, languages.source_tags, source)
         self._first_pieces = _tag_ids(manifest.name, languages.first_pieces, target)
         self._tag_length = bool(self._tags) + bool(self._source_tags)
+        end = self.manifest.decoding_ids.eos
+        self._source_end = [end] if self.manifest.tokenizer.source_end else []
         self.first_length = 1 if self._first_pieces else 0
         """How many ids of a language stand before each translation."""
         # Asked for twice, whether a text fits and when it is submitted.
@@ -98,7 +100,7 @@ class TextProcessor:
         check_shortlist(options, self.manifest)
         prefix = self.encode_target(target_prefix, "target_prefix")
         ids = self.encode_source(text, source, target)
-        if len(ids) == self._tag_length + 1:
+        if len(ids) == self._tag_length + len(self._source_end):
             return None
         sentence = Sentence(
             ids,
@@ -154,8 +156,8 @@ class TextProcessor:
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
     ) -> list[int]:
-        """The tags of the languages where the bundle has tags, piece ids and eos; raises
-        InvalidTextError, TooLongError or UnknownLanguageError."""
+        """The tags of the languages where the bundle has tags, piece ids and, where sources have
+        one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
         pieces, limit = self._source_pieces(text), self._max_source - self._tag_length
         if len(pieces) >= limit:
@@ -165,12 +167,7 @@ class TextProcessor:
                 parameter="text",
             )
         first = _chosen(self._source_tags, "source", source)
-        return [
-            *first,
-            *_chosen(self._tags, "target", target),
-            *pieces,
-            self.manifest.decoding_ids.eos,
-        ]
+        return [*first, *_chosen(self._tags, "target", target), *pieces, *self._source_end]
 
     def first_pieces(self, target: str | None) -> tuple[int, ...]:
         """The ids of the target language with which each translation begins, `first_length` in

@@ -483,6 +483,7 @@ GOOD = Parity(
         ("fp32", {"logits_max_difference": float("nan")}, "logits differ"),
         ("int8", {"logits_mean_difference": 0.0051}, "same arithmetic"),
         ("int8", {"logits_mean_difference": float("nan")}, "same arithmetic"),
+        ("int8", {"logits_mean_difference": 0.031, "twin_noise": 0.02}, r"0.031 .*limit 0.03\)"),
         ("int8", {"bleu_change": BleuChange(-0.31, -1.0, 0.5)}, "BLEU changes by -0.31"),
         ("int8", {"log_prob_change": -0.011}, "log-probability"),
         ("int8", {"log_prob_change": float("nan")}, "log-probability"),
@@ -490,6 +491,7 @@ GOOD = Parity(
 )
 def test_gates(precision: str, change: dict[str, object], message: str) -> None:
     check(GOOD, "cross", precision)
+    check(dataclasses.replace(GOOD, logits_mean_difference=0.029, twin_noise=0.02), "cross", "int8")
     with pytest.raises(ParityError, match=message):
         check(dataclasses.replace(GOOD, **change), "cross", precision)  # type: ignore[arg-type]
 

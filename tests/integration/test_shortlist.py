@@ -51,6 +51,8 @@ CASES = [
     ("joint fast", "fp32"),
     ("joint fast", "int8 static"),
     ("standard pre", "int8 static"),
+    ("marian", "fp32"),
+    ("marian", "int8 static"),
 ]
 
 

@@ -149,6 +149,34 @@ def write_mbart50(folder: Path, **changed: Any) -> Any:
     return model
 
 
+def write_pegasus(folder: Path, **changed: Any) -> Any:
+    """A Pegasus of two layers a side; returns the model."""
+    from transformers import PegasusConfig, PegasusForConditionalGeneration
+
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([text for pair in PAIRS for text in pair]),
+        model_writer=buffer,
+        vocab_size=130,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        minloglevel=2,
+    )
+    (folder / "spiece.model").write_bytes(buffer.getvalue())
+    torch.manual_seed(9)
+    options = {**SIZES, "vocab_size": 130 + 103, "activation_function": "relu", **changed}
+    model = PegasusForConditionalGeneration(PegasusConfig(**options)).eval()
+    randomise(model)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0.0, 0.5)
+        model.model.shared.weight.normal_(0.0, 0.1)
+    _save(model, folder)
+    return model
+
+
 def _write_bpe(folder: Path) -> list[str]:
     path = folder / "sentencepiece.bpe.model"
     write_sentencepiece(path, [text for pair in PAIRS for text in pair], 150, "bpe")

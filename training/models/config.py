@@ -182,7 +182,16 @@ class TransformerConfig(ModelConfig):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "encoder_mixing": ("attention", *CONVOLUTIONS),
         "decoder_mixing": ("attention", *CONVOLUTIONS, "ssru"),
-        "positions": ("sinusoid", "relative", "rotary", "marian", "fairseq", "learnt"),
+        "positions": (
+            "sinusoid",
+            "relative",
+            "rotary",
+            "marian",
+            "tensor2tensor",
+            "fairseq",
+            "interleaved",
+            "learnt",
+        ),
     }
 
     architecture: str = "transformer"
@@ -190,8 +199,9 @@ class TransformerConfig(ModelConfig):
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
     `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
-    """As in all models; `marian` and `fairseq`, which count and space the halves of `sinusoid`
-    otherwise; or `learnt`: a table of `max_positions` rows for each side."""
+    """As in all models; `marian`, `tensor2tensor` and `fairseq`, which count or space the halves of
+    `sinusoid` otherwise; `interleaved`, with sines and cosines in turn; or `learnt`: a table of
+    `max_positions` rows for each side."""
     max_positions: int = 0
     """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
     is open."""
@@ -256,7 +266,13 @@ class TransformerConfig(ModelConfig):
                 "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
                 f"{self.max_positions} for {self.positions!r}"
             )
-        if self.share_layers and self.positions in ("marian", "fairseq", "learnt"):
+        if self.share_layers and self.positions in (
+            "marian",
+            "tensor2tensor",
+            "fairseq",
+            "interleaved",
+            "learnt",
+        ):
             raise ConfigError(
                 "share_layers: true adds the positions of sinusoid before each step, got "
                 f"positions: {self.positions}; use sinusoid, relative or rotary"

@@ -107,6 +107,8 @@ class ShortlistStepGraph(nn.Module):
             asked,
         )
         logits_BQL = listed_logits(step.x_BQD, self.model.output_weight, columns_BL)
+        if self.model.output_bias is not None:
+            logits_BQL = logits_BQL + self.model.output_bias[columns_BL].unsqueeze(1)
         hidden_B1L = (columns_BL < 0).unsqueeze(1)
         log_probs_BQL = logits_BQL.masked_fill(hidden_B1L, float("-inf")).log_softmax(-1)
         scores_BKL = add_scores(log_probs_BQL, scores_BK)

@@ -43,18 +43,31 @@ def gluon_sinusoid(positions: Tensor, dim: int) -> Tensor:
 
 
 def marian_sinusoid(positions: Tensor, dim: int) -> Tensor:
-    """The encoding of Marian (Junczys-Dowmunt et al. 2018), 0-based positions [...] -> [..., dim].
+    """The encoding of MarianMT in `transformers`, 0-based positions [...] -> [..., dim].
 
     Sine half, then cosine half, of p / 10000^(2i / dim): the frequencies of Vaswani et al. 2017,
-    section 3.5, from position 0 on.
+    section 3.5, from position 0 on. Marian itself has those of `tensor2tensor_sinusoid`.
     """
     return _halves(positions, dim, -2.0 * math.log(10000.0) / dim, first=0.0)
+
+
+def tensor2tensor_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of tensor2tensor and of Marian (Junczys-Dowmunt et al. 2018), 0-based positions
+    [...] -> [..., dim]: as `sinusoid`, but from position 0 on."""
+    return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=0.0)
 
 
 def fairseq_sinusoid(positions: Tensor, dim: int) -> Tensor:
     """The encoding of fairseq (Ott et al. 2019), 0-based positions [...] -> [..., dim]: as
     `sinusoid`, but row p is sinusoid(p + 2), for padding has the row before the first."""
     return _halves(positions, dim, -math.log(10000.0) / (dim // 2 - 1), first=2.0)
+
+
+def interleaved_sinusoid(positions: Tensor, dim: int) -> Tensor:
+    """The encoding of Vaswani et al. 2017, section 3.5, as OpenNMT-py has it, 0-based positions
+    [...] -> [..., dim]: sines in even columns, cosines in odd ones, of p / 10000^(2i / dim)."""
+    halves = marian_sinusoid(positions, dim)
+    return halves.unflatten(-1, (2, dim // 2)).transpose(-1, -2).flatten(-2)
 
 
 def _halves(positions: Tensor, dim: int, step: float, *, first: float) -> Tensor:
@@ -70,7 +83,9 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "sinusoid": sinusoid,
     "gluon": gluon_sinusoid,
     "marian": marian_sinusoid,
+    "tensor2tensor": tensor2tensor_sinusoid,
     "fairseq": fairseq_sinusoid,
+    "interleaved": interleaved_sinusoid,
     "learnt": None,
     "relative": None,
     "rotary": None,

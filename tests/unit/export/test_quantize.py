@@ -5,7 +5,7 @@ import onnxruntime
 import torch
 
 from export.probe import probe_model
-from export.quantize import QuantizedLinear, quantize_columns
+from export.quantize import QuantizedLinear, jittered, quantize_columns
 
 
 def test_columns_come_back_within_half_a_level() -> None:
@@ -15,6 +15,28 @@ def test_columns_come_back_within_half_a_level() -> None:
     assert quantized.dtype == np.int8
     assert np.abs(quantized).max() == 127
     assert np.all(np.abs(quantized * scale - weight) <= scale * 0.5001)
+
+
+def test_what_was_int8_before_stays_as_it_is() -> None:
+    integers = np.random.default_rng(2).integers(-60, 61, (300, 40)).astype(np.int8)
+    integers[0], integers[1] = 1, 59  # no smaller levels have a place for these
+    weight = integers.astype(np.float32) * np.linspace(0.003, 0.2, 40, dtype=np.float32)
+    weight[:, 7] += np.random.default_rng(3).normal(size=300).astype(np.float32) * 0.01
+    quantized, scale = quantize_columns(weight)
+    others = np.arange(40) != 7
+    np.testing.assert_array_equal(quantized[:, others], integers[:, others])
+    np.testing.assert_allclose((quantized * scale)[:, others], weight[:, others], rtol=1e-6)
+    assert np.abs(quantized[:, 7]).max() == 127
+
+
+def test_jitter_moves_norms_alone_and_as_little_as_rounding_does() -> None:
+    twin = torch.nn.Sequential(torch.nn.Linear(3, 8), torch.nn.LayerNorm(8))
+    before = {name: value.clone() for name, value in twin.state_dict().items()}
+    moved = jittered(twin).state_dict()
+    for name, value in before.items():
+        assert torch.equal(twin.state_dict()[name], value)
+        assert torch.equal(moved[name], value) == (name != "1.weight")
+    assert 1e-8 < float((moved["1.weight"] - before["1.weight"]).abs().max()) < 1e-5
 
 
 def test_linear_equals_a_slow_loop() -> None:

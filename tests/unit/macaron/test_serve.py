@@ -151,14 +151,18 @@ def test_a_checkpoint_is_imported_once(
 
 
 def test_models_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
-    keys = set()
-    for number, text in enumerate(("a", "b", "a")):
+    def key(number: int, file: str = "", **contents: str) -> str:
         folder = tmp_path / str(number) / "model"
-        folder.mkdir(parents=True)
-        (folder / "config.json").write_text(text)
-        keys.add(_content_key(folder))
-        keys.add(_content_key(folder / "config.json"))
-    assert len(keys) == 2
+        for name, text in contents.items():
+            path = folder / name.replace("_", ".")
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_text(text)
+        return _content_key(folder / file)
+
+    assert key(1, a_pt="x") == key(2, a_pt="x")
+    assert key(1, a_pt="x") != key(3, a_pt="y")
+    assert key(4, "a.pt", a_pt="x") != key(5, "a.pt", a_pt="x", d_spm="z")
+    assert key(6, "a.pt", a_pt="x", b_pt="other") == key(4, "a.pt")
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,124 @@
+"""Translation models of CTranslate2, from whatever they were converted, and the packages of Argos
+Translate, which hold one."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+from export.errors import ExportError
+from export.importing.ctranslate2_file import is_spec_file, read_spec_file
+from export.importing.folder import CONFIG, read_json
+from export.importing.model import Imported, LanguageChoice, Pieces, loaded
+from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.spec_layers import SpecLayers
+from serving.search.ids import SpecialIds
+
+MODEL = "model.bin"
+_SPEC = "TransformerSpec"
+_PADDING = ("<blank>", "<pad>", "[PAD]")
+
+
+def find_model(source: Path) -> Path | None:
+    """The folder of the model: the source itself, or what a package of Argos Translate holds; None
+    where there is none."""
+    return next((f for f in (source, source / "model") if is_spec_file(f / MODEL)), None)
+
+
+def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
+    """Read a model of CTranslate2; raises ExportError, with file and entry, for what is not
+    supported."""
+    folder = find_model(source)
+    if folder is None:
+        raise ExportError(f"{source}: {MODEL} is missing, neither here nor in its folder model")
+    path = folder / CONFIG
+    told = read_json(path) if path.is_file() else {}
+    about = source / "metadata.json"
+    languages = one_pair(source, choice, read_json(about) if about.is_file() else {})
+    written = _vocabulary(folder)
+    check_tags(folder, written)
+    file = read_spec_file(folder / MODEL)
+    if file.spec != _SPEC:
+        raise ExportError(
+            f"{folder / MODEL}: {file.spec!r} is not supported, it must be {_SPEC!r}, an "
+            "encoder-decoder that translates"
+        )
+    layers = SpecLayers(folder / MODEL, file, told.get("layer_norm_epsilon"))
+    from_zero = bool(file.options.get("decoder/start_from_zero_embedding"))
+    special = _special_ids(path, told, written, from_zero=from_zero)
+    if special.pad == len(written):  # a row that was left out, as nothing writes it
+        written.append("<pad>")
+        layers.append_row()
+    config = layers.config
+    if config.vocab_size != len(written):
+        raise ExportError(
+            f"{folder}: the vocabulary has {len(written)} pieces and the embedding "
+            f"{config.vocab_size} rows"
+        )
+    silent = {special.pad, special.bos, special.eos}
+    models = find_sentencepiece(source, folder)
+    return Imported(
+        "a Transformer of CTranslate2",
+        loaded(config, layers.state),
+        Pieces(written, frozenset(silent - {special.unk}), *models),
+        special,
+        languages,
+        {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
+        # That of Marian, which was converted from transformers, stands in the tokens of a request.
+        source_end=bool(told.get("add_source_eos")) or from_zero,
+    )
+
+
+def _vocabulary(folder: Path) -> list[str]:
+    """The written form of each id; raises ExportError unless source and target share them."""
+    for names in (("shared",), ("source", "target")):
+        for ending in (".json", ".txt"):
+            paths = [folder / f"{name}_vocabulary{ending}" for name in names]
+            if not all(path.is_file() for path in paths):
+                continue
+            lists = [_read_vocabulary(path) for path in paths]
+            if any(found != lists[0] for found in lists):
+                raise ExportError(
+                    f"{paths[1]}: differs from {paths[0].name}; separate vocabularies are not "
+                    "supported, source and target must share one"
+                )
+            return lists[0]
+    raise ExportError(f"{folder}: shared_vocabulary.json is missing, the pieces of the ids")
+
+
+def _read_vocabulary(path: Path) -> list[str]:
+    try:
+        content = path.read_text(encoding="utf-8")
+        found = json.loads(content) if path.suffix == ".json" else content.split("\n")
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: cannot be read: {error}") from error
+    if path.suffix == ".txt" and found[-1] == "":
+        found.pop()
+    if not isinstance(found, list) or not all(isinstance(piece, str) for piece in found):
+        raise ExportError(f"{path}: must be a list of pieces")
+    return found
+
+
+def _special_ids(
+    path: Path, told: dict[str, Any], written: list[str], *, from_zero: bool
+) -> SpecialIds:
+    """The ids of the special pieces; padding is a row to be appended where the vocabulary has no
+    piece for it, which is also what a decoder starts with that starts from zeros."""
+    bos = told.get("bos_token") or "<s>"
+    names = {
+        "unk": told.get("unk_token") or "<unk>",
+        "eos": told.get("eos_token") or "</s>",
+        "start": told.get("decoder_start_token") or bos,
+    }
+    ids = {}
+    for name, piece in names.items():
+        if name == "start" and from_zero:
+            continue
+        if piece not in written:
+            raise ExportError(f"{path}: the piece {piece!r} is not in the vocabulary")
+        ids[name] = written.index(piece)
+    pad = next((written.index(piece) for piece in _PADDING if piece in written), len(written))
+    if from_zero:
+        pad = len(written)
+    return SpecialIds(pad, ids["unk"], pad if from_zero else ids["start"], ids["eos"])

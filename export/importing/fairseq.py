@@ -1,0 +1,221 @@
+"""Translation models of fairseq (Ott et al. 2019), and of macaron-net, which is built on it (Lu et
+al. 2019): a `.pt` with its `dict.*.txt` and a SentencePiece model.
+
+Names are those of fairseq's `models/transformer.py`; those of version 0.6, which macaron-net has,
+are brought to today's as its own `upgrade_state_dict` does.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor
+
+from export.errors import ExportError
+from export.importing.folder import Weights, checkpoint_file, read_pickled
+from export.importing.languages import short_code
+from export.importing.layers import State, take_norm, transformer_state
+from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, Pieces, loaded
+from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from serving.search.ids import SpecialIds
+from training.models import TransformerConfig
+
+_SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+"""Before the pieces that the files of the dictionary list."""
+_UNUSED_ROWS = 2
+"""Of a table of positions: those up to the padding's."""
+_ADVICE = (
+    "save its weights and options again with the fairseq that trained it, without other objects"
+)
+_NORMS = {
+    "encoder": ("self_attn_layer_norm", "final_layer_norm", "macaron_layer_norm"),
+    "decoder": ("self_attn_layer_norm", "encoder_attn_layer_norm", "final_layer_norm"),
+}
+"""What `layer_norms` was by number."""
+_NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(weight|bias)")
+_JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
+_BUFFERS = re.compile(r"model\.(encoder|decoder)\.(version|embed_positions\._float_tensor)")
+
+
+def find_dictionaries(source: Path) -> list[Path]:
+    """The files of the dictionary beside a checkpoint."""
+    folder = source if source.is_dir() else source.parent
+    return sorted(folder.glob("dict.*.txt"))
+
+
+def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
+    """Read a translation model; raises ExportError, with file and entry, for what is not
+    supported."""
+    path = checkpoint_file(source)
+    found = read_pickled(path, _ADVICE, allowed=[argparse.Namespace])
+    options = _options(path, found)
+    written = _dictionary(path)
+    check_tags(path, written)
+    config = _config(path, options, found["model"], len(written))
+    weights = Weights(path, _renamed(found["model"]))
+    state = _state(weights, config, options)
+    weights.finish()
+    told = {
+        ours: options[theirs]
+        for ours, theirs in (("from_code", "source_lang"), ("to_code", "target_lang"))
+        if short_code(str(options.get(theirs)))
+    }
+    return Imported(
+        "a Macaron Net of fairseq" if config.block == "macaron" else "a Transformer of fairseq",
+        loaded(config, state),
+        Pieces(written, frozenset({0, 1, 2}), *find_sentencepiece(path.parent)),
+        SpecialIds(pad=1, unk=3, bos=2, eos=2),  # the decoder starts with the end
+        one_pair(path, choice, told),
+        {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
+    )
+
+
+def _options(path: Path, found: Any) -> dict[str, Any]:
+    """The options of model and task; before version 0.10 all stand in `args`."""
+    if not isinstance(found, dict) or not isinstance(found.get("model"), dict):
+        raise ExportError(f"{path}: no checkpoint of fairseq, which has the part model")
+    if isinstance(found.get("args"), argparse.Namespace):
+        return dict(vars(found["args"]))
+    options: dict[str, Any] = {}
+    told = found.get("cfg")
+    for part in ("task", "model"):
+        given = told.get(part) if isinstance(told, dict) else None
+        options |= vars(given) if isinstance(given, argparse.Namespace) else given or {}
+    if not options:
+        raise ExportError(f"{path}: the options are missing, in args or in cfg")
+    return options
+
+
+def _dictionary(path: Path) -> list[str]:
+    """The written form of each id; raises ExportError unless both languages share them."""
+    files = find_dictionaries(path)
+    if not files:
+        raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")
+    lists = [_read_dictionary(file) for file in files]
+    for file, pieces in zip(files, lists, strict=True):
+        if pieces != lists[0]:
+            raise ExportError(
+                f"{file}: differs from {files[0].name}; separate vocabularies are not supported, "
+                "source and target must share one (--joined-dictionary)"
+            )
+    return [*_SPECIAL, *lists[0]]
+
+
+def _read_dictionary(file: Path) -> list[str]:
+    """Pieces of lines that end with how often each was seen."""
+    try:
+        lines = file.read_text(encoding="utf-8").split("\n")
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{file}: cannot be read: {error}") from error
+    pieces = []
+    for number, line in enumerate(lines, 1):
+        piece, _, count = line.removesuffix(" #fairseq:overwrite").rpartition(" ")
+        if line and not (piece and count.isdigit()):
+            raise ExportError(f"{file}: line {number} must be a piece and its count, got {line!r}")
+        if line:
+            pieces.append(piece)
+    return pieces
+
+
+def _config(
+    path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], size: int
+) -> TransformerConfig:
+    _check_options(path, options)
+    activation = options.get("activation_fn", "relu")
+    if activation not in ACTIVATIONS:
+        raise ExportError(
+            f"{path}: activation_fn {activation!r} is not supported; supported: "
+            f"{', '.join(ACTIVATIONS)}"
+        )
+    learnt = _equal(path, options, "learned_pos", False)
+    rows = model.get("encoder.embed_positions.weight") if learnt else None
+    return TransformerConfig(
+        block="macaron" if options.get("macaron") else "standard",
+        model_dim=_equal(path, options, "embed_dim", 512),
+        num_heads=_equal(path, options, "attention_heads", 8),
+        ffn_dim=_equal(path, options, "ffn_embed_dim", 2048),
+        activation=ACTIVATIONS[activation],
+        num_encoder_layers=options.get("encoder_layers", 6),
+        num_decoder_layers=options.get("decoder_layers", 6),
+        vocab_size=size,
+        norm="pre" if _equal(path, options, "normalize_before", False) else "post",
+        embedding_scale="none" if options.get("no_scale_embedding") else "token",
+        positions="learnt" if learnt else "fairseq",
+        max_positions=0 if rows is None else len(rows) - _UNUSED_ROWS,
+        embedding_norm=bool(options.get("layernorm_embedding")),
+    )
+
+
+def _check_options(path: Path, options: Mapping[str, Any]) -> None:
+    """Raise ExportError for options that change what is computed and are not supported."""
+    if not options.get("share_all_embeddings"):
+        raise ExportError(
+            f"{path}: share_all_embeddings False is not supported; source, target and output must "
+            "share one embedding"
+        )
+    for name in (
+        "adaptive_softmax_cutoff",
+        "no_cross_attention",
+        "cross_self_attention",
+        "no_token_positional_embeddings",
+        "no_decoder_final_norm",
+        "scale_fc",
+        "scale_attn",
+        "scale_heads",
+        "scale_resids",
+        "quant_noise_pq",
+        "encoder_conv_type",
+        "decoder_conv_type",
+    ):
+        if options.get(name):
+            raise ExportError(
+                f"{path}: {name} {options[name]!r} is not supported; it must be left out"
+            )
+
+
+def _equal(path: Path, options: Mapping[str, Any], name: str, usual: Any) -> Any:
+    """An option that both sides must have alike."""
+    values = [options.get(f"{side}_{name}", usual) for side in ("encoder", "decoder")]
+    if values[0] != values[1]:
+        raise ExportError(
+            f"{path}: encoder_{name} and decoder_{name} must be equal, got {values[0]} and "
+            f"{values[1]}"
+        )
+    return values[0]
+
+
+def _renamed(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    """The weights by the names that `transformers` has for the same parts."""
+    found: dict[str, Tensor] = {}
+    for given, tensor in model.items():
+        name = f"model.{given}"
+        if _BUFFERS.fullmatch(name):
+            continue
+        if given in ("decoder.output_projection.weight", "decoder.embed_out"):
+            name = "lm_head.weight"
+        if numbered := _NUMBERED.fullmatch(name):
+            side, layer, number, kind = numbered.groups()
+            name = f"model.{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"
+        if joined := _JOINED.fullmatch(name):
+            for part, rows in zip("qkv", tensor.chunk(3), strict=True):
+                found[f"{joined[1]}{part}_proj.{joined[2]}"] = rows
+        else:
+            found[name] = tensor
+    return found
+
+
+def _state(weights: Weights, config: TransformerConfig, options: Mapping[str, Any]) -> State:
+    state = transformer_state(weights, config)
+    for side in ("encoder", "decoder"):
+        if config.positions == "learnt":
+            rows = config.max_positions + _UNUSED_ROWS
+            table = weights.take(f"model.{side}.embed_positions.weight", rows, config.model_dim)
+            state[f"{side}_side.positions.weight"] = table[_UNUSED_ROWS:].clone()
+        if config.embedding_norm:
+            norm = f"model.{side}.layernorm_embedding"
+            state |= take_norm(weights, norm, f"{side}_side.norm", config.model_dim)
+    return state

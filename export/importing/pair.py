@@ -1,0 +1,66 @@
+"""What toolkits leave to their users, for models of one pair of languages: to know the languages,
+and SentencePiece."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from export.errors import ExportError
+from export.importing.languages import short_code
+from export.importing.model import LanguageChoice
+from serving.bundle.manifest import Languages
+
+_PAIR = ("source.spm", "target.spm")
+_SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
+_TAG = re.compile(r">>.+<<|__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
+"""What models of several languages are told them by: of Marian, M2M100, NLLB and mBART."""
+
+
+def one_pair(source: Path, choice: LanguageChoice, told: Mapping[str, Any]) -> Languages:
+    """The languages of the choice, else of what a package says of itself (`from_code`, `to_code`);
+    raises ExportError unless they are one pair."""
+    codes = []
+    for chosen, name, option in (
+        (choice.source, "from_code", "--from"),
+        (choice.target, "to_code", "--to"),
+    ):
+        code = short_code(str(told[name])) if name in told else None
+        found = chosen or ((code,) if code else ())
+        if len(found) != 1:
+            raise ExportError(
+                f"{source}: does not say which languages the model translates; give one with "
+                f"{option} CODE, got {','.join(found) or 'none'}"
+            )
+        codes.append(found)
+    return Languages(source=codes[0], target=codes[1])
+
+
+def check_tags(source: Path, written: Sequence[str]) -> None:
+    """Raise ExportError for a vocabulary with tags of several languages, where the checkpoint does
+    not say how they are used."""
+    tag = next(filter(_TAG.fullmatch, written), None)
+    if tag is not None:
+        raise ExportError(
+            f"{source}: the vocabulary has tags of languages ({tag!r}), and nothing tells how "
+            "they are used; import the checkpoint of transformers that it comes from"
+        )
+
+
+def find_sentencepiece(source: Path, *places: Path) -> tuple[Path, Path]:
+    """The SentencePiece models of source and target in one of the folders; raises ExportError
+    where there are none."""
+    for place in dict.fromkeys((*places, source)):
+        pair = [place / name for name in _PAIR]
+        if all(path.is_file() for path in pair):
+            return pair[0], pair[1]
+        for name in _SHARED:
+            if (place / name).is_file():
+                return place / name, place / name
+    raise ExportError(
+        f"{source}: no SentencePiece model there, by which texts were cut into pieces; put it "
+        f"beside the weights as {' and '.join(_PAIR)}, or as {_SHARED[0]} where both sides share "
+        "one"
+    )
