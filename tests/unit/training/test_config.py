@@ -222,8 +222,10 @@ def test_a_best_by_what_is_decoded_needs_something_decoded(recipe_file: str) -> 
     load_recipe(recipe_file, ["loop.best_by=chrf"])
     with pytest.raises(ConfigError, match=r"loop.best_by = 'chrf' .* loop.bleu_sentences is 0"):
         load_recipe(recipe_file, ["loop.best_by=chrf", "loop.bleu_sentences=0"])
-    with pytest.raises(ConfigError, match=r"loop.best_by of a language model must be 'loss'"):
+    with pytest.raises(ConfigError, match=r"loop.best_by of this model must be 'loss', which"):
         load_recipe("lm-cascade", ["loop.best_by=bleu"])
+    with pytest.raises(ConfigError, match=r"must be 'loss' or 'bleu' or 'chrf', which is all"):
+        load_recipe(recipe_file, ["loop.best_by=f1"])
 
 
 def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:
