@@ -14,16 +14,21 @@ export ORT_DISABLE_TELEMETRY = 1
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help serve test soak lint format clean
+.PHONY: help serve test test-slow soak lint format clean
 
 help: ## show this list
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-8s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-9s %s\n", $$1, $$2 }' Makefile
 
 serve: $(VENV)/serve.stamp ## serve the bundles in models/ (HOST=127.0.0.1 PORT=3000)
 	$(BIN)/bentoml serve --host $(HOST) --port $(PORT) .
 
-test: lint ## run every check and test
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
+PYTEST = $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder -rs
+
+test: lint ## run the checks and all tests but the slow ones
+	$(PYTEST) -m "not slow"
+
+test-slow: $(VENV)/dev.stamp ## run the slow tests: benches, long trainings, whole chains of commands
+	$(PYTEST) -m slow
 
 soak: $(VENV)/dev.stamp ## the long run of the fault suite: a quarter of an hour on a machine that does nothing else
 	$(BIN)/python -m tests.soak --write

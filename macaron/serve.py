@@ -26,7 +26,15 @@ def main(arguments: list[str], prog: str) -> NoReturn:
     for name in _NEEDED:
         if find_spec(name) is None:
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
-    environment = server_environment(os.environ, options.bundles)
+    folder = options.bundles
+    if options.model:
+        from macaron.stored import StoreError, folder_of  # here, as they are slow to import
+
+        try:
+            folder = folder_of(options.model)
+        except StoreError as error:
+            raise SystemExit(f"{prog}: error: {error}") from error
+    environment = server_environment(os.environ, folder)
     bundles = environment["MACARON_BUNDLES"]
     if not Path(bundles).is_dir():
         raise SystemExit(
@@ -62,11 +70,20 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog=prog, description="Serve bundles; MACARON_ variables set everything else."
     )
-    parser.add_argument(
+    models = parser.add_mutually_exclusive_group()
+    models.add_argument(
         "--bundles",
         type=Path,
         metavar="DIR",
         help="folder that holds the bundle folders (default: MACARON_BUNDLES, or models)",
+    )
+    models.add_argument(
+        "--model",
+        type=Path,
+        action="append",
+        metavar="PATH",
+        help="a bundle, or a checkpoint of another project, imported into a cache the first "
+        "time (see `export import`); may be given several times",
     )
     parser.add_argument("--host", default="127.0.0.1", help="default 127.0.0.1")
     parser.add_argument("--port", type=int, default=3000, help="default 3000")

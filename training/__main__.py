@@ -284,7 +284,7 @@ def _add_distill(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "distill", help="a teacher's translations of parallel text, for a student to learn from"
     )
-    parser.add_argument("teacher", type=Path, help="a bundle")
+    _add_teacher(parser)
     parser.add_argument("source", type=Path, help="text, plain or .gz")
     parser.add_argument("reference", type=Path, help="its translation, line by line")
     _add_made(parser)
@@ -304,9 +304,13 @@ def _add_backtranslate(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
         "backtranslate", help="parallel text of text in one language, for the other direction"
     )
-    parser.add_argument("bundle", type=Path)
-    parser.add_argument("text", type=Path, help="in the bundle's source language, plain or .gz")
+    _add_teacher(parser)
+    parser.add_argument("text", type=Path, help="in the teacher's source language, plain or .gz")
     _add_made(parser)
+
+
+def _add_teacher(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("teacher", type=Path, help="a bundle, a run or a checkpoint")
 
 
 def _add_made(parser: argparse.ArgumentParser) -> None:

@@ -310,13 +310,13 @@ def distill(options: argparse.Namespace) -> int:
 
 
 def backtranslate(options: argparse.Namespace) -> int:
-    """Write what a bundle makes of a text beside the text; prints one JSON object."""
+    """Write what a teacher makes of a text beside the text; prints one JSON object."""
     from training.distillation import Workers
     from training.distillation import backtranslate as make
 
     workers = Workers(options.workers, options.address)
     made = make(
-        options.bundle,
+        options.teacher,
         options.text,
         options.out,
         direction=(options.source_language, options.target_language),

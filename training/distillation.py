@@ -29,6 +29,7 @@ from training.checkpoint import write_atomically
 from training.corpus import Pair, read_lines, read_pairs
 from training.errors import ConfigError
 from training.made import write_note
+from training.teacher import as_bundle
 
 METRICS = ("chrf", "bleu")
 Direction = tuple[str | None, str | None]
@@ -71,9 +72,10 @@ def distill(
     """Write OUT.<source language> and OUT.<target language>: the sources, and of the teacher's
     `n_best` translations of each the one nearest to its reference by that metric of sentences.
 
-    With one translation a row the references count for nothing. `direction` names source and target
-    where the teacher has several. Raises ConfigError or CorpusError
-    where it cannot be done; a run that was ended goes on when it is called again.
+    The teacher is a bundle, a run or a checkpoint. With one translation a row the references count
+    for nothing. `direction` names source and target where the teacher has several. Raises
+    ConfigError or CorpusError where it cannot be done; a run that was ended goes on when it is
+    called again.
     """
     if metric not in METRICS:
         raise ConfigError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r}")
@@ -81,20 +83,20 @@ def distill(
     if not 1 <= n_best <= most:
         raise ConfigError(f"--n-best must be in [1, {most}], got {n_best}")
     pairs = read_pairs(source, reference)
-    source_language, target_language = chosen_direction(teacher, direction)
 
     def choose(lists: list[list[str]]) -> Iterator[Pair]:
         rows = [(found, text) for found, (_, text) in zip(lists, pairs, strict=True)]
         chosen = _nearest(rows, metric, workers) if n_best > 1 else map(_best, lists)
         return zip((text for text, _ in pairs), chosen, strict=True)
 
-    languages = source_language, target_language
-    making = _Making(teacher, out, languages, languages, n_best)
-    return making.run([text for text, _ in pairs], choose, workers, force=force)
+    with as_bundle(teacher, out) as bundle:
+        languages = chosen_direction(bundle, direction)
+        making = _Making(bundle, teacher.name, out, languages, languages, n_best)
+        return making.run([text for text, _ in pairs], choose, workers, force=force)
 
 
 def backtranslate(
-    bundle: Path,
+    teacher: Path,
     text: Path,
     out: Path,
     *,
@@ -102,18 +104,18 @@ def backtranslate(
     workers: Workers,
     force: bool = False,
 ) -> Made:
-    """Write OUT.<target language of the bundle>, what the bundle makes of a text, and OUT.<source
+    """Write OUT.<target language of the teacher>, what it makes of a text, and OUT.<source
     language>, the text itself: parallel text for a model of the other direction.
 
-    `direction` names source and target where the bundle has several. Raises as `distill` does, and
-    goes on as it does.
+    Takes what `distill` takes as a teacher, raises as it does, and goes on as it does.
     """
     lines = read_lines(text)
-    source, target = chosen_direction(bundle, direction)
-    making = _Making(bundle, out, (source, target), (target, source), 1)
-    return making.run(
-        lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
-    )
+    with as_bundle(teacher, out) as bundle:
+        source, target = chosen_direction(bundle, direction)
+        making = _Making(bundle, teacher.name, out, (source, target), (target, source), 1)
+        return making.run(
+            lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
+        )
 
 
 @dataclass(frozen=True)
@@ -122,6 +124,8 @@ class _Making:
     so that whatever ends a run costs no more than a block."""
 
     bundle: Path
+    teacher: str
+    """The name of what the bundle was made of, or its own."""
     out: Path
     direction: tuple[str, str]
     """In which the bundle translates."""
@@ -192,7 +196,7 @@ class _Making:
         for side, path in enumerate(paths):
             lines = "".join(f"{one_line(pair[side])}\n" for pair in kept)
             write_atomically(path, lines.encode())
-        write_note(self.out, self.languages, self.bundle.name)
+        write_note(self.out, self.languages, self.teacher)
         return Made(*paths, len(kept), len(pairs) - len(kept))
 
 
@@ -203,11 +207,6 @@ def _best(texts: Sequence[str]) -> str:
 def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
     """The languages in which a translation bundle is to translate; raises ConfigError for another
     bundle, and where it does not translate that or several directions fit."""
-    if not (bundle / MANIFEST).is_file():
-        raise ConfigError(
-            f"{bundle}: no bundle; make one of a run or a checkpoint with "
-            "`python -m macaron export bundle RUN BUNDLE`"
-        )
     try:
         manifest = parse_manifest(bundle)
     except ServingError as error:

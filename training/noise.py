@@ -45,6 +45,42 @@ _NUMBER = re.compile(r"(?<![\w.,:/+-])\d{2,}(?![\w:/-]|[.,]\d)")
 """Whole, by itself, and no 1, after which words are in the singular."""
 _NAME = re.compile(r"(?<![\w@#/.-])[^\W\d_]{2,}(?![\w@/-]|[.'’]\w)")
 _MOST_DIGITS = 12
+_UNITS = (
+    ("mm", "cm", "m", "km"),
+    ("mg", "g", "kg", "t"),
+    ("ml", "l"),
+    ("m²", "km²"),
+    ("ms", "s", "min", "h"),
+    ("Hz", "kHz", "MHz", "GHz"),
+    ("kB", "KB", "MB", "GB", "TB"),
+    ("kbit/s", "Mbit/s", "Gbit/s"),
+    ("m/s", "km/h"),
+    ("W", "kW", "MW"),
+    ("kWh", "mAh"),
+    ("mV", "V"),
+    ("mA", "A"),
+    ("px", "pt", "em"),
+    ("°C", "°F"),
+    ("dB",),
+    ("%",),
+    ("€",),
+)
+"""Each with those that may stand in its place."""
+_ALIKE = {unit: units for units in _UNITS for unit in units}
+_QUANTITY = re.compile(
+    r"(?<![\w.,:/+-])\d+(?:[.,]\d+)?([ \u00a0\u202f]?)"
+    rf"({'|'.join(map(re.escape, sorted(_ALIKE, key=len, reverse=True)))})(?![\w/])"
+)
+_EMOJIS = tuple(
+    "😀😂😉😊😍😎🤔😢😭😡👍👎👏🙏💪👋🎉🔥✨⭐🚀❤💙✅❌⚠☀☕🍕🎂🏠🚗⚽🎵📷📅📌💡🔒🌍🐱🐶🌸🍀💰😅🙄🥳"
+)
+_BREAK = re.compile(
+    r"(?<=\w)(?:[:;] | [\u2013\u2014-] |[!?\u2026] )|(?<=[^\W\d_]{4})\. (?=[^\W\d_])"
+)
+"""Between parts of a text that are translated each by itself; behind a short word a full stop may
+be that of an abbreviation."""
+_MOST_WORDS = 6
+_PAIRED = re.compile('[()\\[\\]{}<>"\u2018\u201a\u201c\u201d\u201e\u00ab\u00bb]')
 _WORDS = ("name", "user", "count", "file", "title", "value", "item", "host", "page", "id")
 _PLACEHOLDERS = (
     "{%s}", "{{%s}}", "${%s}", "%%{%s}", "%%(%s)s", "#{%s}", "<%%= %s %%>", "$%s", "@%s", "[[%s]]",
@@ -71,6 +107,9 @@ def add_noise(
     changes: dict[str, Callable[[Pair, random.Random], Pair]] = {
         "numbers": change_number,
         "placeholders": put_placeholder,
+        "units": change_unit,
+        "phrases": cut_phrase,
+        "emojis": put_emoji,
         "punctuation": lambda pair, _: drop_end_mark(pair),
         "accents": lambda pair, draw: (
             drop_accents(pair[0], spelt_out=draw.random() < 0.5),
@@ -96,6 +135,49 @@ def change_number(pair: Pair, draw: random.Random) -> Pair:
     first = str(draw.randrange(1, 10))
     digits = "".join(str(draw.randrange(10)) for _ in range(draw.randrange(1, _MOST_DIGITS)))
     return _replace_shared(pair, _NUMBER, first + digits, draw)
+
+
+def change_unit(pair: Pair, draw: random.Random) -> Pair:
+    """Another whole number and a unit of the same kind in the place of the only quantity of both
+    sides, each with the space that was there."""
+    sides = [list(_QUANTITY.finditer(text)) for text in pair]
+    if any(len(found) != 1 for found in sides):
+        return pair
+    (source,), (target,) = sides
+    if source[2] != target[2]:
+        return pair
+    number = draw.randrange(2, 10 ** draw.randrange(1, 5) + 2)
+    unit = draw.choice(_ALIKE[source[2]])
+    texts = [
+        f"{text[: found.start()]}{number}{found[1]}{unit}{text[found.end() :]}"
+        for text, found in zip(pair, (source, target), strict=True)
+    ]
+    return texts[0], texts[1]
+
+
+def cut_phrase(pair: Pair, draw: random.Random) -> Pair:
+    """A part of one to six words of both sides: what colons, semicolons, dashes and sentence ends
+    part, where both sides have the same of them."""
+    breaks = [[match[0] for match in _BREAK.finditer(text)] for text in pair]
+    if not breaks[0] or breaks[0] != breaks[1]:
+        return pair
+    parts = zip(*(_BREAK.split(text) for text in pair), strict=True)
+    short = [both for both in parts if all(map(_is_phrase, both))]
+    return draw.choice(short) if short else pair
+
+
+def _is_phrase(text: str) -> bool:
+    words = text.split()
+    whole = not _PAIRED.search(text)  # one of two brackets or quotes may be in another part
+    return whole and len(words) <= _MOST_WORDS and any(map(_PLAIN.fullmatch, words))
+
+
+def put_emoji(pair: Pair, draw: random.Random) -> Pair:
+    """The same one or two emojis at the beginning or the end of both sides."""
+    emojis = "".join(draw.choices(_EMOJIS, k=draw.choice((1, 1, 1, 2))))
+    if draw.random() < 0.2:
+        return f"{emojis} {pair[0]}", f"{emojis} {pair[1]}"
+    return f"{pair[0]} {emojis}", f"{pair[1]} {emojis}"
 
 
 def put_placeholder(pair: Pair, draw: random.Random) -> Pair:

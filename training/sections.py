@@ -129,6 +129,12 @@ class NoiseConfig:
     """Another number, up to 12 digits long, on both sides for one that stands on both."""
     placeholders: float = 0.0
     """A placeholder, address or file name on both sides for a name or number on both."""
+    units: float = 0.0
+    """Another number and unit on both sides for a quantity that stands on both."""
+    phrases: float = 0.0
+    """A part of one to six words of both sides, where both have the same breaks."""
+    emojis: float = 0.0
+    """One or two emojis before or behind both sides."""
     lower: float = 0.0
     """The source in small letters."""
     title: float = 0.0

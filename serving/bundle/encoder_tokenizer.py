@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
-
-from tokenizers import Encoding
-from tokenizers import Tokenizer as FastTokenizer
+from typing import TYPE_CHECKING, NamedTuple
 
 from serving.errors import BundleError, RequestError, TooLongError
+
+if TYPE_CHECKING:
+    from tokenizers import Encoding
 
 
 class EncodedText(NamedTuple):
@@ -24,8 +24,10 @@ class EncoderTokenizer:
 
     def __init__(self, path: Path, vocab_size: int, max_length: int) -> None:
         """Raises BundleError where the file is no tokenizer, or one of more ids than the model."""
+        from tokenizers import Tokenizer  # which takes memory in a server without encoders, too
+
         try:
-            self._tokenizer = FastTokenizer.from_file(str(path))
+            self._tokenizer = Tokenizer.from_file(str(path))
         except Exception as error:  # the library raises nothing more special
             raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
         self._tokenizer.no_truncation()

@@ -2,6 +2,7 @@
 
 import { apiKey, setApiKey } from "./api.js";
 import { attempt, clearError, element } from "./dom.js";
+import { EncodePanel } from "./encode.js";
 import { GeneratePanel } from "./generate.js";
 import { Server } from "./server.js";
 import { tabs } from "./tabs.js";
@@ -10,6 +11,7 @@ import { TranslatePanel } from "./translate.js";
 
 const translating = new TranslatePanel();
 const generating = new GeneratePanel();
+const encoding = new EncodePanel();
 
 let wanted = new URLSearchParams(location.search);
 
@@ -17,9 +19,12 @@ async function load() {
   await attempt(async () => {
     const server = await Server.read();
     clearError();
-    translating.use(server, wanted);
+    element("translate-tab").hidden = !server.models.length;
+    if (server.models.length) translating.use(server, wanted);
     wanted = new URLSearchParams(); // read again with another key, the page stays as it is
     generating.use(server);
+    encoding.use(server);
+    showSome();
     element("attribution").textContent = attribution(server);
     element("page").hidden = false;
   });
@@ -27,17 +32,18 @@ async function load() {
 }
 
 /** The data that the models were made from, each with the models' names. */
-function attribution({ models, languageModels }) {
+function attribution({ models, languageModels, encoders }) {
   const names = new Map();
-  const cards = [...models, ...languageModels.map((card) => ({ ...card, name: card.id }))];
+  const others = [...languageModels, ...encoders].map((card) => ({ ...card, name: card.id }));
+  const cards = [...models, ...others];
   for (const { name, attribution } of cards) {
     if (attribution) names.set(attribution, [...(names.get(attribution) ?? []), name]);
   }
-  return [...names].map(([text, of]) => `${of.join(", ")}: ${text}.`).join(" ");
+  return [...names].map(([text, of]) => `${of.join(", ")}: ${text.replace(/\.$/, "")}.`).join(" ");
 }
 
 theme(element("theme"));
-tabs(element("tabs"));
+const showSome = tabs(element("tabs"));
 element("error-close").addEventListener("click", clearError);
 element("key").value = apiKey();
 element("key").addEventListener("change", () => {

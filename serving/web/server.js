@@ -13,7 +13,8 @@ export class Server {
   constructor(languages, { models }, { limits }, { components }, { data }) {
     this.languages = languages;
     this.models = models;
-    this.languageModels = data;
+    this.languageModels = data.filter(({ task }) => task === "generate");
+    this.encoders = data.filter(({ task }) => task !== "generate");
     this._limits = Object.fromEntries(limits.map((limit) => [limit.name, limit]));
     this._request = components.schemas.TranslateRequest.properties;
   }

@@ -19,6 +19,12 @@ export const completionForms = {
   "OpenAI, Python": openai,
 };
 
+/** The same of a request to an encoder: its path and its body. */
+export const encoderForms = {
+  "curl": ({ path, body }) => curl(path, body),
+  "Python": ({ path, body }) => requests(path, body, "print(answer)"),
+};
+
 /** The panel `<id>-form`, `<id>-code`, `<id>-copy` inside `<id>`; returns what shows a request. */
 export function snippets(id, forms) {
   const [select, code] = [element(`${id}-form`), element(`${id}-code`)];

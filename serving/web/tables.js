@@ -15,6 +15,13 @@ export function showHypotheses(body, hypotheses) {
   );
 }
 
+/** Fill the body of a table with classes and their probabilities. */
+export function showClasses(body, labels) {
+  body.replaceChildren(
+    ...labels.map(({ label, probability }) => row([label, `${(probability * 100).toFixed(1)} %`])),
+  );
+}
+
 /** One row of the comparison; `result` is what `post` gave. */
 export function comparisonRow(name, { answer, roundTrip }) {
   const [{ text, hypotheses, timing }] = answer.translations;

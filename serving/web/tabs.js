@@ -1,5 +1,6 @@
 // Tabs as the ARIA authoring practices have them: arrow keys move, one tab stop for all.
 
+/** Make a list of tabs work; returns what selects another tab where the selected one is hidden. */
 export function tabs(list) {
   const all = [...list.querySelectorAll("[role=tab]")];
   const shown = () => all.filter((tab) => !tab.hidden);
@@ -14,6 +15,11 @@ export function tabs(list) {
     select(next);
     next.focus();
   });
+
+  return () => {
+    const selected = all.find((tab) => tab.getAttribute("aria-selected") === "true");
+    if (selected.hidden && shown().length) select(shown()[0]);
+  };
 
   function select(chosen) {
     for (const tab of all) {

@@ -18,7 +18,7 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 
-pytestmark = pytest.mark.usefixtures("traced_once")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 
 
 def rows(out: str) -> list[list[str]]:

@@ -13,8 +13,6 @@ import yaml
 
 from tests.system.server import ROOT, environment, running
 
-pytestmark = pytest.mark.slow
-
 BENTOML = Path(sys.executable).with_name("bentoml")
 
 

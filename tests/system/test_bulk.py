@@ -24,6 +24,8 @@ from serving.bulk.worker import Task, Worker
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLE = ROOT / "models" / "macaron-de-en"
 # Blocks of six rows, so that a small file has many.

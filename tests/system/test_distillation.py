@@ -20,6 +20,8 @@ from training import distillation
 from training.__main__ import main
 from training.errors import StorageError
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).resolve().parents[2]
 MODELS = ROOT / "models"
 PAIRS = [
@@ -112,7 +114,7 @@ def test_text_in_one_language_becomes_the_target_of_parallel_text(tmp_path: Path
 @pytest.mark.parametrize(
     ("bundle", "more", "message"),
     [
-        ("none", [], "export bundle RUN BUNDLE"),
+        ("none", [], "neither a bundle nor a run or a checkpoint"),
         ("lm-cascade", [], "task is generate"),
         ("macaron-de-en", ["--metric", "bleurt"], "--metric must be one of chrf, bleu"),
         ("macaron-de-en", ["--n-best", "100"], "--n-best must be in [1, 64], got 100"),

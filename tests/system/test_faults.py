@@ -22,8 +22,6 @@ from tests.system import faults
 from tests.system.faults import LONG, held, samples, seconds_until, total
 from tests.system.server import PAIR, Server, is_ready, running
 
-pytestmark = pytest.mark.slow
-
 CLIENT_TIMEOUT_S = 2.0
 
 

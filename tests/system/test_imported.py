@@ -13,7 +13,7 @@ from tests.system.server import running
 from tests.toy.checkpoints import write_opus
 from tests.toy.corpus import toy_pairs
 
-pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
+pytestmark = pytest.mark.usefixtures("traced_once")
 
 
 def test_an_imported_model_is_served_as_any_other(tmp_path: Path) -> None:

@@ -55,8 +55,9 @@ def test_models_share_processes_and_memory(tmp_path: Path) -> None:
         bundles = copied(folder / "bundles", count)
         with running(bundles, folder, MACARON_THREADS="2") as server:
             found.append(held_mib(server))
-    assert found[0] <= 450  # 370 to 390 where it was measured
-    assert (found[1] - found[0]) / 4 <= 18  # 14 to 16 where it was measured
+    # Measured: 370 to 391 and 13.8 to 15.7; machines and moments differ by a few.
+    assert found[0] <= 410
+    assert (found[1] - found[0]) / 4 <= 16.5
 
 
 def test_models_are_loaded_when_they_are_asked_for_and_leave_for_others(tmp_path: Path) -> None:

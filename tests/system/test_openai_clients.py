@@ -20,8 +20,6 @@ from tests.conftest import TinyLanguageModel
 from tests.system.server import Server, running
 from training.perplexity import evaluate_text
 
-pytestmark = pytest.mark.slow
-
 LONG = {"min_tokens": 3900}
 """Fields that keep even a tiny model busy for a while."""
 

@@ -18,8 +18,6 @@ from playwright.sync_api import Browser, Locator, Page, Route, expect
 from tests.system.browser import NAMES, Visit, chromium, find_chromium, visit
 from tests.system.server import ROOT, Server, running
 
-pytestmark = pytest.mark.slow
-
 if find_chromium() is None:
     pytest.skip(
         f"the page is not tested: none of {', '.join(NAMES)} is on the PATH",
@@ -395,7 +393,7 @@ def test_a_language_model_streams_and_stops(page: Page) -> None:
     page.get_by_role("button", name="Generate").click()
     details, text = page.locator("#generated-details"), page.locator("#generated")
     expect(details).to_contain_text(re.compile(r"max tokens reached · 40 tokens · \d+ tokens/s"))
-    page.get_by_text("This request as code").last.click()
+    page.locator("#completion-snippet summary").click()
     page.locator("#completion-snippet-form").select_option("OpenAI, Python")
     code = page.locator("#completion-snippet-code").inner_text()
     assert text.inner_text() == f"The film was {run([sys.executable, '-c', code])}"

@@ -17,8 +17,6 @@ from playwright.sync_api import expect
 from tests.system.browser import NAMES, chromium, find_chromium, visit
 from tests.system.server import ROOT, Server, free_port, running
 
-pytestmark = pytest.mark.slow
-
 # In Debian it is not on the PATH of everybody.
 NGINX = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 

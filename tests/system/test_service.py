@@ -25,8 +25,6 @@ from tests.system.server import (
     running,
 )
 
-pytestmark = pytest.mark.slow
-
 LONG = {"beam_size": 8, "min_length": 200, "max_length": 256}
 """Options that keep even a tiny model busy for a while."""
 

@@ -22,8 +22,6 @@ from libretranslatepy import LibreTranslateAPI
 from serving import Translator
 from tests.system.server import Server, running
 
-pytestmark = pytest.mark.slow
-
 GERMAN = "Das ist ein ganz einfacher Satz."
 KEY = "a-key-of-the-tests"
 CHARS_PER_MINUTE = 12_000

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,9 @@ from typing import Any
 import pytest
 
 from macaron.serve import main, server_command, server_environment
+from macaron.stored import _content_key
+from serving.bundle.manifest import find_bundles, read_manifest
+from tests.toy.checkpoints import write_opus
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -102,3 +106,92 @@ def test_a_missing_folder_is_one_line_that_says_what_to_give(
     for said in (str(tmp_path / "nowhere"), "--bundles DIR", "MACARON_BUNDLES"):
         assert said in ended.value.code
     assert started == {}
+
+
+@pytest.fixture
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "macaron"
+
+
+def test_bundles_are_served_where_they_lie(
+    started: dict[str, Any], cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    models = [ROOT / "models" / name for name in ("macaron-de-en", "lm-cascade")]
+    for _ in range(2):
+        with pytest.raises(BecameTheServer):
+            main([word for model in models for word in ("--model", str(model))], "macaron serve")
+        folder = Path(started["environment"]["MACARON_BUNDLES"])
+        assert folder.parent == cache / "served"
+        assert [bundle.resolve() for bundle in find_bundles(folder)] == models
+    assert not (cache / "imported").exists()
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("traced_once")
+def test_a_checkpoint_is_imported_once(
+    started: dict[str, Any], cache: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    source = tmp_path / "opus-mt-de-en"
+    write_opus(source)
+
+    def serve() -> Path:
+        with pytest.raises(BecameTheServer):
+            main(["--model", str(source)], "macaron serve")
+        (bundle,) = find_bundles(Path(started["environment"]["MACARON_BUNDLES"]))
+        return bundle.resolve()
+
+    first = serve()
+    assert first.parent.parent == cache / "imported"
+    assert read_manifest(first).name == source.name
+    assert "imported once" in capsys.readouterr().err
+    assert serve() == first
+    assert capsys.readouterr().err == ""
+
+
+def test_models_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
+    keys = set()
+    for number, text in enumerate(("a", "b", "a")):
+        folder = tmp_path / str(number) / "model"
+        folder.mkdir(parents=True)
+        (folder / "config.json").write_text(text)
+        keys.add(_content_key(folder))
+        keys.add(_content_key(folder / "config.json"))
+    assert len(keys) == 2
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--model", "nowhere"], "there is no such file or folder"),
+        (["--model", "."], "no config.json"),
+        (["--model", "a", "--bundles", "b"], "not allowed with argument --model"),
+    ],
+)
+def test_what_is_no_model_is_told(
+    started: dict[str, Any],
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    words: list[str],
+    message: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(words, "macaron serve")
+    assert message in (capsys.readouterr().err if ended.value.code == 2 else str(ended.value.code))
+    assert not started
+    assert not list((cache / "imported").glob("*"))
+
+
+def test_an_import_says_what_it_needs(cache: Path, tmp_path: Path) -> None:
+    write_opus(tmp_path / "opus")
+    code = "import sys; sys.modules['torch'] = None; from macaron.__main__ import main; main()"
+    command = [sys.executable, "-c", code, "serve", "--model", str(tmp_path / "opus")]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 1
+    (line,) = done.stderr.splitlines()
+    assert "'torch' is missing" in line
+    assert line.endswith("pip install 'macaron[export]'")

@@ -16,11 +16,14 @@ from training.errors import ConfigError
 from training.noise import (
     add_noise,
     change_number,
+    change_unit,
     choose_joins,
+    cut_phrase,
     drop_accents,
     drop_end_mark,
     lower,
     mistype,
+    put_emoji,
     put_placeholder,
     title,
 )
@@ -72,6 +75,86 @@ def test_a_number_on_both_sides_becomes_another_on_both(
 )
 def test_other_numbers_stay(pair: tuple[str, str]) -> None:
     assert change_number(pair, random.Random(1)) == pair
+
+
+def test_a_quantity_becomes_another_of_its_kind_on_both_sides() -> None:
+    draw, units = random.Random(3), set()
+    for _ in range(200):
+        source, target = change_unit(("Noch 1,5 km bis Köln.", "1.5km more to Cologne."), draw)
+        found = re.fullmatch(r"Noch (\d+) (mm|cm|m|km) bis Köln\.", source)
+        assert found
+        assert target == f"{found[1]}{found[2]} more to Cologne."
+        units.add(found[2])
+    assert units == {"mm", "cm", "m", "km"}
+    source, target = change_unit(("Um 20 % mehr", "20% more"), draw)
+    assert source.endswith(" % mehr")
+    assert target.endswith("% more")
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("5 km", "3 miles"),
+        ("5 km und 3 m", "5 km and 3 m"),
+        ("5 Kilometer", "5 km"),
+        ("Kanal 5MBit", "channel 5MBit"),
+        ("Regel a5 %", "rule a5 %"),
+        ("ohne", "without"),
+    ],
+)
+def test_other_quantities_stay(pair: tuple[str, str]) -> None:
+    assert change_unit(pair, random.Random(1)) == pair
+
+
+@pytest.mark.parametrize(
+    ("pair", "parts"),
+    [
+        (
+            ("Hinweis: Nur am Montag.", "Note: On Mondays only."),
+            {("Hinweis", "Note"), ("Nur am Montag.", "On Mondays only.")},
+        ),
+        (
+            ("Nein danke. Ich bin satt – wirklich!", "No thanks. I am full – really!"),
+            {("Ich bin satt", "I am full"), ("wirklich!", "really!"), ("Nein danke", "No thanks")},
+        ),
+        (
+            ("So! Ich bin's nicht.", "Well! It isn't me."),
+            {("Ich bin's nicht.", "It isn't me."), ("So", "Well")},
+        ),
+        (("Fehler: {error}", "Error: {error}"), {("Fehler", "Error")}),
+    ],
+)
+def test_a_phrase_is_the_same_part_of_both_sides(
+    pair: tuple[str, str], parts: set[tuple[str, str]]
+) -> None:
+    draw = random.Random(2)
+    assert {cut_phrase(pair, draw) for _ in range(100)} == parts
+
+
+@pytest.mark.parametrize(
+    "pair",
+    [
+        ("Dr. Schmidt kommt.", "Dr. Schmidt is coming."),
+        ("Am 3. Mai: zu.", "On May 3 closed."),
+        ("Zu: das ist ein langer Satz mit Punkt", "Shut: this is a long sentence with a stop: yes"),
+        ("a b c d e f g: a b c d e f g", "h i j k l m n: h i j k l m n"),
+        ("(Grund: Zeit)", "(Reason: time)"),
+    ],
+)
+def test_where_no_part_is_certain_all_stays(pair: tuple[str, str]) -> None:
+    assert cut_phrase(pair, random.Random(1)) == pair
+
+
+def test_emojis_are_the_same_on_both_sides() -> None:
+    draw, seen = random.Random(4), set()
+    for _ in range(400):
+        source, target = put_emoji(("Bis bald.", "See you."), draw)
+        mark = source.replace("Bis bald.", "")
+        assert target.replace("See you.", "") == mark
+        assert source.startswith(mark) == target.startswith(mark)
+        assert not any(map(str.isalnum, mark))
+        seen.add(len(mark.strip()))
+    assert seen == {1, 2}
 
 
 def test_a_name_on_both_sides_becomes_a_placeholder_on_both() -> None:

@@ -148,6 +148,7 @@ class _OpenAIEndpoints:
         return OpenAIModel(
             id=model.name,
             created=model.loaded_at,
+            task=model.manifest.task,
             max_model_len=longest,
             attribution=model.manifest.attribution,
             device=device.name,

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
+from serving.bundle.manifest import Task
 from serving.server.wire import Wire
 
 
@@ -146,6 +147,8 @@ class OpenAIModel(Wire):
     object: Literal["model"] = "model"
     created: int
     owned_by: str = "macaron"
+    task: Task
+    """What it does: generate, encode or classify (not in OpenAI's API)."""
     max_model_len: int
     """Tokens of prompt and output together, of an encoder those of a text (as vLLM tells it)."""
     attribution: str

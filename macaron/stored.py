@@ -1,0 +1,97 @@
+"""Models that `macaron serve --model` names: bundles as they are, and other projects' checkpoints,
+imported once into a cache and found there again by their content."""
+
+from __future__ import annotations
+
+import hashlib
+import logging
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from serving.bundle.manifest import MANIFEST, file_hash
+from serving.runtime.kernels import cache_folder
+
+_KEY_DIGITS = 16
+
+
+class StoreError(Exception):
+    """A model that cannot be served, with the reason."""
+
+
+def folder_of(models: Sequence[Path]) -> Path:
+    """A folder of links to the bundles of these models, as the server takes one.
+
+    Each model is a bundle, or what `export import` takes. Raises StoreError for what is neither,
+    where a package that an import needs is not installed, and where nothing can be written.
+    """
+    bundles = [_bundle_of(model) for model in models]
+    listed = "\n".join(map(str, bundles)).encode()
+    folder = cache_folder(os.environ) / "served" / hashlib.sha256(listed).hexdigest()[:_KEY_DIGITS]
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        for number, bundle in enumerate(bundles):
+            link = folder / f"{number}-{bundle.name}"
+            if not link.is_symlink():
+                link.symlink_to(bundle, target_is_directory=True)
+    except OSError as error:
+        raise _cannot_write(folder, error) from error
+    return folder
+
+
+def _bundle_of(model: Path) -> Path:
+    model = model.expanduser().absolute()
+    if not model.exists():
+        raise StoreError(f"--model {model}: there is no such file or folder")
+    if (model / MANIFEST).is_file():
+        return model
+    try:
+        bundle = cache_folder(os.environ) / "imported" / _content_key(model) / model.stem
+        if not (bundle / MANIFEST).is_file():
+            _import(model, bundle)
+    except OSError as error:
+        raise _cannot_write(error.filename or model, error) from error
+    return bundle
+
+
+def _content_key(model: Path) -> str:
+    """Of the files that a model consists of: with another one of the same name nothing is
+    mistaken."""
+    files = [model] if model.is_file() else sorted(filter(Path.is_file, model.iterdir()))
+    digest = hashlib.sha256()
+    for file in files:
+        digest.update(f"{file.name} {file_hash(file)}\n".encode())
+    return digest.hexdigest()[:_KEY_DIGITS]
+
+
+def _import(model: Path, bundle: Path) -> None:
+    """Import as int8, or, where that loses too much, as it is. What is done is told on stderr."""
+    try:
+        import export
+        from export.errors import ExportError, ParityError
+        from export.importing.bundle import import_bundle
+    except ModuleNotFoundError as error:
+        raise StoreError(
+            f"--model {model}: no bundle, and to import it the Python package {error.name!r} is "
+            "missing; install what that needs with: pip install 'macaron[export]'"
+        ) from error
+
+    logging.basicConfig(level=logging.WARNING, format="%(message)s", stream=sys.stderr)
+    logging.getLogger(export.__name__).setLevel(logging.INFO)
+    print(f"{model}: imported once, into {bundle}", file=sys.stderr)
+    try:
+        try:
+            import_bundle(model, bundle, precision="int8", force=True)
+        except ParityError as error:
+            print(f"{model}: int8 loses too much ({error}); fp32 it is", file=sys.stderr)
+            import_bundle(model, bundle, precision="fp32", force=True)
+    except ExportError as error:
+        raise StoreError(f"--model {error}") from error
+
+
+def _cannot_write(path: Path | str, error: OSError) -> StoreError:
+    return StoreError(
+        f"--model: {path}: {error.strerror or error}; the cache is ~/.cache/macaron, "
+        "XDG_CACHE_HOME names another place"
+    )
