@@ -123,6 +123,8 @@ def _sizes(recipe: Recipe) -> tuple[str, int, str]:
     longest = f"data.max_length = {data.max_length}"
     if isinstance(data, PretrainingConfig):
         return "data.token_budget", data.token_budget, longest
+    if data.kind == "contrastive":  # whose batches are one row, as each line needs the others
+        longest = f"data.batch_size = {data.batch_size} lines"
     return "data.batch_size", data.batch_size, longest
 
 

@@ -210,7 +210,6 @@ def _recipe(
         data,
         batch_size=trial.batch,
         max_length=min(data.max_length, positions),
-        attribution=base.data.attribution,
     )
     tree: dict[str, Any] = {
         "name": name,
@@ -236,6 +235,8 @@ def _recipe(
     }
     for override in overrides:
         apply_override(tree, override)
+    attributions = (base.data.attribution, str(tree["data"]["attribution"]))
+    tree["data"]["attribution"] = "; ".join(filter(None, attributions))
     recipe = recipe_from_dict(tree)
     assert isinstance(recipe, FineTuningRecipe)
     return _with_steps(recipe, trial.epochs)

@@ -71,6 +71,16 @@ class DocumentCorpus:
         """SHA-256 of the ids: a run resumed on other text would not repeat the unbroken one."""
         return hashlib.sha256(self._stream.astype("<u4").tobytes()).hexdigest()
 
+    @property
+    def has_inputs(self) -> bool:
+        """Whether some document is long enough for one."""
+        return any(end - start >= self._least for start, end in self._spans)
+
+    @property
+    def _least(self) -> int:
+        """Ids of the shortest input, special ones left out."""
+        return 2 * LEAST_PART if self._next_sentence else LEAST_PART
+
     def epoch(self, epoch: int) -> list[MaskedText]:
         """The inputs of an epoch, shuffled."""
         random = np.random.default_rng((self._seed, epoch))
@@ -90,9 +100,8 @@ class DocumentCorpus:
         """
         place, end = self._spans[number]
         length = int(random.integers((self._room + 1) // 2, self._room + 1))
-        least = 2 * LEAST_PART if self._next_sentence else LEAST_PART
-        while end - place >= least:
-            stop = min(place + max(length, least), end)
+        while end - place >= self._least:
+            stop = min(place + max(length, self._least), end)
             length = self._room
             if not self._next_sentence:
                 yield (place, stop), None, None

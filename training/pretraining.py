@@ -269,7 +269,7 @@ def _corpus(
         next_sentence=data.next_sentence,
         seed=seed,
     )
-    if not corpus.epoch(0):
+    if not corpus.has_inputs:
         raise CorpusError(
             f"{name}: no document has the {2 * LEAST_PART} ids that an input needs; give a longer "
             "text"

@@ -12,9 +12,11 @@ import yaml
 from training.config import (
     RECIPES,
     DataConfig,
+    LabelledConfig,
     LoopConfig,
     OptimConfig,
     ParallelFiles,
+    PretrainingConfig,
     Recipe,
     TextConfig,
     TokenizerConfig,
@@ -301,6 +303,14 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(TextConfig) >= {
         "train", "validation", "attribution", "cleaning", "batching", "batch_size",
         "segment_length",
+    }  # fmt: skip
+    assert _fields(PretrainingConfig) >= {
+        "train", "validation", "attribution", "next_sentence", "max_length", "mask_share",
+        "token_budget",
+    }  # fmt: skip
+    assert _fields(LabelledConfig) >= {
+        "train", "validation", "held_out_share", "attribution", "kind", "columns", "labels",
+        "score_range", "symmetric", "batch_size", "max_length", "similarity_scale",
     }  # fmt: skip
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
