@@ -228,7 +228,7 @@ def _recipe(
             "keep_checkpoints": 1,
             "best_by": by,
             "seed": trial.seed,
-            "initial_weights": str(checkpoint.resolve()),
+            "initial_weights": str(checkpoint),
             "bf16": base.loop.bf16,
             "device": base.loop.device,
         },

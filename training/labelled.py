@@ -86,7 +86,8 @@ class Sheet:
                     f"{list(self.names)}"
                 )
             return self.names.index(column)
-        if column > (width := len(self.rows[0][1])):
+        width = len(self.rows[0][1])
+        if not 1 <= column <= width:
             raise CorpusError(f"{self.path}: has {width} columns, column {column} is wanted")
         return column - 1
 

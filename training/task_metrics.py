@@ -14,6 +14,8 @@ from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from serving.arrays import Floats
 
+_BLOCK = 1024
+"""Texts that are compared with all others at once."""
 Figures = dict[str, float | str]
 """Metrics by name, from 0 (correlations: -1) to 1, each with what is to be said of it, if anything,
 as NAME_note."""
@@ -67,11 +69,17 @@ def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
 def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
     """How often the second text of a line is, of all second texts, the one nearest to the first by
     cosine, and the other way round: the mean of both."""
-    lines = np.arange(len(first_BD))
-    similarity_BB = _unit(first_BD) @ _unit(second_BD).T
-    forth = accuracy_score(lines, similarity_BB.argmax(axis=1))
-    back = accuracy_score(lines, similarity_BB.argmax(axis=0))
-    return {"accuracy": float(forth + back) / 2}
+    lines, sides = np.arange(len(first_BD)), (_unit(first_BD), _unit(second_BD))
+    shares = [accuracy_score(lines, _nearest(*each)) for each in (sides, sides[::-1])]
+    return {"accuracy": float(np.mean(shares))}
+
+
+def _nearest(queries_BD: Floats, found_BD: Floats) -> np.ndarray:
+    """The number of the row of the second whose product with each of the first is largest."""
+    blocks = range(0, len(queries_BD), _BLOCK)
+    return np.concatenate(
+        [(queries_BD[start : start + _BLOCK] @ found_BD.T).argmax(axis=1) for start in blocks]
+    )
 
 
 def _unit(vectors_BD: Floats) -> Floats:
