@@ -163,8 +163,8 @@ def _add_import_encoder(encoder: argparse.ArgumentParser) -> None:
         "--task",
         type=Path,
         metavar="FILE",
-        help="labelled lines with tabs between: two texts and how alike they are or, for a "
-        "classifier, a text and its label; the metric may change by half a point",
+        help="a table (.tsv, .csv, .jsonl): two texts and how alike they are or, for a "
+        "classifier, a text or two and their label; the metric may change by half a point",
     )
     encoder.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
     encoder.add_argument(
@@ -197,7 +197,8 @@ def _add_texts(bundle: argparse.ArgumentParser) -> None:
         "--text",
         type=Path,
         metavar="FILE",
-        help="text to compare a language model on (default: the run's validation text)",
+        help="text to compare a language model on, or an encoder's table of labelled text "
+        "(default: the run's validation text or lines)",
     )
     bundle.add_argument(
         "--test-text",

@@ -158,7 +158,8 @@ def _data(manifest: Manifest) -> Iterator[str]:
     data: dict[str, Any] = manifest.recipe.get("data", {})
     yield manifest.attribution or "Origin and licence of the text are not recorded."
     rows = []
-    for files in data.get("train", ()):
+    train = data.get("train", ())
+    for files in [train] if isinstance(train, str) else train:
         if isinstance(files, str):
             rows.append((_short(files), "1"))
         else:

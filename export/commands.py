@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
-from export.encoder_bundle import write_foreign_encoder
+from export.encoder_bundle import export_encoder_bundle, write_foreign_encoder
 from export.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
@@ -20,14 +20,17 @@ from export.texts import Text, TextPair
 from export.trial import try_bundle
 from serving.bundle.manifest import Manifest, read_manifest
 from training.checkpoint import find_checkpoint
-from training.config import LanguageRecipe
+from training.config import FineTuningRecipe, LanguageRecipe, PretrainingRecipe
 from training.run import read_run_recipe
 
 
 def bundle(options: argparse.Namespace) -> int:
     """Export a checkpoint, of whichever kind of model its run is; prints a report as JSON."""
-    if isinstance(read_run_recipe(find_checkpoint(options.checkpoint)), LanguageRecipe):
+    recipe = read_run_recipe(find_checkpoint(options.checkpoint))
+    if isinstance(recipe, LanguageRecipe):
         return _language_bundle(options)
+    if isinstance(recipe, PretrainingRecipe | FineTuningRecipe):
+        return _encoder_bundle(options)
     if options.text or options.test_text:
         raise ExportError("--text and --test-text belong to language models; use --dev and --test")
     dev, tests = _pairs(options)
@@ -98,6 +101,36 @@ def _language_bundle(options: argparse.Namespace) -> int:
         priority=options.priority,
         text=Text("--text", options.text) if options.text else None,
         tests=tuple(Text(name, Path(file)) for name, file in options.test_text),
+        force=options.force,
+    )
+    _print(options.out, manifest)
+    return 0
+
+
+def _encoder_bundle(options: argparse.Namespace) -> int:
+    """Refuses what an encoder has no use for."""
+    others = {
+        "--shortlist": options.shortlist,
+        "--dev": options.dev,
+        "--test": options.test,
+        "--test-direction": options.test_direction,
+        "--test-text": options.test_text,
+    }
+    given = [name for name, value in others.items() if value]
+    if given:
+        raise ExportError(
+            f"{given[0]} is not for an encoder, which is compared on its run's validation lines or "
+            "on --text TABLE"
+        )
+    if options.target != "cpu":
+        raise ExportError(f"--target of an encoder must be cpu, got {options.target!r}")
+    manifest = export_encoder_bundle(
+        options.checkpoint,
+        options.out,
+        precision=options.precision,
+        activations=options.activations,
+        priority=options.priority,
+        dev=options.text,
         force=options.force,
     )
     _print(options.out, manifest)

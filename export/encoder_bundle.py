@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,21 +16,20 @@ from export.arithmetic import Arithmetic
 from export.card import finish
 from export.encoder_parity import (
     LEAST_COSINE,
-    accuracy,
     check_encoder,
     check_metric,
     cosine,
     measure_encoder,
-    ranking,
     read_all,
 )
+from export.encoder_task import Task, read_task
 from export.errors import ExportError
 from export.exclusion import keep_exact, keep_rows
-from export.folder import check_free, commit, new_folder, package_versions
-from export.foreign_encoder import read_encoder
+from export.folder import check_free, new_folder, tell_makers, told_origin
+from export.foreign_encoder import ExportedEncoder, read_encoder
 from export.graphs import choose_activations, write_text_graph
 from export.quantize import quantized_twin
-from serving.arrays import Floats
+from export.trained_encoder import TrainedRun
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.manifest import Activations, Manifest, Quality, read_manifest
 from serving.runtime.text_encoder import TextEncoder
@@ -48,21 +47,21 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Task:
-    """Labelled texts on which an encoder's metric is measured."""
+class EncoderForm:
+    """What a bundle is to be: its arithmetic, and its rank among others."""
+
+    precision: str
+    activations: Activations
+    priority: int = 0
+
+
+@dataclass(frozen=True)
+class ComparedTexts:
+    """The texts on which a bundle is compared, under the name of their file, and labelled ones."""
 
     name: str
-    metric: str
-    texts: list[list[EncodedText]]
-    """For embeddings the first and the second text of each pair; else the texts."""
-    wanted: list[float]
-    """Scores of the pairs, or the numbers of the labels."""
-
-    def measure(self, found: Sequence[Floats]) -> float:
-        """The metric, in points, of what was read from `texts`."""
-        if self.metric == "accuracy":
-            return accuracy(found[0], [int(label) for label in self.wanted])
-        return ranking(found[0], found[1], self.wanted)
+    texts: list[EncodedText]
+    task: Task | None
 
 
 def write_foreign_encoder(
@@ -82,40 +81,77 @@ def write_foreign_encoder(
     classifier, for classes.
 
     int8 is fitted to `text`, one text a line, and the bundle is compared with the checkpoint on it.
-    `task` is a file of labelled texts, one a line with tabs between: two texts and how alike they
-    are, or a text and its label. Raises ExportError (ParityError) without leaving anything behind.
+    `task` is a table of labelled texts: two texts and how alike they are, or a text, or two, and
+    their label. Raises ExportError (ParityError) without leaving anything behind.
     """
-    activations = choose_activations(precision, "cpu", activations)
+    form = EncoderForm(precision, choose_activations(precision, "cpu", activations), priority)
     check_free(out, force=force)
     foreign = read_encoder(source, pooling)
+
+    def compared(tokenizer: EncoderTokenizer) -> ComparedTexts:
+        labelled = read_task(task, tokenizer, foreign.labels) if task else None
+        return ComparedTexts(text.name, _read_texts(text, tokenizer), labelled)
+
+    return _write(foreign, out, form, compared, {"attribution": attribution})
+
+
+def export_encoder_bundle(
+    path: Path,
+    out: Path,
+    *,
+    precision: str,
+    activations: Activations | None = None,
+    priority: int = 0,
+    dev: Path | None = None,
+    force: bool = False,
+) -> Manifest:
+    """Write the bundle `out` of a run in which an encoder was fitted to labelled text, for classes
+    or embeddings.
+
+    int8 is fitted to the run's validation lines, or to those of the table `dev`, and the bundle is
+    compared with the checkpoint on them, by the run's metric too. Raises ExportError (ParityError)
+    without leaving anything behind.
+    """
+    form = EncoderForm(precision, choose_activations(precision, "cpu", activations), priority)
+    check_free(out, force=force)
+    run = TrainedRun(path, dev)
+
+    def compared(tokenizer: EncoderTokenizer) -> ComparedTexts:
+        texts = run.texts(tokenizer)
+        _check_enough(run.path, len(texts))
+        return ComparedTexts(run.path.name, texts, run.task(tokenizer))
+
+    return _write(run.encoder, out, form, compared, told_origin(run.recipe))
+
+
+def _write(
+    encoder: ExportedEncoder,
+    out: Path,
+    form: EncoderForm,
+    read: Callable[[EncoderTokenizer], ComparedTexts],
+    facts: Mapping[str, Any],
+) -> Manifest:
+    """Write the bundle of an encoder, with these further fields of its manifest."""
     with new_folder(out) as folder:
-        tokenizer = _write_tokenizer(foreign.tokenizer, folder, foreign.max_length)
-        texts = _read_texts(text, tokenizer)
-        labelled = _read_task(task, tokenizer, foreign.labels) if task else None
+        compared = read(_write_tokenizer(encoder.tokenizer, folder, encoder.max_length))
         arithmetic = choose_encoder_arithmetic(
-            foreign.model, texts[-FITTED:], precision, activations
+            encoder.model, compared.texts[-FITTED:], form.precision, form.activations
         )
         manifest = write_text_graph(
-            foreign.model,
+            encoder.model,
             folder,
             name=out.name,
-            precision=precision,
+            precision=form.precision,
             ranges=arithmetic.ranges,
             exact=arithmetic.exact,
             tokenizer_file=ENCODER_TOKENIZER,
-            max_length=foreign.max_length,
-            labels=foreign.labels,
+            max_length=encoder.max_length,
+            labels=encoder.labels,
         )
         bundle = TextEncoder(folder, manifest, default_threads())
-        update = {
-            **_compare(foreign.model, arithmetic, bundle, manifest, texts[:COMPARED], labelled),
-            "priority": priority,
-            "attribution": attribution,
-            "versions": package_versions(),
-            "commit": commit(),
-        }
-        update["parity"] = {"data": text.name, **update["parity"]}
-        finish(folder, manifest.model_copy(update=update))
+        found = _compare(encoder.model, arithmetic, bundle, manifest, compared)
+        manifest = manifest.model_copy(update={**facts, **found, "priority": form.priority})
+        finish(folder, tell_makers(manifest))
     return read_manifest(out)
 
 
@@ -124,16 +160,21 @@ def _compare(
     arithmetic: Arithmetic[TextModel],
     bundle: TextEncoder,
     manifest: Manifest,
-    texts: Sequence[EncodedText],
-    task: Task | None,
+    compared: ComparedTexts,
 ) -> dict[str, Any]:
     """What the manifest says of parity and quality; raises ParityError where a gate fails."""
-    classes = manifest.task == "classify"
+    classes, task = manifest.task == "classify", compared.task
+    texts = compared.texts[:COMPARED]
     parity = measure_encoder(model, arithmetic.twin, bundle, texts, classes=classes)
     logger.info("parity: %s", parity)
     check_encoder(parity, manifest.precision, classes=classes)
     figures = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-    found = {"fp32_products": len(arithmetic.exact), **figures, "texts": parity.texts}
+    found = {
+        "data": compared.name,
+        "fp32_products": len(arithmetic.exact),
+        **figures,
+        "texts": parity.texts,
+    }
     if task is None:
         return {"parity": found}
     before = task.measure([read_all(model, part) for part in task.texts])
@@ -141,7 +182,7 @@ def _compare(
     logger.info("%s: %s %.2f, checkpoint %.2f", task.name, task.metric, after, before)
     check_metric(task.metric, before, after)
     found |= {"metric_checkpoint": round(before, 2), "metric_bundle": round(after, 2)}
-    note = f"{len(task.wanted)} lines"
+    note = f"{task.lines} lines"
     quality = Quality(data=task.name, metric=task.metric, value=round(after, 2), note=note)
     return {"parity": found, "quality": (quality,)}
 
@@ -177,38 +218,15 @@ def _read_texts(path: Path, tokenizer: EncoderTokenizer) -> list[EncodedText]:
     """The texts of a file, one a line, the ends of long ones cut off; raises ExportError where
     there are too few."""
     lines = [line for line in read_lines(path) if line.strip()]
-    if len(lines) < LEAST_TEXTS:
-        raise ExportError(
-            f"{path}: at least {LEAST_TEXTS} lines with words are needed to compare on, got "
-            f"{len(lines)}; give another file with --text"
-        )
+    _check_enough(path, len(lines))
     if len(lines) > FITTED + COMPARED:
         lines = [*lines[:COMPARED], *lines[-FITTED:]]
     return [tokenizer.encode(line, truncate=True) for line in lines]
 
 
-def _read_task(path: Path, tokenizer: EncoderTokenizer, labels: Sequence[str]) -> Task:
-    """Labelled texts; raises ExportError, naming the line, for one that is none."""
-    columns = 2 if labels else 3
-    texts: list[list[EncodedText]] = [[] for _ in range(columns - 1)]
-    wanted: list[float] = []
-    for number, line in enumerate(read_lines(path), start=1):
-        *given, label = line.split("\t")
-        if len(given) != columns - 1:
-            raise ExportError(
-                f"{path}, line {number}: must have {columns} columns with tabs between, got "
-                f"{len(given) + 1}"
-            )
-        if labels and label not in labels:
-            raise ExportError(f"{path}, line {number}: no class of the model is called {label!r}")
-        try:
-            wanted.append(labels.index(label) if labels else float(label))
-        except ValueError as error:
-            raise ExportError(
-                f"{path}, line {number}: the score must be a number, got {label!r}"
-            ) from error
-        for column, part in zip(texts, given, strict=True):
-            column.append(tokenizer.encode(part, truncate=True))
-    if len(set(wanted)) < 2:
-        raise ExportError(f"{path}: all lines say the same; give lines of several labels or scores")
-    return Task(path.name, "accuracy" if labels else "Spearman", texts, wanted)
+def _check_enough(path: Path, count: int) -> None:
+    if count < LEAST_TEXTS:
+        raise ExportError(
+            f"{path}: at least {LEAST_TEXTS} lines with words are needed to compare on, got "
+            f"{count}; give another file with --text"
+        )

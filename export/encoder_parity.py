@@ -11,8 +11,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from scipy.stats import spearmanr
-from sklearn.metrics import accuracy_score
 
 from export.errors import ParityError
 from serving.arrays import Floats
@@ -125,13 +123,3 @@ def cosine(first_BW: Floats, second_BW: Floats) -> Floats:
     lengths = np.linalg.norm(first_BW, axis=1) * np.linalg.norm(second_BW, axis=1)
     found: Floats = products / np.maximum(lengths, np.float32(1e-12))
     return found
-
-
-def ranking(first_BW: Floats, second_BW: Floats, scores: Sequence[float]) -> float:
-    """Spearman's correlation of the cosines of pairs with scores given for them, in points."""
-    return 100.0 * float(spearmanr(cosine(first_BW, second_BW), scores).statistic)
-
-
-def accuracy(logits_BC: Floats, labels: Sequence[int]) -> float:
-    """The share of texts whose likeliest class is the right one, in points."""
-    return 100.0 * float(accuracy_score(list(labels), logits_BC.argmax(axis=1)))

@@ -10,15 +10,15 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.metadata import version
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from export.errors import ExportError
 from serving.bundle.manifest import Manifest
 from training.checkpoint import ordinary_mode
-from training.config import Recipe, recipe_to_dict
+from training.config import FineTuningRecipe, Recipe, recipe_to_dict
 
-_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "numpy")
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "tokenizers", "numpy")
 
 
 def check_free(out: Path, *, force: bool) -> None:
@@ -64,10 +64,15 @@ def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
 def told_origin(recipe: Recipe) -> dict[str, Any]:
     """What a manifest tells of the run that a bundle is made of.
 
-    Where prepared text was kept is a place on the machine that trained, and nobody else's matter.
+    Where prepared text or somebody's own table was kept is a place on the machine that trained, and
+    nobody else's matter.
     """
     tree = recipe_to_dict(recipe)
     tree["data"].pop("cache", None)
+    if isinstance(recipe, FineTuningRecipe):
+        for key in ("train", "validation"):
+            path = tree["data"][key]
+            tree["data"][key] = None if path is None else "/".join(PurePath(path).parts[-2:])
     return {"attribution": recipe.data.attribution, "recipe": tree}
 
 

@@ -41,8 +41,8 @@ _LAYER = {
 
 
 @dataclass(frozen=True)
-class ForeignEncoder:
-    """What a folder holds, as this project has it."""
+class ExportedEncoder:
+    """An encoder to make a bundle of, wherever its weights come from."""
 
     model: TextModel
     tokenizer: FastTokenizer
@@ -52,7 +52,7 @@ class ForeignEncoder:
     """Of the classes; none for embeddings."""
 
 
-def read_encoder(folder: Path, pooling: Pooling | None = None) -> ForeignEncoder:
+def read_encoder(folder: Path, pooling: Pooling | None = None) -> ExportedEncoder:
     """Read a folder; a model with a classifier classifies, any other one embeds.
 
     `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. Raises
@@ -77,7 +77,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ForeignEncoder
         weights.copy(model.output, "classifier")
         assert model.pooler.dense is not None
         weights.copy(model.pooler.dense, "pooler.dense")
-        return ForeignEncoder(model.eval(), tokenizer, length, labels)
+        return ExportedEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = _pooling(folder)
     pooling = pooling or found
     if pooling is None:
@@ -85,7 +85,7 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ForeignEncoder
             f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
-    return ForeignEncoder(model.eval(), tokenizer, length, ())
+    return ExportedEncoder(model.eval(), tokenizer, length, ())
 
 
 def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:

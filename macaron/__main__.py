@@ -76,9 +76,10 @@ GROUPS = (
         _training,
         {
             "train": "train a recipe, or resume it",
-            "tokenizer": "clean a recipe's text and train its SentencePiece model, no more",
+            "finetune": "fit a pre-trained encoder to labelled text",
+            "tokenizer": "clean a recipe's text and make its vocabulary, no more",
             "data": "what a recipe would train on: pairs, shares, lengths, what was dropped",
-            "evaluate": "BLEU and chrF, or perplexity, of a checkpoint",
+            "evaluate": "BLEU and chrF, perplexity, or metrics of labels, of a checkpoint",
             "compare": "scores of several systems with a paired bootstrap",
             "average": "average the last or best checkpoints of a run",
             "prune": "a run with fewer layers out of a trained one",

@@ -45,6 +45,7 @@ def _parser(prog: str) -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog=prog, description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     _add_train(verbs)
+    _add_finetune(verbs)
     _add_tokenizer(verbs)
     _add_data(verbs)
     _add_evaluate(verbs)
@@ -77,9 +78,54 @@ def _add_train(verbs: _Verbs) -> None:
     _add_threads(parser)
 
 
+def _add_finetune(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "finetune",
+        help="fit a pre-trained encoder to labelled text, as one JSON",
+        description="Each learning rate is tried with each number of epochs, batch size and seed; "
+        "the run folder is that of the best on the validation lines.",
+    )
+    parser.add_argument("base", type=Path, metavar="RUN", help="a run or checkpoint folder")
+    parser.add_argument(
+        "task",
+        type=Path,
+        metavar="TASK",
+        help="a table of texts and labels (.tsv, .csv, .jsonl, also .gz or .zst), or a folder with "
+        "train.* and dev.*",
+    )
+    parser.add_argument("overrides", nargs="*", metavar="key=value", help="as optim.clip_norm=0")
+    parser.add_argument(
+        "--dev", type=Path, metavar="FILE", help="validation lines (default: a tenth of the table)"
+    )
+    parser.add_argument(
+        "--kind",
+        help="single (a class of a text), pair (of two), regression (a score of one or two) or "
+        "contrastive (vectors, of pairs that are alike); default: what the labels look like",
+    )
+    parser.add_argument(
+        "--columns",
+        metavar="NAME,...",
+        help="names or numbers: text or both texts, then the label (default: found out)",
+    )
+    parser.add_argument(
+        "--metric", help="accuracy, f1, matthews, pearson or spearman: what tells the best"
+    )
+    for name, default, kind in (
+        ("--lr", "5e-5", "learning rates"),
+        ("--epochs", "3", "epochs"),
+        ("--batch", "32", "lines of a batch"),
+        ("--seeds", "1", "seeds"),
+    ):
+        parser.add_argument(
+            name, default=default, metavar="N,...", help=f"{kind} to try (default {default})"
+        )
+    parser.add_argument("--run", type=Path, help="run folder (default runs/RUN-TASK)")
+    _add_threads(parser)
+
+
 def _add_tokenizer(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "tokenizer", help="clean a recipe's text and train its SentencePiece model, no more"
+        "tokenizer", help="clean a recipe's text and make its vocabulary, no more"
     )
     parser.add_argument("recipe")
     parser.add_argument("overrides", nargs="*", metavar="key=value")
@@ -99,10 +145,15 @@ def _add_data(verbs: _Verbs) -> None:
 
 def _add_evaluate(verbs: _Verbs) -> None:
     parser = verbs.add_parser(
-        "evaluate", help="BLEU and chrF on a test set, or perplexity on a text, as one JSON"
+        "evaluate",
+        help="BLEU and chrF, perplexity, or an encoder's metrics on a test set, as one JSON",
     )
     parser.add_argument("checkpoint", type=Path, help="a run or checkpoint folder")
-    parser.add_argument("source", type=Path, help="source text, or the text of a language model")
+    parser.add_argument(
+        "source",
+        type=Path,
+        help="source text, the text of a language model, or an encoder's table of labelled text",
+    )
     parser.add_argument("reference", type=Path, nargs="?", help="of translation models only")
     parser.add_argument(
         "--protocol",

@@ -120,7 +120,7 @@ def load_checkpoint(
         if name.startswith(_TRAINED)
     }
     if trained:
-        _load_fitting(folder, trained, model)
+        load_fitting(folder, trained, model)
     restore_generators(tensors)
     named = optimizer.state_dict()
     named["state"] = {
@@ -140,7 +140,7 @@ def load_weights(folder: Path, model: nn.Module) -> None:
 
     Raises CheckpointError where names or shapes do not fit the model.
     """
-    _load_fitting(folder, read_weights(folder), model)
+    load_fitting(folder, read_weights(folder), model)
 
 
 def read_weights(folder: Path) -> dict[str, Tensor]:
@@ -148,7 +148,11 @@ def read_weights(folder: Path) -> dict[str, Tensor]:
     return _read_tensors(folder / WEIGHTS)
 
 
-def _load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> None:
+def load_fitting(folder: Path, weights: dict[str, Tensor], model: nn.Module) -> None:
+    """Give a model these weights, which were read in `folder`.
+
+    Raises CheckpointError where names or shapes do not fit the model.
+    """
     expected = model.state_dict()
     wrong = [f"{name} is missing" for name in sorted(expected.keys() - weights.keys())]
     wrong += [f"{name} is unknown" for name in sorted(weights.keys() - expected.keys())]

@@ -11,9 +11,9 @@ from typing import Any
 import yaml
 
 from training.checkpoint import list_checkpoints, remove, write_atomically
-from training.config import AUTO, DataConfig, Recipe, TextConfig, recipe_to_dict
+from training.config import AUTO, VOCABULARIES, DataConfig, Recipe, recipe_to_dict
 from training.errors import CheckpointError
-from training.run import CONFIG_FILE, TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
+from training.run import CONFIG_FILE, read_run_recipe
 
 logger = logging.getLogger(__name__)
 
@@ -104,11 +104,11 @@ def _forget_vocabulary(recipe: Recipe, run: Path) -> None:
         and found.loop.initial_weights == recipe.loop.initial_weights
     )
     if not same:
-        for path in (run / TOKENIZER_FILE, run / VOCABULARY_FILE):
-            remove(path)
+        for name in VOCABULARIES.values():
+            remove(run / name)
 
 
-def _of_text(recipe: Recipe) -> DataConfig | TextConfig:
+def _of_text(recipe: Recipe) -> object:
     """What decides the text, which the size of batches does not."""
     data = recipe.data
     return replace(data, token_budget=AUTO) if isinstance(data, DataConfig) else data

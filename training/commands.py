@@ -5,36 +5,48 @@ from __future__ import annotations
 import argparse
 import json
 import logging
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 
 from serving.threads import default_threads
 from training.checkpoint import (
     average_checkpoints,
+    find_checkpoint,
     list_checkpoints,
     save_weights,
     write_atomically,
 )
 from training.comparison import compare_systems, render_comparison
-from training.config import Recipe, load_recipe, recipe_to_dict
+from training.config import (
+    VOCABULARIES,
+    FineTuningRecipe,
+    Recipe,
+    load_recipe,
+    recipe_to_dict,
+)
 from training.corpus import read_pairs
 from training.data_report import prepare_run, report_data
 from training.errors import ConfigError, EndedError, RankLostError
 from training.evaluation import evaluate as evaluate_checkpoint
+from training.finetuning import evaluate_labels
+from training.labelled import parse_columns
 from training.launch import check_devices, launch
 from training.page import check_free_page
 from training.perplexity import evaluate_text
 from training.pruning import prune as prune_run
 from training.ranks import Ranks, is_one_of_many
-from training.run import TOKENIZER_FILE, VOCABULARY_FILE, read_run_recipe
+from training.run import read_run_recipe
 from training.scaling import Probe, read_probe
 from training.scaling import scale as choose_size
 from training.selection import best_checkpoints
 from training.trainer import train as train_run
 
 logger = logging.getLogger(__name__)
+Number = TypeVar("Number", int, float)
 
 
 def train(options: argparse.Namespace) -> int:
@@ -59,6 +71,46 @@ def train(options: argparse.Namespace) -> int:
     return 0
 
 
+def finetune(options: argparse.Namespace) -> int:
+    """Fit an encoder to labelled text in each trial of a grid; prints one JSON object."""
+    from training import grid
+
+    _set_threads(options)
+    found, dev = grid.find_files(options.task)
+    name = options.task.name.partition(".")[0]
+    run = options.run or Path("runs") / f"{options.base.name}-{name}"
+    results = grid.finetune(
+        options.base,
+        grid.Labelled(
+            found,
+            options.dev or dev,
+            options.kind,
+            None if options.columns is None else parse_columns(options.columns),
+        ),
+        run,
+        grid.Grid(
+            rates=tuple(_numbers("--lr", options.lr, float)),
+            epochs=tuple(_numbers("--epochs", options.epochs, int)),
+            batches=tuple(_numbers("--batch", options.batch, int)),
+            seeds=tuple(_numbers("--seeds", options.seeds, int)),
+        ),
+        options.overrides,
+        options.metric,
+    )
+    print(json.dumps({"run": str(run), **results}))
+    return 0
+
+
+def _numbers(name: str, text: str, kind: Callable[[str], Number]) -> list[Number]:
+    try:
+        found = [kind(word) for word in text.split(",")]
+    except ValueError as error:
+        raise ConfigError(f"{name} must be numbers with commas between, got {text!r}") from error
+    if name != "--seeds" and not all(number > 0 for number in found):
+        raise ConfigError(f"{name} must be numbers above 0, got {text!r}")
+    return found
+
+
 def _launch(options: argparse.Namespace, recipe: Recipe, run: Path) -> int:
     if is_one_of_many():
         raise ConfigError("torchrun has started several processes already; leave --processes out")
@@ -75,7 +127,7 @@ def tokenizer(options: argparse.Namespace) -> int:
     """Do all that `train` does before the first step; prints the vocabulary's path."""
     recipe, run = _recipe_and_run(options)
     prepare_run(recipe, run)
-    print(run / (VOCABULARY_FILE if recipe.tokenizer.kind == "words" else TOKENIZER_FILE))
+    print(run / VOCABULARIES[recipe.tokenizer.kind])
     return 0
 
 
@@ -91,6 +143,8 @@ def evaluate(options: argparse.Namespace) -> int:
     _set_threads(options)
     if options.protocol is not None:
         return _evaluate_text(options)
+    if isinstance(read_run_recipe(find_checkpoint(options.checkpoint)), FineTuningRecipe):
+        return _evaluate_labels(options)
     if options.reference is None:
         raise ConfigError(
             "a translation model is evaluated on SOURCE and REFERENCE, got SOURCE only; "
@@ -118,7 +172,16 @@ def evaluate(options: argparse.Namespace) -> int:
     return 0
 
 
-def _evaluate_text(options: argparse.Namespace) -> int:
+def _evaluate_labels(options: argparse.Namespace) -> int:
+    given = _given_of_translation(options)
+    if given:
+        raise ConfigError(f"{given[0]} belongs to translation models, this is an encoder")
+    print(json.dumps(evaluate_labels(options.checkpoint, options.source, options.device)))
+    return 0
+
+
+def _given_of_translation(options: argparse.Namespace) -> list[str]:
+    """What the command names that an evaluation of other models has no use for."""
     of_translation = {
         "reference": "reference",
         "output": "output",
@@ -128,7 +191,11 @@ def _evaluate_text(options: argparse.Namespace) -> int:
         "source_language": "--from",
         "target_language": "--to",
     }
-    given = [told for name, told in of_translation.items() if getattr(options, name) is not None]
+    return [told for name, told in of_translation.items() if getattr(options, name) is not None]
+
+
+def _evaluate_text(options: argparse.Namespace) -> int:
+    given = _given_of_translation(options)
     if given:
         raise ConfigError(f"--protocol scores one text; {given[0]} belongs to translation models")
     scores = evaluate_text(

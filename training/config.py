@@ -18,10 +18,19 @@ from typing import Any
 import yaml
 
 from training.checks import check_choice, nearest
+from training.encoder_sections import (
+    METRICS,
+    DocumentFile,
+    LabelledConfig,
+    PretrainingConfig,
+)
 from training.errors import ConfigError
 from training.filters import FILTERS, Filter
 from training.models.config import (
     ARCHITECTURES,
+    BertConfig,
+    ClassifierConfig,
+    EmbedderConfig,
     LanguageModelConfig,
     ModelConfig,
     TransformerConfig,
@@ -29,6 +38,8 @@ from training.models.config import (
 from training.models.presets import PRESETS
 from training.sections import (
     AUTO,
+    DECODED_SCORES,
+    VOCABULARIES,
     DataConfig,
     LoopConfig,
     OptimConfig,
@@ -40,15 +51,22 @@ from training.sections import (
 __all__ = [
     "AUTO",
     "RECIPES",
+    "VOCABULARIES",
     "DataConfig",
+    "DocumentFile",
+    "FineTuningRecipe",
+    "LabelledConfig",
     "LanguageRecipe",
     "LoopConfig",
     "OptimConfig",
     "ParallelFiles",
+    "PretrainingConfig",
+    "PretrainingRecipe",
     "Recipe",
     "TextConfig",
     "TokenizerConfig",
     "TranslationRecipe",
+    "apply_override",
     "expand",
     "load_recipe",
     "read_tree",
@@ -59,11 +77,11 @@ __all__ = [
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """One published run; the architecture decides which of the two kinds it is."""
+    """One published run; the architecture decides which of the kinds it is."""
 
     name: str
     model: ModelConfig
-    data: DataConfig | TextConfig
+    data: DataConfig | TextConfig | PretrainingConfig | LabelledConfig
     tokenizer: TokenizerConfig = field(default_factory=TokenizerConfig)
     optim: OptimConfig = field(default_factory=OptimConfig)
     loop: LoopConfig = field(default_factory=LoopConfig)
@@ -86,6 +104,7 @@ class TranslationRecipe(Recipe):
                 "data.subword_alpha samples from a unigram tokenizer, tokenizer.model_type is "
                 f"{self.tokenizer.model_type!r}; set one of the two"
             )
+        _check_best_by(self, ("loss", *DECODED_SCORES))
         _check_alignment(self)
         _check_compile(self)
         if self.data.bpe_dropout and self.tokenizer.model_type != "bpe":
@@ -114,13 +133,80 @@ class LanguageRecipe(Recipe):
     data: TextConfig
 
     def __post_init__(self) -> None:
-        if self.loop.best_by != "loss":
+        if self.tokenizer.kind == "wordpiece":
             raise ConfigError(
-                "loop.best_by of a language model must be 'loss', as nothing is decoded, got "
-                f"{self.loop.best_by!r}"
+                "tokenizer.kind of a language model must be 'sentencepiece' or 'words', got "
+                "'wordpiece'"
             )
+        _check_best_by(self, ("loss",))
         _check_alignment(self)
         _check_compile(self)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PretrainingRecipe(Recipe):
+    """A run in which an encoder learns from text alone (Devlin et al. 2019)."""
+
+    model: BertConfig
+    data: PretrainingConfig
+
+    def __post_init__(self) -> None:
+        _check_encoder(self, self.data.max_length)
+        _check_best_by(self, ("loss",))
+
+
+@dataclass(frozen=True, kw_only=True)
+class FineTuningRecipe(Recipe):
+    """A run in which an encoder is fitted to labels, or to pairs of texts that are alike."""
+
+    model: ClassifierConfig | EmbedderConfig
+    data: LabelledConfig
+
+    def __post_init__(self) -> None:
+        _check_encoder(self, self.data.max_length)
+        _check_best_by(self, ("loss", *METRICS[self.data.kind]))
+        if isinstance(self.model, EmbedderConfig) != (self.data.kind == "contrastive"):
+            raise ConfigError(
+                "model.architecture 'embedder' and data.kind 'contrastive' go together, got "
+                f"{self.model.architecture!r} and {self.data.kind!r}"
+            )
+        if isinstance(self.model, EmbedderConfig):
+            return
+        regression = self.data.kind == "regression"
+        wanted = 1 if regression else len(self.data.labels)
+        if self.model.num_classes != wanted:
+            raise ConfigError(
+                f"model.num_classes must be {wanted}, as data.labels are "
+                f"{list(self.data.labels)}, got {self.model.num_classes}"
+            )
+        if regression and self.data.score_range is None:
+            raise ConfigError("missing key 'data.score_range' of kind 'regression'")
+
+
+def _check_encoder(recipe: PretrainingRecipe | FineTuningRecipe, max_length: int) -> None:
+    if recipe.tokenizer.kind != "wordpiece":
+        raise ConfigError(
+            f"tokenizer.kind of an encoder must be 'wordpiece', got {recipe.tokenizer.kind!r}"
+        )
+    if max_length > recipe.model.max_positions:
+        raise ConfigError(
+            f"data.max_length must be at most model.max_positions = {recipe.model.max_positions}, "
+            f"got {max_length}"
+        )
+    if recipe.loop.compile:
+        raise ConfigError(
+            "loop.compile is for models of translation and language, got true for an encoder; set "
+            "it to false"
+        )
+    _check_alignment(recipe)
+
+
+def _check_best_by(recipe: Recipe, allowed: tuple[str, ...]) -> None:
+    if recipe.loop.best_by not in allowed:
+        raise ConfigError(
+            f"loop.best_by of this model must be {' or '.join(map(repr, allowed))}, which is all "
+            f"that its validation measures, got {recipe.loop.best_by!r}"
+        )
 
 
 def _check_compile(recipe: Recipe) -> None:
@@ -170,7 +256,7 @@ def load_recipe(name: str, overrides: list[str]) -> Recipe:
         raise ConfigError(f"no recipe {name!r}{nearest(name, known)} (there are {known})")
     tree = read_tree(path)
     for override in overrides:
-        _apply_override(tree, override)
+        apply_override(tree, override)
     return recipe_from_dict(tree)
 
 
@@ -210,16 +296,19 @@ def recipe_from_dict(tree: dict[str, Any]) -> Recipe:
         model = dataclasses.asdict(PRESETS[preset]) | model
     architecture = model.get("architecture", "transformer")
     check_choice("model.architecture", architecture, tuple(ARCHITECTURES))
-    if architecture == "bert":
-        raise ConfigError(
-            "model.architecture must be 'transformer', 'joint' or 'lm', got 'bert': encoders are "
-            "not trained by a recipe; `python -m macaron export import-encoder` makes a bundle of "
-            "one that is trained"
-        )
-    tree["model"] = _build(ARCHITECTURES[architecture], model, "model")
-    is_language_model = issubclass(ARCHITECTURES[architecture], LanguageModelConfig)
-    recipe: Recipe = _build(LanguageRecipe if is_language_model else TranslationRecipe, tree, "")
+    config = ARCHITECTURES[architecture]
+    tree["model"] = _build(config, model, "model")
+    recipe: Recipe = _build(_kind_of(config), tree, "")
     return recipe
+
+
+def _kind_of(config: type[ModelConfig]) -> type[Recipe]:
+    """The recipe that a model is trained by."""
+    if issubclass(config, ClassifierConfig | EmbedderConfig):
+        return FineTuningRecipe
+    if issubclass(config, BertConfig):
+        return PretrainingRecipe
+    return LanguageRecipe if issubclass(config, LanguageModelConfig) else TranslationRecipe
 
 
 def recipe_to_dict(recipe: Recipe) -> dict[str, Any]:
@@ -245,7 +334,11 @@ def expand(path: str) -> Path:
     return Path(re.sub(r"\$\{(\w+)\}", value, path))
 
 
-def _apply_override(tree: dict[str, Any], override: str) -> None:
+def apply_override(tree: dict[str, Any], override: str) -> None:
+    """Set one key of a recipe's plain data, of `key=value` with a YAML value.
+
+    Raises ConfigError where the text has no such form, or the key's place holds no keys.
+    """
     key, separator, text = override.partition("=")
     if not separator:
         raise ConfigError(f"an override is key=value, got {override!r}")

@@ -15,9 +15,12 @@ from training.budget import with_budget
 from training.claim import check_claim, has_begun, write_claim
 from training.config import AUTO, Recipe, TranslationRecipe
 from training.data import RunData
+from training.finetuning import LabelledData
+from training.pretraining import PretrainingData
 from training.task import prepare_task
 from training.text_data import TextData
 
+Prepared = RunData | TextData | PretrainingData | LabelledData
 _PERCENTILES = (50, 99)
 
 
@@ -32,26 +35,28 @@ def report_data(recipe: Recipe, run: Path, *, as_json: bool) -> str:
     return json.dumps(found, indent=1) if as_json else format_report(found)
 
 
-def prepare_run(recipe: Recipe, run: Path) -> RunData | TextData:
+def prepare_run(recipe: Recipe, run: Path) -> Prepared:
     """Do all that `train` does before the first step, but write nothing where that is done."""
     check_claim(recipe, run)
     settled = recipe
     if isinstance(recipe, TranslationRecipe) and recipe.data.token_budget == AUTO:
         settled = with_budget(recipe, 1)  # which is asked for by no figure of the report
     data = prepare_task(settled, run)
-    assert isinstance(data, RunData | TextData)
+    assert isinstance(data, RunData | TextData | PretrainingData | LabelledData)
     if not has_begun(run):
         data.write(run)
         write_claim(recipe, run)
     return data
 
 
-def describe(data: RunData | TextData) -> dict[str, Any]:
+def describe(data: Prepared) -> dict[str, Any]:
     """Plain data: of translation recipes by corpus, with shares of an epoch in pairs and tokens
-    (pieces of both sides); lengths and pieces per word; of language models the text as a whole."""
+    (pieces of both sides); lengths and pieces per word; of other models the text as a whole."""
+    if isinstance(data, RunData):
+        return _describe_pairs(data)
     if isinstance(data, TextData):
         return {**data.report, "validation_tokens": len(data.validation)}
-    return _describe_pairs(data)
+    return data.report
 
 
 class _Side:

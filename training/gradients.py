@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
-from training.config import DataConfig, Recipe
+from training.config import DataConfig, PretrainingConfig, Recipe, TextConfig
 from training.errors import ConfigError
-from training.models import Network
+from training.models import Trainable
 from training.ranks import Ranks
 from training.task import Task
 from training.updates import Update
@@ -21,7 +21,7 @@ class GradientSum:
     """Computes gradients of the mean loss of a label over all batches of an update."""
 
     def __init__(
-        self, recipe: Recipe, model: Network, data: Task, device: torch.device, ranks: Ranks
+        self, recipe: Recipe, model: Trainable, data: Task, device: torch.device, ranks: Ranks
     ) -> None:
         self._recipe, self._model, self._data = recipe, model, data
         self._device, self._ranks = device, ranks
@@ -90,13 +90,7 @@ class GradientSum:
         return total
 
     def _halve(self, batches: list[Any], error: torch.OutOfMemoryError) -> None:
-        data = self._recipe.data
-        if isinstance(data, DataConfig):
-            name, budget = "data.token_budget", data.budget
-            longest = f"data.max_pieces = {data.max_pieces}"
-        else:
-            name, budget = "data.batch_size", data.batch_size
-            longest = f"data.segment_length = {data.segment_length}"
+        name, budget, longest = _sizes(self._recipe)
         instead = "in another --run folder, or set loop.activation_checkpointing=true and resume"
         if all(len(part) < 2 for part in self.parts(batches)):
             raise ConfigError(
@@ -116,6 +110,22 @@ class GradientSum:
             name,
             budget // 2,
         )
+
+
+def _sizes(recipe: Recipe) -> tuple[str, int, str]:
+    """What decides the size of batches, as a key and its value, and that of one row."""
+    data = recipe.data
+    if isinstance(data, DataConfig):
+        return "data.token_budget", data.budget, f"data.max_pieces = {data.max_pieces}"
+    if isinstance(data, TextConfig):
+        longest = f"data.segment_length = {data.segment_length}"
+        return "data.batch_size", data.batch_size, longest
+    longest = f"data.max_length = {data.max_length}"
+    if isinstance(data, PretrainingConfig):
+        return "data.token_budget", data.token_budget, longest
+    if data.kind == "contrastive":  # whose batches are one row, as each line needs the others
+        longest = f"data.batch_size = {data.batch_size} lines"
+    return "data.batch_size", data.batch_size, longest
 
 
 def halve(batch: Any) -> list[Any]:

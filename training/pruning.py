@@ -23,7 +23,7 @@ from training.checkpoint import (
     save_checkpoint,
 )
 from training.claim import write_claim
-from training.config import Recipe, TranslationRecipe, recipe_to_dict
+from training.config import VOCABULARIES, Recipe, TranslationRecipe, recipe_to_dict
 from training.corpus import Pair, read_pairs
 from training.errors import CheckpointError, ConfigError
 from training.models import ModelConfig, TransformerConfig, TranslationModel, build_network
@@ -35,7 +35,6 @@ from training.run import (
     VALIDATION_SOURCE,
     VALIDATION_TARGET,
     VALIDATION_TEXT,
-    VOCABULARY_FILE,
     load_tokenizer,
     read_run_recipe,
 )
@@ -50,8 +49,7 @@ SIDES = ("encoder", "decoder")
 MOST_CHOICES = 1000
 """Combinations of layers that a search tries of each side."""
 _BESIDE = (
-    TOKENIZER_FILE,
-    VOCABULARY_FILE,
+    *VOCABULARIES.values(),
     VALIDATION_SOURCE,
     VALIDATION_TARGET,
     VALIDATION_LANGUAGES,

@@ -22,6 +22,11 @@ _PANELS = (
     ("Training loss (nats a label)", "train", "loss"),
     ("Validation loss (nats a label)", "validation", "loss"),
     ("Validation BLEU", "validation", "bleu"),
+    ("Validation perplexity", "validation", "perplexity"),
+    ("Next sentences told (share)", "validation", "next_sentence_accuracy"),
+    ("Validation accuracy", "validation", "accuracy"),
+    ("Validation F1", "validation", "f1"),
+    ("Validation Spearman", "validation", "spearman"),
     ("Learning rate", "train", "lr"),
     ("Labels per second", "train", "labels_per_second"),
 )

@@ -2,8 +2,11 @@
 
 RUN/config.yaml              the resolved recipe
 RUN/corpus_report.json       what cleaning dropped, and why
-RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a word list
-RUN/validation.txt           validation text of a language model, a line a document
+RUN/tokenizer.model          the SentencePiece model; vocab.txt in its place: a word list;
+                             tokenizer.json: an encoder's pieces
+RUN/validation.txt           validation text of a language model or an encoder, a line a document
+RUN/validation.tsv           validation lines of a fitted encoder: texts and label
+RUN/results.json             what each trial of a grid came to, with the labelled text's columns
 RUN/validation.source        validation text, a line a sentence; validation.target is aligned to it,
                              and with several directions validation.languages
 RUN/metrics.jsonl            a JSON record a line; tensorboard/ holds the same figures
@@ -32,22 +35,33 @@ from training.checkpoint import (
     read_state,
 )
 from training.config import (
+    VOCABULARIES,
+    FineTuningRecipe,
     LanguageRecipe,
+    PretrainingRecipe,
     Recipe,
     TranslationRecipe,
     read_tree,
     recipe_from_dict,
 )
 from training.errors import BrokenCheckpointError, CheckpointError, ConfigError
-from training.models import CausalLanguageModel, TranslationModel, build_model, build_network
+from training.models import (
+    CausalLanguageModel,
+    TextModel,
+    TranslationModel,
+    build_model,
+    build_network,
+    build_trainable,
+)
 
 CONFIG_FILE = "config.yaml"
 REPORT_FILE = "corpus_report.json"
-TOKENIZER_FILE = "tokenizer.model"
-VOCABULARY_FILE = "vocab.txt"
+TOKENIZER_FILE = VOCABULARIES["sentencepiece"]
+VOCABULARY_FILE = VOCABULARIES["words"]
 VALIDATION_SOURCE, VALIDATION_TARGET = "validation.source", "validation.target"
 VALIDATION_LANGUAGES = "validation.languages"
 VALIDATION_TEXT = "validation.txt"
+VALIDATION_TABLE = "validation.tsv"
 _ALLOCATOR = "PYTORCH_CUDA_ALLOC_CONF"
 _HUGE_PAGES = "THP_MEM_ALLOC_ENABLE"
 
@@ -70,6 +84,16 @@ class TrainedLanguageModel:
     recipe: LanguageRecipe
     model: CausalLanguageModel
     tokenizer: TextTokenizer
+
+
+@dataclass(frozen=True)
+class TrainedEncoder:
+    """An encoder that was fitted to labelled text, with the file of its pieces."""
+
+    checkpoint: Path
+    recipe: FineTuningRecipe
+    model: TextModel
+    vocabulary: Path
 
 
 def read_run_recipe(folder: Path) -> Recipe:
@@ -121,7 +145,7 @@ def load_trained(path: Path, device: str = "cpu") -> Trained:
     model = build_model(recipe.model)
     assert isinstance(recipe, TranslationRecipe)
     load_weights(folder, model)
-    tokenizer = load_tokenizer(find_vocabulary(folder, words=False))
+    tokenizer = load_tokenizer(find_vocabulary(folder, "sentencepiece"))
     return Trained(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
 
 
@@ -140,17 +164,40 @@ def load_language_model(path: Path, device: str = "cpu") -> TrainedLanguageModel
             f"{recipe.model.architecture!r}"
         )
     load_weights(folder, model)
-    words = recipe.tokenizer.kind == "words"
-    tokenizer = load_text_tokenizer(find_vocabulary(folder, words=words), words=words)
+    kind = recipe.tokenizer.kind
+    tokenizer = load_text_tokenizer(find_vocabulary(folder, kind), words=kind == "words")
     return TrainedLanguageModel(folder, recipe, model.to(find_device(device)).eval(), tokenizer)
 
 
-def find_vocabulary(checkpoint: Path, *, words: bool) -> Path:
-    """The word list or SentencePiece model that a checkpoint's weights were learnt with.
+def load_encoder(path: Path, device: str = "cpu") -> TrainedEncoder:
+    """The fitted encoder of a run folder (see `find_checkpoint`) or of a checkpoint in one.
 
-    Raises CheckpointError where it lies neither beside them nor in the run folder above.
+    Raises CheckpointError where weights or vocabulary are missing or do not fit, ConfigError where
+    it is none, or was pre-trained alone.
     """
-    name = VOCABULARY_FILE if words else TOKENIZER_FILE
+    folder = find_checkpoint(path)
+    recipe = read_run_recipe(folder)
+    if not isinstance(recipe, FineTuningRecipe):
+        hint = ""
+        if isinstance(recipe, PretrainingRecipe):
+            hint = f"; fit it to labelled text: python -m macaron finetune {path} TASK"
+        raise ConfigError(
+            f"{path}: a fitted encoder is needed here: architecture must be 'classifier' or "
+            f"'embedder', got {recipe.model.architecture!r}{hint}"
+        )
+    model = build_trainable(recipe.model)
+    assert isinstance(model, TextModel)
+    load_weights(folder, model)
+    vocabulary = find_vocabulary(folder, recipe.tokenizer.kind)
+    return TrainedEncoder(folder, recipe, model.to(find_device(device)).eval(), vocabulary)
+
+
+def find_vocabulary(checkpoint: Path, kind: str) -> Path:
+    """The vocabulary of that `tokenizer.kind` that a checkpoint's weights were learnt with.
+
+    Raises CheckpointError where it is neither there nor in the run folder above.
+    """
+    name = VOCABULARIES[kind]
     near = (checkpoint, checkpoint.parent, checkpoint.parent.parent)
     file = next((p / name for p in near if (p / name).is_file()), None)
     if file is None:

@@ -5,20 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
+from tokenizers import Tokenizer as FastTokenizer
+
 from serving.bundle.tokenizer import TextTokenizer
-from training.checkpoint import find_checkpoint, load_weights, write_atomically
-from training.claim import has_begun
-from training.config import DataConfig, Recipe, expand
-from training.errors import ConfigError
-from training.models import build_network
-from training.run import (
-    TOKENIZER_FILE,
-    VOCABULARY_FILE,
-    find_vocabulary,
-    load_text_tokenizer,
+from training.checkpoint import (
+    find_checkpoint,
+    load_fitting,
+    load_weights,
+    read_weights,
+    write_atomically,
 )
+from training.claim import has_begun
+from training.config import VOCABULARIES, DataConfig, Recipe, expand
+from training.errors import ConfigError
+from training.models import TextModel, Trainable, build_trainable
+from training.run import find_vocabulary, load_text_tokenizer
 from training.tokenizer import train_tokenizer
 from training.vocabulary import write_vocabulary
+from training.wordpiece import load_word_pieces, train_word_pieces
 
 
 def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTokenizer:
@@ -26,34 +30,59 @@ def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTo
 
     Raises ConfigError where it cannot be had, or is not of the model's size.
     """
-    words = recipe.tokenizer.kind == "words"
-    path = run / (VOCABULARY_FILE if words else TOKENIZER_FILE)
-    if not path.exists():
-        given = given_vocabulary(recipe)
-        if given is not None:
-            load_text_tokenizer(given, words=words)
-            write_atomically(path, given.read_bytes())
-        elif words:
-            write_vocabulary(texts, path)
-        else:
-            data = recipe.data if isinstance(recipe.data, DataConfig) else None
-            train_tokenizer(
-                texts,
-                path,
-                vocab_size=recipe.model.vocab_size,
-                model_type=recipe.tokenizer.model_type,
-                character_coverage=recipe.tokenizer.character_coverage,
-                max_sentences=recipe.tokenizer.max_sentences,
-                symbols=data.tags if data else (),
-                controls=tuple(data.language_tags.values()) if data else (),
-            )
-    tokenizer = load_text_tokenizer(path, words=words)
-    if tokenizer.vocab_size != recipe.model.vocab_size:
-        raise ConfigError(
-            f"model.vocab_size is {recipe.model.vocab_size}, but {path} has "
-            f"{tokenizer.vocab_size} entries; set model.vocab_size={tokenizer.vocab_size}"
-        )
+    path = _prepare_file(recipe, run, texts)
+    tokenizer = load_text_tokenizer(path, words=recipe.tokenizer.kind == "words")
+    _check_size(recipe, path, tokenizer.vocab_size)
     return tokenizer
+
+
+def prepare_word_pieces(recipe: Recipe, run: Path, texts: Iterable[str]) -> FastTokenizer:
+    """`prepare_tokenizer` of an encoder."""
+    path = _prepare_file(recipe, run, texts)
+    tokenizer = load_word_pieces(path)
+    _check_size(recipe, path, tokenizer.get_vocab_size())
+    return tokenizer
+
+
+def _prepare_file(recipe: Recipe, run: Path, texts: Iterable[str]) -> Path:
+    """The file of the run's vocabulary, which is there or put there."""
+    kind = recipe.tokenizer.kind
+    path = run / VOCABULARIES[kind]
+    if path.exists():
+        return path
+    given = given_vocabulary(recipe)
+    if given is not None:
+        if kind == "wordpiece":
+            load_word_pieces(given)
+        else:
+            load_text_tokenizer(given, words=kind == "words")
+        write_atomically(path, given.read_bytes())
+    elif kind == "words":
+        write_vocabulary(texts, path)
+    elif kind == "wordpiece":
+        lowercase = recipe.tokenizer.lowercase
+        train_word_pieces(texts, path, recipe.model.vocab_size, lowercase=lowercase)
+    else:
+        data = recipe.data if isinstance(recipe.data, DataConfig) else None
+        train_tokenizer(
+            texts,
+            path,
+            vocab_size=recipe.model.vocab_size,
+            model_type=recipe.tokenizer.model_type,
+            character_coverage=recipe.tokenizer.character_coverage,
+            max_sentences=recipe.tokenizer.max_sentences,
+            symbols=data.tags if data else (),
+            controls=tuple(data.language_tags.values()) if data else (),
+        )
+    return path
+
+
+def _check_size(recipe: Recipe, path: Path, size: int) -> None:
+    if size != recipe.model.vocab_size:
+        raise ConfigError(
+            f"model.vocab_size is {recipe.model.vocab_size}, but {path} has {size} entries; set "
+            f"model.vocab_size={size}"
+        )
 
 
 def given_vocabulary(recipe: Recipe) -> Path | None:
@@ -66,7 +95,7 @@ def given_vocabulary(recipe: Recipe) -> Path | None:
     checkpoint = initial_checkpoint(recipe)
     if checkpoint is None:
         return None
-    return find_vocabulary(checkpoint, words=recipe.tokenizer.kind == "words")
+    return find_vocabulary(checkpoint, recipe.tokenizer.kind)
 
 
 def initial_checkpoint(recipe: Recipe) -> Path | None:
@@ -78,6 +107,25 @@ def initial_checkpoint(recipe: Recipe) -> Path | None:
     return None if place is None else find_checkpoint(expand(place))
 
 
+def begin_with(checkpoint: Path, model: Trainable) -> None:
+    """Take over the weights of a checkpoint; of a model with a head of its own those of the encoder
+    and, where it has them, of the pooler, so that the head is as it was made.
+
+    Raises CheckpointError where they do not fit.
+    """
+    if not isinstance(model, TextModel):
+        load_weights(checkpoint, model)
+        return
+    found, own = read_weights(checkpoint), model.state_dict()
+    kept = {name: value for name, value in own.items() if not name.startswith("encoder.")}
+    taken = {
+        name: value
+        for name, value in found.items()
+        if name.startswith("encoder.") or (name.startswith("pooler.") and name in own)
+    }
+    load_fitting(checkpoint, {**kept, **taken}, model)
+
+
 def check_initial_weights(recipe: Recipe, run: Path) -> None:
     """See that a run can begin with the weights that its recipe names; one that has begun need not.
 
@@ -87,8 +135,8 @@ def check_initial_weights(recipe: Recipe, run: Path) -> None:
     checkpoint = None if has_begun(run) else initial_checkpoint(recipe)
     if checkpoint is None:
         return
-    load_weights(checkpoint, build_network(recipe.model))
-    theirs = find_vocabulary(checkpoint, words=recipe.tokenizer.kind == "words")
+    begin_with(checkpoint, build_trainable(recipe.model))
+    theirs = find_vocabulary(checkpoint, recipe.tokenizer.kind)
     ours = given_vocabulary(recipe)
     assert ours is not None
     if ours.read_bytes() != theirs.read_bytes():

@@ -23,6 +23,14 @@ AUTO = "auto"
 """A token budget that a run finds out for itself."""
 MOST_COPIES = 1000.0
 """The greatest weight of a corpus: an epoch is laid out in memory, copies included."""
+DECODED_SCORES = ("bleu", "chrf")
+BEST_BY = ("loss", *DECODED_SCORES, "accuracy", "f1", "matthews", "pearson", "spearman")
+VOCABULARIES = {
+    "sentencepiece": "tokenizer.model",
+    "words": "vocab.txt",
+    "wordpiece": "tokenizer.json",
+}
+"""The file of a run that holds its vocabulary, by `tokenizer.kind`."""
 _RESERVED = ("<s>", "<pad>", "<unk>")  # pieces of every vocabulary
 _TABLES = (".tsv", ".tsv.gz", ".tsv.zst", ".parquet")
 _LANGUAGE = re.compile(r"[a-z]{2,3}(-[a-z0-9]{2,8})?")
@@ -378,20 +386,24 @@ class TextConfig:
 
 @dataclass(frozen=True, kw_only=True)
 class TokenizerConfig:
-    """SentencePiece training; the vocabulary is joint and its size is the model's vocab_size."""
+    """Making a vocabulary; of two languages it is joint, and its size is the model's vocab_size."""
 
     kind: str = "sentencepiece"
-    """`sentencepiece`, or `words` (language models only): every word of the training text."""
+    """`sentencepiece`, `words` (language models only): every word of the training text, or
+    `wordpiece` (encoders only, which have no other): the pieces of BERT."""
     model_type: str = "unigram"
     character_coverage: float = 1.0
     max_sentences: int = 250_000
     """Texts, each side of a pair being one, that are drawn at random to learn from. Four times as
     many take four times as long and save 0.6 % of the pieces."""
     file: str | None = None
-    """An existing SentencePiece model or word list to use instead of making one."""
+    """An existing SentencePiece model, word list or `tokenizer.json` to use instead of making
+    one."""
+    lowercase: bool = True
+    """`wordpiece`: in small letters without accents."""
 
     def __post_init__(self) -> None:
-        check_choice("tokenizer.kind", self.kind, ("sentencepiece", "words"))
+        check_choice("tokenizer.kind", self.kind, tuple(VOCABULARIES))
         check_choice("tokenizer.model_type", self.model_type, ("unigram", "bpe", "char", "word"))
         check_range("tokenizer.character_coverage", self.character_coverage, 0.9, 1)
         check_range("tokenizer.max_sentences", self.max_sentences, 1)
@@ -465,7 +477,8 @@ class LoopConfig:
     """Validated checkpoints, the best ones, that are kept beside the last `keep_checkpoints`; where
     it is not 0, every validation has its checkpoint."""
     best_by: str = "loss"
-    """What tells the best validation: `loss`, or `bleu` or `chrf` of the `bleu_sentences`."""
+    """What tells the best validation: `loss`; of translations `bleu` or `chrf` of the
+    `bleu_sentences`; of an encoder that is fitted to labels one of their metrics."""
     patience: int = 0
     """Validations without a better one before stopping; 0 is off."""
     bleu_sentences: int = 200
@@ -498,8 +511,8 @@ class LoopConfig:
             check_range(f"loop.{name}", getattr(self, name), 1)
         for name in ("keep_best", "patience", "bleu_sentences", "seed"):
             check_range(f"loop.{name}", getattr(self, name), 0)
-        check_choice("loop.best_by", self.best_by, ("loss", "bleu", "chrf"))
-        if self.best_by != "loss" and not self.bleu_sentences:
+        check_choice("loop.best_by", self.best_by, BEST_BY)
+        if self.best_by in DECODED_SCORES and not self.bleu_sentences:
             raise ConfigError(
                 f"loop.best_by = {self.best_by!r} is told by decoded sentences, but "
                 "loop.bleu_sentences is 0; set it to 200 or more"

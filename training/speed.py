@@ -11,7 +11,7 @@ import torch
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
-from training.models import Network
+from training.models import Trainable
 from training.task import Task
 
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ def matrix_speed(device: torch.device, dtype: torch.dtype) -> float:
 
 @torch.no_grad()
 def operations_per_label(
-    model: Network, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
+    model: Trainable, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
 ) -> float:
     """Floating-point operations of matrix products in an update over the batches, for each label.
 
@@ -62,7 +62,7 @@ def operations_per_label(
 
 
 def matrix_seconds(
-    model: Network, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
+    model: Trainable, data: Task, batches: list[Any], device: torch.device, *, bf16: bool
 ) -> float:
     """What a label of these batches would take if training were nothing but its matrix products, at
     their best speed on this machine, now."""

@@ -8,8 +8,16 @@ from typing import Any, Protocol
 import torch
 from torch import Tensor
 
-from training.config import LanguageRecipe, Recipe, TranslationRecipe
+from training.config import (
+    FineTuningRecipe,
+    LanguageRecipe,
+    PretrainingRecipe,
+    Recipe,
+    TranslationRecipe,
+)
 from training.data import prepare
+from training.finetuning import prepare_labelled
+from training.pretraining import prepare_pretraining
 from training.text_data import prepare_text
 
 
@@ -63,5 +71,9 @@ def prepare_task(recipe: Recipe, run: Path) -> Task:
     """
     if isinstance(recipe, LanguageRecipe):
         return prepare_text(recipe, run)
+    if isinstance(recipe, PretrainingRecipe):
+        return prepare_pretraining(recipe, run)
+    if isinstance(recipe, FineTuningRecipe):
+        return prepare_labelled(recipe, run)
     assert isinstance(recipe, TranslationRecipe)
     return prepare(recipe, run)

@@ -17,7 +17,6 @@ from training.checkpoint import (
     generator_states,
     list_checkpoints,
     load_checkpoint,
-    load_weights,
     recover_checkpoint,
     restore_generators,
     save_checkpoint,
@@ -32,12 +31,12 @@ from training.errors import (
     RankLostError,
 )
 from training.gradients import GradientSum
-from training.models import Network, build_network, check_model
+from training.models import Network, Trainable, build_trainable, check_model
 from training.optim import build_optimizer, head_dropout_rate, set_rates
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
 from training.run import check_compiler, find_device
-from training.run_tokenizer import check_initial_weights, initial_checkpoint
+from training.run_tokenizer import begin_with, check_initial_weights, initial_checkpoint
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
@@ -103,6 +102,7 @@ class Trainer:
         self.model = self._first_model().to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing
         if recipe.loop.compile:
+            assert isinstance(self.model, Network)  # recipes refuse it for others
             self.model.compile_states(COMPILER)
         self.optimizer = build_optimizer(self.model, recipe.optim)
         self.step, self.place = 0, Place()
@@ -118,13 +118,13 @@ class Trainer:
             recover_checkpoint(folder / "best")
         self._restore_last()
 
-    def _first_model(self) -> Network:
+    def _first_model(self) -> Trainable:
         """A new model, with another run's weights where the recipe names one and this run has no
         checkpoint yet."""
-        model = build_network(self.recipe.model)
+        model = build_trainable(self.recipe.model)
         initial = None if has_begun(self.folder) else initial_checkpoint(self.recipe)
         if initial is not None:
-            load_weights(initial, model)
+            begin_with(initial, model)
             logger.info("begins with the weights of %s", initial)
         return model
 

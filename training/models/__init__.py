@@ -1,4 +1,4 @@
-"""Models; `build_network` is the only place that chooses an architecture."""
+"""Models; `build_trainable` is the only place that chooses an architecture."""
 
 from __future__ import annotations
 
@@ -6,10 +6,11 @@ import importlib
 
 from training.errors import ConfigError
 from training.models.attention import small_init
-from training.models.base import DecodingNetwork, Network, TranslationModel
+from training.models.base import DecodingNetwork, Network, Trainable, TranslationModel
 from training.models.bert import (
     Bert,
     BidirectionalEncoder,
+    Pooling,
     SentenceEmbedder,
     TextClassifier,
     TextModel,
@@ -19,6 +20,8 @@ from training.models.bert import (
 from training.models.blocks import BLOCKS, Block
 from training.models.config import (
     BertConfig,
+    ClassifierConfig,
+    EmbedderConfig,
     JointConfig,
     LanguageModelConfig,
     ModelConfig,
@@ -35,7 +38,9 @@ __all__ = [
     "BertConfig",
     "BidirectionalEncoder",
     "CausalLanguageModel",
+    "ClassifierConfig",
     "DecodingNetwork",
+    "EmbedderConfig",
     "JointConfig",
     "JointModel",
     "LanguageModelConfig",
@@ -44,11 +49,13 @@ __all__ = [
     "SentenceEmbedder",
     "TextClassifier",
     "TextModel",
+    "Trainable",
     "Transformer",
     "TransformerConfig",
     "TranslationModel",
     "build_model",
     "build_network",
+    "build_trainable",
     "check_model",
     "find_block",
 ]
@@ -73,23 +80,47 @@ def build_model(config: ModelConfig) -> TranslationModel:
 
 
 def build_network(config: ModelConfig) -> Network:
+    """A freshly initialised model whose output is an id.
+
+    Raises ConfigError for another kind of model, and where a block cannot be found.
+    """
+    model = build_trainable(config)
+    if not isinstance(model, Network):
+        raise ConfigError(
+            f"a model that gives ids is needed here, got architecture {config.architecture!r}"
+        )
+    return model
+
+
+def build_trainable(config: ModelConfig) -> Trainable:
     """A freshly initialised model of the configured architecture.
 
     Raises ConfigError where it names a block that cannot be found.
     """
-    network: Network
-    if isinstance(config, JointConfig):
-        network = JointModel(config)
-    elif isinstance(config, LanguageModelConfig):
-        network = CausalLanguageModel(config)
-    elif isinstance(config, BertConfig):
-        network = Bert(config, find_block(config.block))
-    else:
-        assert isinstance(config, TransformerConfig)
-        network = Transformer(config, find_block(config.block))
+    model = _new_model(config)
     if config.attention_init in _INITS:
-        _INITS[config.attention_init](network)
-    return network
+        _INITS[config.attention_init](model)
+    if isinstance(model, TextClassifier):
+        model.reset_output()
+    return model
+
+
+def _new_model(config: ModelConfig) -> Trainable:
+    if isinstance(config, JointConfig):
+        return JointModel(config)
+    if isinstance(config, LanguageModelConfig):
+        return CausalLanguageModel(config)
+    if isinstance(config, BertConfig):
+        block = find_block(config.block)
+        if isinstance(config, ClassifierConfig):
+            return TextClassifier(BidirectionalEncoder(config, block), config.num_classes)
+        if isinstance(config, EmbedderConfig):
+            encoder = BidirectionalEncoder(config, block)
+            pooling: Pooling = "cls" if config.pooling == "cls" else "mean"
+            return SentenceEmbedder(encoder, pooling, normalised=config.normalised)
+        return Bert(config, block)
+    assert isinstance(config, TransformerConfig)
+    return Transformer(config, find_block(config.block))
 
 
 def check_model(config: ModelConfig) -> None:

@@ -51,20 +51,40 @@ class Cache(NamedTuple):
         return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
 
-class Network(nn.Module, ABC):
-    """What translation models, language models and encoders have in common."""
+class Trainable(nn.Module):
+    """What the training loop asks of a model, whatever it gives."""
 
-    stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
-    """The submodules that hold the layers of each side."""
     config: ModelConfig
     checkpointing: bool = False
     """Training keeps the inputs of layers only and computes the rest again for the gradient."""
+    penalty: Tensor | None = None
+    """What the last training batch adds to the mean loss of a label."""
+
+    def drop_heads(self, rate: float) -> None:
+        """Let training drop heads of every attention at this rate from here on."""
+        for module in self.modules():
+            if isinstance(module, HeadDropout):
+                module.rate = rate
+
+    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
+        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
+        if self.checkpointing and self.training:
+            result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
+        else:
+            result = layer(*inputs)
+        return result
+
+
+class Network(Trainable, ABC):
+    """What translation models, language models and encoders in pre-training have in common: ids are
+    told by an output matrix."""
+
+    stacks: ClassVar[dict[str, str]] = {"encoder": "encoder", "decoder": "decoder"}
+    """The submodules that hold the layers of each side."""
     states: Callable[..., Tensor]
     """States [B,T,D] of a training batch, from which `output_logits` makes logits."""
     output_bias: nn.Parameter | None
     """A bias [V] beside the output matrix."""
-    penalty: Tensor | None = None
-    """What the last training batch adds to the mean loss of a label."""
     _output_layer: Callable[[Tensor], Tensor] | None = None
 
     def __init__(self) -> None:
@@ -79,12 +99,6 @@ class Network(nn.Module, ABC):
     def forward(self, *inputs: Tensor) -> Tensor:
         """Training logits [B,T,V] of the tokens that follow each position."""
         return self.output_logits(self.states(*inputs))
-
-    def drop_heads(self, rate: float) -> None:
-        """Let training drop heads of every attention at this rate from here on."""
-        for module in self.modules():
-            if isinstance(module, HeadDropout):
-                module.rate = rate
 
     def replace_output(self, layer: nn.Module) -> None:
         """Let a layer, which becomes the submodule `output_layer`, compute the logits [B,Q,V] from
@@ -101,14 +115,6 @@ class Network(nn.Module, ABC):
     def compile_states(self, backend: str) -> None:
         """Have `torch.compile` make kernels of `states`, for batches of any size."""
         self.states = torch.compile(self.states, dynamic=True, backend=backend)
-
-    def run_layer(self, layer: nn.Module, *inputs: Any) -> Tensor:
-        """Call a layer, in training with `checkpointing` so that only its inputs are kept."""
-        if self.checkpointing and self.training:
-            result: Tensor = checkpoint(layer, *inputs, use_reentrant=False)
-        else:
-            result = layer(*inputs)
-        return result
 
 
 class DecodingNetwork(Network):

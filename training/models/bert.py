@@ -7,13 +7,14 @@ of all texts or the masked ones of these, D model, V vocabulary, C classes.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor, nn
 
 from training.models.attention import Packing
-from training.models.base import Network, padding_mask
+from training.models.base import Network, Trainable, padding_mask
 from training.models.blocks import Block
 from training.models.config import BertConfig
 from training.models.dropout import Dropout
@@ -82,14 +83,16 @@ class BidirectionalEncoder(nn.Module):
         segment_ids_BS: Tensor | None = None,
         mask: Tensor | Packing | None = None,
         positions_BS: Tensor | None = None,
+        run_layer: Callable[..., Tensor] = nn.Module.__call__,
     ) -> Tensor:
         """States [B,S,D] under an additive mask [B,1,1 or S,S]; or, with positions given, of packed
-        texts [1,M,D]. Positions count from each row's start otherwise."""
+        texts [1,M,D]. Positions count from each row's start otherwise. `run_layer` calls a layer:
+        `Trainable.run_layer` of the model that this is part of."""
         if positions_BS is None:
             positions_BS = torch.arange(token_ids_BS.shape[1], device=token_ids_BS.device)[None]
         x_BSD = self.embedding(token_ids_BS, positions_BS, segment_ids_BS)
         inputs = [(mask,)] * self.config.num_encoder_layers
-        return self.norm(self.layers.run(x_BSD, inputs, nn.Module.__call__))
+        return self.norm(self.layers.run(x_BSD, inputs, run_layer))
 
 
 class Pooler(nn.Module):
@@ -137,7 +140,18 @@ class Bert(Network):
 
     def encode(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
         """The encoder's states [B,S,D] of texts padded on the right."""
-        return self.encoder(token_ids_BS, segment_ids_BS, padding_mask(token_ids_BS))
+        mask = padding_mask(token_ids_BS)
+        return self.encoder(token_ids_BS, segment_ids_BS, mask, run_layer=self.run_layer)
+
+    def encode_packed(
+        self,
+        token_ids_1M: Tensor,
+        positions_1M: Tensor,
+        segment_ids_1M: Tensor | None,
+        packing: Packing,
+    ) -> Tensor:
+        """The encoder's states [1,M,D] of packed texts."""
+        return self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M, self.run_layer)
 
     def masked_states(self, x: Tensor) -> Tensor:
         """The encoder's states [...,D], of masked tokens alone, to those that `output_logits` makes
@@ -149,12 +163,13 @@ class Bert(Network):
         return self.next_sentence(self.pooler(x_BSD))[:, 0]
 
 
-class TextModel(nn.Module, ABC):
+class TextModel(Trainable, ABC):
     """An encoder of which one vector is read for each text."""
 
     def __init__(self, encoder: BidirectionalEncoder) -> None:
         super().__init__()
-        self.encoder, self.config = encoder, encoder.config
+        self.encoder = encoder
+        self.config: BertConfig = encoder.config
 
     @property
     @abstractmethod
@@ -173,7 +188,7 @@ class TextModel(nn.Module, ABC):
     def forward(self, token_ids_BS: Tensor, segment_ids_BS: Tensor | None = None) -> Tensor:
         """Texts padded on the right to [B,width]."""
         mask_B11S = padding_mask(token_ids_BS)
-        x_BSD = self.encoder(token_ids_BS, segment_ids_BS, mask_B11S)
+        x_BSD = self.encoder(token_ids_BS, segment_ids_BS, mask_B11S, run_layer=self.run_layer)
         if mask_B11S is None:
             return self.read(x_BSD, torch.zeros(x_BSD.shape[:2], device=x_BSD.device))
         return self.read(x_BSD, mask_B11S[:, 0, 0])
@@ -186,7 +201,7 @@ class TextModel(nn.Module, ABC):
         packing: Packing,
     ) -> Tensor:
         """Packed texts to [B,width]."""
-        x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M)
+        x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M, self.run_layer)
         if self.reads_first_alone:
             packing = Packing(
                 slots_BS=packing.slots_BS[:, :1],
@@ -251,14 +266,19 @@ class TextClassifier(TextModel):
         super().__init__(encoder)
         self.pooler = Pooler(encoder.config)
         self.dropout = Dropout(encoder.config.dropout)
+        self.num_classes = num_classes
         self.output = nn.Linear(encoder.config.model_dim, num_classes)
+        self.reset_output()
+
+    def reset_output(self) -> None:
+        """Let the output begin at zero, whatever it has learnt."""
         nn.init.zeros_(self.output.weight)
         nn.init.zeros_(self.output.bias)
 
     @property
     def width(self) -> int:
         """Classes."""
-        return self.output.out_features
+        return self.num_classes
 
     @property
     def reads_first_alone(self) -> bool:

@@ -530,9 +530,40 @@ class BertConfig(ModelConfig):
         return "bert"
 
 
+@dataclass(frozen=True, kw_only=True)
+class ClassifierConfig(BertConfig):
+    """Sizes of an encoder that gives a text, or two, a logit for each class."""
+
+    architecture: str = "classifier"
+    num_classes: int = 2
+    """A single one is what regression has."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.num_classes < 1:
+            raise ConfigError(f"num_classes must be >= 1, got {self.num_classes}")
+
+
+@dataclass(frozen=True, kw_only=True)
+class EmbedderConfig(BertConfig):
+    """Sizes of an encoder that gives a text a vector."""
+
+    choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = BertConfig.choices | {
+        "pooling": ("cls", "mean"),
+    }
+
+    architecture: str = "embedder"
+    pooling: str = "mean"
+    """`cls`: the first token's state; `mean`: that of all tokens."""
+    normalised: bool = True
+    """Vectors of length one."""
+
+
 ARCHITECTURES: dict[str, type[ModelConfig]] = {
     "transformer": TransformerConfig,
     "joint": JointConfig,
     "lm": LanguageModelConfig,
     "bert": BertConfig,
+    "classifier": ClassifierConfig,
+    "embedder": EmbedderConfig,
 }

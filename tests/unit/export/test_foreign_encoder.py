@@ -15,6 +15,7 @@ from export.encoder_parity import EncoderParity, check_encoder, check_metric
 from export.errors import ExportError, ParityError
 from export.foreign_encoder import read_encoder
 from tests.toy.encoders import LINES, PIECES, save_encoder, write_lines
+from training.errors import CorpusError
 from training.models import SentenceEmbedder, TextClassifier
 
 
@@ -122,12 +123,13 @@ def test_without_a_pooling_it_must_be_told(folder: Path) -> None:
 def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path: Path) -> None:
     lines, task = write_lines(tmp_path), tmp_path / "pairs.tsv"
     for text, message in (
-        ("a\tb\t1\na\tb\n", "pairs.tsv, line 2: must have 3 columns with tabs between, got 2"),
-        ("a\tb\tmuch\n", "pairs.tsv, line 1: the score must be a number, got 'much'"),
+        ("a\tb\t1\na\tb\n", "pairs.tsv:2: has 2 columns, line 1 has 3"),
+        ("a\tb\n", "pairs.tsv, line 1: must have 3 columns, got 2"),
+        ("a\tb\tmuch\n", "pairs.tsv:1: the score must be a number, got 'much'"),
         ("a\tb\t1\n", "all lines say the same"),
     ):
         task.write_text(text)
-        with pytest.raises(ExportError, match=message):
+        with pytest.raises((ExportError, CorpusError), match=message):
             write_foreign_encoder(
                 folder, tmp_path / "out", text=lines, precision="fp32", pooling="mean", task=task
             )

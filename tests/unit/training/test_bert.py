@@ -17,7 +17,6 @@ from export.foreign_encoder import BertWeights, encoder_config, load_encoder
 from export.importing.folder import Weights
 from tests.unit.training import reference_blocks as reference
 from tests.unit.training.tiny_encoder import TINY_BERT, tiny_bert, tiny_classifier, tiny_embedder
-from training.config import recipe_from_dict
 from training.errors import ConfigError
 from training.models import PRESETS, Bert, BertConfig, ModelConfig, build_network, check_model
 from training.models.attention import Packing
@@ -267,8 +266,3 @@ def test_a_configuration_that_makes_no_sense_is_refused(
 def test_a_block_that_is_not_there_is_told_of_before_the_work() -> None:
     with pytest.raises(ConfigError, match="block must be one of"):
         check_model(BertConfig(block="nosuch"))
-
-
-def test_a_recipe_of_an_encoder_is_refused_before_the_work() -> None:
-    with pytest.raises(ConfigError, match="encoders are not trained by a recipe"):
-        recipe_from_dict({"model": {"preset": "bert_small"}})

@@ -12,9 +12,11 @@ import yaml
 from training.config import (
     RECIPES,
     DataConfig,
+    LabelledConfig,
     LoopConfig,
     OptimConfig,
     ParallelFiles,
+    PretrainingConfig,
     Recipe,
     TextConfig,
     TokenizerConfig,
@@ -222,8 +224,10 @@ def test_a_best_by_what_is_decoded_needs_something_decoded(recipe_file: str) -> 
     load_recipe(recipe_file, ["loop.best_by=chrf"])
     with pytest.raises(ConfigError, match=r"loop.best_by = 'chrf' .* loop.bleu_sentences is 0"):
         load_recipe(recipe_file, ["loop.best_by=chrf", "loop.bleu_sentences=0"])
-    with pytest.raises(ConfigError, match=r"loop.best_by of a language model must be 'loss'"):
+    with pytest.raises(ConfigError, match=r"loop.best_by of this model must be 'loss', which"):
         load_recipe("lm-cascade", ["loop.best_by=bleu"])
+    with pytest.raises(ConfigError, match=r"must be 'loss' or 'bleu' or 'chrf', which is all"):
+        load_recipe(recipe_file, ["loop.best_by=f1"])
 
 
 def test_subword_sampling_needs_a_unigram_tokenizer(recipe_file: str) -> None:
@@ -299,6 +303,14 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
     assert _fields(TextConfig) >= {
         "train", "validation", "attribution", "cleaning", "batching", "batch_size",
         "segment_length",
+    }  # fmt: skip
+    assert _fields(PretrainingConfig) >= {
+        "train", "validation", "attribution", "next_sentence", "max_length", "mask_share",
+        "token_budget",
+    }  # fmt: skip
+    assert _fields(LabelledConfig) >= {
+        "train", "validation", "held_out_share", "attribution", "kind", "columns", "labels",
+        "score_range", "symmetric", "batch_size", "max_length", "similarity_scale",
     }  # fmt: skip
     assert _fields(DataConfig) >= {
         "source_language", "target_language", "train", "validation", "held_out_pairs",
