@@ -15,6 +15,8 @@ from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
 from export.importing.folder import CONFIG, read_json
+from export.importing.gguf import MAGIC
+from export.importing.language_bundle import LANGUAGE_READERS, import_language_bundle
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
 from export.importing.mbart import read_mbart
@@ -40,6 +42,8 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "mbart": read_mbart,
 }
 """By the name of the family, which is the `model_type` of a folder of `transformers`."""
+
+_SUPPORTED = ", ".join((*READERS, *LANGUAGE_READERS))
 
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
@@ -78,6 +82,23 @@ def import_bundle(
     form = Form(precision, target, choose_activations(precision, target, activations), priority)
     check_tests(precision, len(tests))
     check_free(out, force=force)
+    family = family or told_family(source)
+    if family in LANGUAGE_READERS:
+        if isinstance(dev, TextPair) or tests or choice != AS_TOLD:
+            raise ExportError(
+                f"{source}: a language model takes no --dev, --test, --from or --to, which belong "
+                "to translation; --text FILE is what it is compared on"
+            )
+        language_model = LANGUAGE_READERS[family](source)
+        return import_language_bundle(
+            language_model,
+            source,
+            out,
+            form,
+            licence=licence or told_licence(source),
+            text=dev,
+            sentences=SENTENCES,
+        )
     imported = recognise(source, family)(source, choice)
     config, languages = imported.model.config, imported.languages
     if not languages.trained:
@@ -100,24 +121,33 @@ def import_bundle(
 def recognise(
     source: Path, family: str | None = None
 ) -> Callable[[Path, LanguageChoice], Imported]:
-    """What reads the checkpoint; raises ExportError where nothing does."""
-    supported = ", ".join(READERS)
-    if not source.is_dir():
-        raise ExportError(f"{source}: must be a folder that holds a checkpoint ({CONFIG})")
-    if family is None:
-        path = source / CONFIG
-        if not path.is_file():
-            raise ExportError(
-                f"{source}: no {CONFIG}, which says what the checkpoint is; supported families: "
-                f"{supported}"
-            )
-        family = str(read_json(path).get("model_type"))
+    """What reads a translation model's checkpoint; raises ExportError where nothing does."""
+    family = family or told_family(source)
     if family not in READERS:
         raise ExportError(
-            f"{source / CONFIG}: model_type {family!r} is not supported; supported: {supported}; "
+            f"{source / CONFIG}: model_type {family!r} is not supported; supported: {_SUPPORTED}; "
             "--family says which of them it is where the file does not"
         )
     return READERS[family]
+
+
+def told_family(source: Path) -> str:
+    """What a folder or a file says that it is; raises ExportError where it says nothing."""
+    if source.is_file():
+        with source.open("rb") as file:
+            if file.read(len(MAGIC)) == MAGIC:
+                return "gguf"
+    if not source.is_dir():
+        raise ExportError(
+            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), or a file of GGUF"
+        )
+    path = source / CONFIG
+    if not path.is_file():
+        raise ExportError(
+            f"{source}: no {CONFIG}, which says what the checkpoint is; supported families: "
+            f"{_SUPPORTED}"
+        )
+    return str(read_json(path).get("model_type"))
 
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:

@@ -100,8 +100,9 @@ class Options:
 class Weights:
     """The tensors of a checkpoint by name, each of which must be taken once."""
 
-    def __init__(self, path: Path, tensors: dict[str, Tensor]) -> None:
-        self.path, self._tensors = path, tensors
+    def __init__(self, path: Path, tensors: dict[str, Tensor], sizes: str = CONFIG) -> None:
+        """`sizes` is what says how large each must be."""
+        self.path, self._tensors, self._sizes = path, tensors, sizes
 
     def __contains__(self, name: str) -> bool:
         return name in self._tensors
@@ -117,7 +118,8 @@ class Weights:
             raise ExportError(f"{self.path}: the tensor {name!r} is missing")
         if tuple(found.shape) != shape:
             raise ExportError(
-                f"{self.path}: {name!r} must be {list(shape)} by {CONFIG}, got {list(found.shape)}"
+                f"{self.path}: {name!r} must be {list(shape)} by {self._sizes}, got "
+                f"{list(found.shape)}"
             )
         if not found.is_floating_point():
             raise ExportError(f"{self.path}: {name!r} must hold floats, got {found.dtype}")
@@ -144,7 +146,7 @@ class Weights:
         for name, tensor in sorted(self._tensors.items()):
             raise ExportError(
                 f"{self.path}: the layer {name!r} {list(tensor.shape)} is not known to this family "
-                f"({len(self._tensors)} such tensors); {CONFIG} names the layers that are supported"
+                f"({len(self._tensors)} such tensors); {self._sizes} says what may be"
             )
 
 

@@ -12,7 +12,13 @@ import numpy as np
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import Manifest, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
-from serving.errors import BundleError, DecodingError, InvalidOptionError, RequestError
+from serving.errors import (
+    BundleError,
+    ContextLengthError,
+    DecodingError,
+    InvalidOptionError,
+    RequestError,
+)
 from serving.generation.choices import (
     ChoiceBuilder,
     Generation,
@@ -41,13 +47,14 @@ class PromptProcessor:
         return parse_generation_options(self.manifest.search)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt, never empty: a text follows the eos that ends the one before.
+        """Token ids of a prompt, never empty: a text stands at the beginning of a document.
 
         Raises RequestError for text or ids that the model cannot read.
         """
         if isinstance(prompt, str):
             check_text(prompt, "prompt")
-            return [self.tokenizer.eos_id, *self.tokenizer.encode(prompt)]
+            ids = [*self.tokenizer.beginning, *self.tokenizer.encode(prompt)]
+            return ids or [self.manifest.decoding_ids.bos]
         size = self.manifest.sizes.vocab_size
         for place, token in enumerate(prompt):
             if not 0 <= token < size:
@@ -56,6 +63,12 @@ class PromptProcessor:
                     parameter="prompt",
                 )
         return list(prompt) or [self.tokenizer.eos_id]
+
+    def num_added(self, prompt: Prompt) -> int:
+        """How many ids `encode` puts before those of the prompt itself."""
+        if not isinstance(prompt, str):
+            return 0
+        return len(self.tokenizer.beginning) or int(not prompt)
 
     def check_options(self, options: GenerationOptions) -> None:
         """Raise InvalidOptionError for options that this model cannot follow."""
@@ -70,6 +83,20 @@ class PromptProcessor:
             raise InvalidOptionError(
                 f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}",
                 parameter="num_logprobs",
+            )
+
+    def check_length(
+        self, ids: Sequence[int], options: GenerationOptions, limit: int | None = None
+    ) -> None:
+        """Raise ContextLengthError where prompt and output have more tokens than the limit, or than
+        the model can read."""
+        bounds = (limit, self.manifest.sizes.max_positions)
+        most = min((bound for bound in bounds if bound is not None), default=None)
+        if most is not None and len(ids) + options.max_length > most:
+            raise ContextLengthError(
+                f"prompt and output must have at most {most} tokens together, got {len(ids)} + "
+                f"{options.max_length}; shorten the prompt or lower max_tokens",
+                parameter="prompt",
             )
 
     def outputs(
@@ -96,7 +123,8 @@ class PromptProcessor:
         Raises DecodingError where that is not finite.
         """
         if isinstance(prompt, str):
-            offsets = [0, *(begin for begin, _ in self.tokenizer.spans(prompt))]
+            spans = self.tokenizer.spans(prompt)
+            offsets = [*[0] * self.num_added(prompt), *(begin for begin, _ in spans)]
         else:
             offsets = text_offsets(self.tokenizer, ids)
         found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]

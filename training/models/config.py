@@ -42,7 +42,7 @@ class ModelConfig(ABC):
     ffn_dim: int = 1024
     """Inner size of one feed-forward; layers of Macaron and joint models have two."""
     activation: str = "relu"
-    """Of the feed-forward: `relu`, `gelu`, `gelu_tanh` (its approximation by tanh), `silu`, or gated
+    """Of the feed-forward: `relu`, `gelu`, `gelu_tanh` (GELU by tanh, nearly), `silu`, or gated
     `reglu`, `geglu`, `swiglu`, which have three matrices of `ffn_dim` each: two thirds of it keep
     the number of parameters."""
     ffn_hidden_layers: int = 1

@@ -39,7 +39,7 @@ class LanguageStep(NamedTuple):
 
 
 class CausalLanguageModel(DecodingNetwork):
-    """Tokens in, logits of the next ones out; `states` trains, `decode_step` is what decoding calls.
+    """Tokens to logits of the next ones; `states` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in
     the authors' code.

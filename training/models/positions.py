@@ -26,9 +26,7 @@ class RotaryPositions(nn.Module):
     The whole projection is turned before it is split and cached: a cache holds turned keys.
     """
 
-    def __init__(
-        self, num_heads: int, kv_heads: int | None = None, base: float = 10000.0
-    ) -> None:
+    def __init__(self, num_heads: int, kv_heads: int | None = None, base: float = 10000.0) -> None:
         """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last;
         `kv_heads`, if not given, are `num_heads`."""
         super().__init__()

@@ -46,6 +46,7 @@ from serving.server.in_flight import completed, followed
 from serving.server.registry import ServedEncoder, ServedLanguageModel
 from serving.server.settings import variable
 from serving.server.wire import STREAM_HEADERS, json_response
+from serving.text.characters import check_text
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
@@ -84,7 +85,7 @@ class _OpenAIEndpoints:
         except RequestError as error:
             raise _in_wire_names(error) from error
         options = requests[0].options
-        answer = CompletionAnswer(body, model.generator.tokenizer, options.num_hypotheses)
+        answer = CompletionAnswer(body, model.generator.prompts, options.num_hypotheses)
         if body.stream:
             wants_usage = bool(body.stream_options and body.stream_options.include_usage)
             stream = _stream(answer, tickets, context, wants_usage=wants_usage)
@@ -105,13 +106,14 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(request.query_params.get("model"))
         tokenizer = model.generator.tokenizer
         words = model.manifest.tokenizer.kind == "words"  # these have no padding
-        end, pad = written_form(tokenizer, tokenizer.eos_id), model.manifest.decoding_ids.pad
+        ids = model.manifest.decoding_ids
+        first = next(reversed(tokenizer.beginning), ids.bos)
         return json_response(
             TokenizerInfo(
-                bos_token=end,
-                eos_token=end,
+                bos_token=written_form(tokenizer, first),
+                eos_token=written_form(tokenizer, tokenizer.eos_id),
                 unk_token=written_form(tokenizer, tokenizer.unk_id),
-                pad_token=None if words else written_form(tokenizer, pad),
+                pad_token=None if words else written_form(tokenizer, ids.pad),
                 vocab_size=tokenizer.vocab_size,
                 model=model.name,
             )
@@ -123,9 +125,9 @@ class _OpenAIEndpoints:
         model = self._registry.choose_language_model(body.model)
         ids = await run_in_threadpool(_tokenize, model, body.prompt)
         if body.add_special_tokens is not False:
-            ids = [model.generator.tokenizer.eos_id, *ids]
-        limit = self._settings.max_context_tokens
-        return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=limit))
+            ids = [*model.generator.tokenizer.beginning, *ids]
+        longest = self._longest(model)
+        return json_response(Tokens(tokens=ids, count=len(ids), max_model_len=longest))
 
     async def detokenize(self, request: Request, _: RequestContext) -> Response:
         """Turn ids into the text that they stand for."""
@@ -138,17 +140,21 @@ class _OpenAIEndpoints:
         text = await run_in_threadpool(model.generator.tokenizer.decode, ids)
         return json_response(Detokenized(prompt=text))
 
-    def _card(self, model: ServedLanguageModel | ServedEncoder) -> OpenAIModel:
-        longest: int | None = self._settings.max_context_tokens
+    def _longest(self, model: ServedLanguageModel | ServedEncoder) -> int:
+        """Tokens of prompt and output together, of an encoder those of a text."""
+        sizes = model.manifest.sizes
         if isinstance(model, ServedEncoder):
-            longest, device = model.manifest.sizes.max_source, model.reader.device
-        else:
-            device = model.generator.device
-        assert longest is not None
+            assert sizes.max_source is not None
+            return sizes.max_source
+        limit = self._settings.max_context_tokens
+        return min(limit, sizes.max_positions or limit)
+
+    def _card(self, model: ServedLanguageModel | ServedEncoder) -> OpenAIModel:
+        device = (model.reader if isinstance(model, ServedEncoder) else model.generator).device
         return OpenAIModel(
             id=model.name,
             created=model.loaded_at,
-            max_model_len=longest,
+            max_model_len=self._longest(model),
             attribution=model.manifest.attribution,
             device=device.name,
             device_reason=device.reason,
@@ -225,11 +231,12 @@ async def _stream(
 
 
 def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
+    check_text(text, "prompt")
     tokenizer = model.generator.tokenizer
     first, *others = text.split(written_form(tokenizer, tokenizer.eos_id))
-    ids = model.generator.encode(first)[1:]
+    ids = tokenizer.encode(first)
     for other in others:
-        ids += model.generator.encode(other)  # which begins with the end of text
+        ids += [tokenizer.eos_id, *tokenizer.encode(other)]
     return ids
 
 

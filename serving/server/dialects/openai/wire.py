@@ -184,7 +184,8 @@ class TokenizeRequest(Wire):
     prompt: str
     model: str | None = None
     add_special_tokens: bool | None = None
-    """Begin with the end of the text before, as the model does for a prompt; default true."""
+    """Begin with what stands before a prompt that is text, as the end of the text before; default
+    true."""
 
 
 class Tokens(Wire):
@@ -209,7 +210,8 @@ class Detokenized(Wire):
 
 
 class TokenizerInfo(Wire):
-    """The special tokens of a model; a text begins with the one that ends the text before."""
+    """The special tokens of a model; a text begins with `bos_token`, which ends the text before
+    where the model has no other."""
 
     bos_token: str
     eos_token: str
