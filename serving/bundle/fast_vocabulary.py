@@ -63,6 +63,12 @@ class FastVocabulary:
         self.beginning = self._read_beginning()
         """Ids that stand before a text at the beginning of a document."""
 
+    @property
+    def special_tokens(self) -> list[str]:
+        """The written forms of those that the file names; `encode_marked` reads them."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return [token.content for token in added if token.special]
+
     def encode(self, text: str) -> list[int]:
         """Ids of one text; what is written in it as a special token is text like any other."""
         return list(self._tokenizer.encode(text, add_special_tokens=False).ids)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import Manifest, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
@@ -19,6 +20,7 @@ from serving.errors import (
     InvalidOptionError,
     RequestError,
 )
+from serving.generation.chat import ChatTemplate, Message
 from serving.generation.choices import (
     ChoiceBuilder,
     Generation,
@@ -36,10 +38,12 @@ from serving.text.characters import check_text
 
 
 class PromptProcessor:
-    """A language model's tokenizer and defaults, which are all that prompts take."""
+    """A language model's tokenizer, chat template and defaults, which are all that prompts take."""
 
-    def __init__(self, manifest: Manifest, tokenizer: TextTokenizer) -> None:
-        self.manifest, self.tokenizer = manifest, tokenizer
+    def __init__(
+        self, manifest: Manifest, tokenizer: TextTokenizer, chat: ChatTemplate | None = None
+    ) -> None:
+        self.manifest, self.tokenizer, self.chat = manifest, tokenizer, chat
 
     @property
     def default_options(self) -> GenerationOptions:
@@ -64,6 +68,20 @@ class PromptProcessor:
                 )
         return list(prompt) or [self.tokenizer.eos_id]
 
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a prompt after which the assistant's next message follows.
+
+        Raises RequestError where the model has no chat template, or its template refuses the
+        messages.
+        """
+        if self.chat is None:
+            raise RequestError(
+                f"the model {self.manifest.name!r} has no chat template; send the whole text as "
+                "`prompt` to /v1/completions",
+                parameter="model",
+            )
+        return self.chat.encode(messages)
+
     def num_added(self, prompt: Prompt) -> int:
         """How many ids `encode` puts before those of the prompt itself."""
         if not isinstance(prompt, str):
@@ -85,13 +103,17 @@ class PromptProcessor:
                 parameter="num_logprobs",
             )
 
+    def longest(self, limit: int) -> int:
+        """Tokens of prompt and output together: the limit, or what the model itself can read."""
+        return min(limit, self.manifest.sizes.max_positions or limit)
+
     def check_length(
         self, ids: Sequence[int], options: GenerationOptions, limit: int | None = None
     ) -> None:
         """Raise ContextLengthError where prompt and output have more tokens than the limit, or than
         the model can read."""
-        bounds = (limit, self.manifest.sizes.max_positions)
-        most = min((bound for bound in bounds if bound is not None), default=None)
+        own = self.manifest.sizes.max_positions
+        most = own if limit is None else self.longest(limit)
         if most is not None and len(ids) + options.max_length > most:
             raise ContextLengthError(
                 f"prompt and output must have at most {most} tokens together, got {len(ids)} + "
@@ -158,4 +180,21 @@ def load_prompts(folder: Path) -> PromptProcessor:
     if manifest.task != "generate":
         raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
     tokenizer = load_tokenizer(folder, manifest.tokenizer.source_file, manifest)
-    return PromptProcessor(manifest, tokenizer)
+    return PromptProcessor(manifest, tokenizer, _load_chat(folder, manifest, tokenizer))
+
+
+def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> ChatTemplate | None:
+    """The chat template of a bundle that has one."""
+    name = manifest.tokenizer.chat_template_file
+    if name is None:
+        return None
+    if not isinstance(tokenizer, FastVocabulary):
+        raise BundleError(
+            f"{folder}: a chat template needs a tokenizer of the kind 'tokenizers', got "
+            f"{manifest.tokenizer.kind!r}"
+        )
+    try:
+        source = (folder / name).read_text(encoding="utf-8")
+        return ChatTemplate(source, tokenizer, manifest.decoding_ids)
+    except (BundleError, ValueError) as error:
+        raise BundleError(f"{folder / name}: {error}") from error
