@@ -84,21 +84,9 @@ def import_bundle(
     check_free(out, force=force)
     family = family or told_family(source)
     if family in LANGUAGE_READERS:
-        if isinstance(dev, TextPair) or tests or choice != AS_TOLD:
-            raise ExportError(
-                f"{source}: a language model takes no --dev, --test, --from or --to, which belong "
-                "to translation; --text FILE is what it is compared on"
-            )
-        language_model = LANGUAGE_READERS[family](source)
-        return import_language_bundle(
-            language_model,
-            source,
-            out,
-            form,
-            licence=licence or told_licence(source),
-            text=dev,
-            sentences=SENTENCES,
-        )
+        if tests or choice != AS_TOLD:
+            raise _belongs_to_translation(source)
+        return _import_language_model(family, source, out, form, licence, dev)
     imported = recognise(source, family)(source, choice)
     config, languages = imported.model.config, imported.languages
     if not languages.trained:
@@ -116,6 +104,34 @@ def import_bundle(
     exported = _exported(imported, source, licence)
     text = _compared(exported.vocabulary, languages, precision, dev, tests)
     return write_bundle(exported, out, form, text)
+
+
+def _import_language_model(
+    family: str,
+    source: Path,
+    out: Path,
+    form: Form,
+    licence: str | None,
+    text: TextPair | Path | None,
+) -> Manifest:
+    if isinstance(text, TextPair):
+        raise _belongs_to_translation(source)
+    return import_language_bundle(
+        LANGUAGE_READERS[family](source),
+        source,
+        out,
+        form,
+        licence=licence or told_licence(source),
+        text=text,
+        sentences=SENTENCES,
+    )
+
+
+def _belongs_to_translation(source: Path) -> ExportError:
+    return ExportError(
+        f"{source}: a language model takes no --dev, --test, --from or --to, which belong to "
+        "translation; --text FILE is what it is compared on"
+    )
 
 
 def recognise(

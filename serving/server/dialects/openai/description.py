@@ -14,7 +14,7 @@ from serving.server.description import (
     post,
     reference,
 )
-from serving.server.dialects.openai.chat import ChatChunk, ChatCompletion, ChatRequest
+from serving.server.dialects.openai.chat import ChatCompletion, ChatRequest
 from serving.server.dialects.openai.embeddings import EmbeddingRequest, Embeddings
 from serving.server.dialects.openai.wire import (
     Completion,
@@ -46,7 +46,6 @@ def describe() -> Description:
             OpenAIModel,
             Completion,
             ChatCompletion,
-            ChatChunk,
             Embeddings,
             TokenizerInfo,
             Tokens,
@@ -85,7 +84,7 @@ def _completions_paths() -> dict[str, Any]:
         OpenAIError,
     )
     chat["post"]["responses"]["200"]["content"]["text/event-stream"] = events(
-        "With `stream`: ChatChunks, and [DONE] at the end"
+        "With `stream`: OpenAI's `chat.completion.chunk`s, and [DONE] at the end"
     )
     embeddings = post(
         "embeddings", "Vectors of texts", EmbeddingRequest, Embeddings, WORK, OpenAIError
