@@ -93,19 +93,18 @@ def special_ids_of(options: Options, generation: Options, vocab_size: int) -> Sp
     found: dict[str, int | None] = {}
     for name in ("bos", "eos", "pad"):
         key = f"{name}_token_id"
-        told, default = generation.get(key), options.get(key)
-        value = default if told is None else told
+        value, path = generation.get(key), generation.path
+        default = options.get(key)
+        if value is None:
+            value, path = default, options.path
         if isinstance(value, list) and len(value) == 1:
             value = value[0]
         if isinstance(value, list):
             raise ExportError(
-                f"{generation.path}: {key} {value!r} is not supported; it must be one id, which "
-                "ends a text"
+                f"{path}: {key} {value!r} is not supported; it must be one id, which ends a text"
             )
         if value is not None and (type(value) is not int or not 0 <= value < vocab_size):
-            raise ExportError(
-                f"{options.path}: {key} must be in [0, {vocab_size - 1}], got {value!r}"
-            )
+            raise ExportError(f"{path}: {key} must be in [0, {vocab_size - 1}], got {value!r}")
         found[name] = value
     eos = found["eos"]
     if eos is None:
