@@ -145,6 +145,7 @@ def activation_of(name: str) -> Any:
     from ctranslate2.specs.common_spec import Activation
 
     found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
+    found["gelu_tanh"] = Activation.GELUTanh
     found |= {"reglu": found["relu"], "geglu": found["gelu"], "swiglu": found["silu"]}
     return found[name]
 

@@ -124,7 +124,7 @@ def _add_form(bundle: argparse.ArgumentParser) -> None:
 
 def _add_import(imported: argparse.ArgumentParser) -> None:
     """What is imported, and what its checkpoint does not tell."""
-    imported.add_argument("source", type=Path, help="the checkpoint's folder")
+    imported.add_argument("source", type=Path, help="the checkpoint's folder, or a GGUF file")
     imported.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
     _add_form(imported)
     imported.add_argument(

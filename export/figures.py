@@ -9,14 +9,13 @@ from pathlib import Path
 
 from export.language_parity import bundle_loss
 from export.parity import DevSet
-from export.texts import Text, windows_of
+from export.texts import DocumentReader, Text, windows_of
 from serving.bundle.manifest import Quality
 from serving.queue.limits import BatchLimits
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads
 from serving.translation.translator import Translator
 from training.quality import measure_quality
-from training.run import TrainedLanguageModel
 
 logger = logging.getLogger(__name__)
 
@@ -50,11 +49,11 @@ def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality
 
 
 def language_figure(
-    trained: TrainedLanguageModel, stepper: LanguageStepper, text: Text, lines: list[str]
+    reader: DocumentReader, stepper: LanguageStepper, text: Text, lines: list[str]
 ) -> Quality:
     """Rolling perplexity of a text, of which these are the lines, under a bundle, a word and a
     token."""
-    windows = windows_of(trained, text, lines)
+    windows = windows_of(reader, text.file, lines)
     loss = bundle_loss(stepper, windows)
     tokens, words = sum(w.scored for w in windows), sum(len(line.split()) for line in lines)
     word_perplexity = math.exp(loss / max(1, words))

@@ -43,6 +43,7 @@ from serving.search.options import MAX_STEPS
 from training.models import (
     CausalLanguageModel,
     DecodingNetwork,
+    LanguageModelConfig,
     ModelConfig,
     SentenceEmbedder,
     TextModel,
@@ -76,6 +77,15 @@ def check_heads(config: ModelConfig, target: str) -> None:
         raise ExportError(
             f"--target cuda needs heads of a multiple of {HEAD_UNIT} features, got {size} "
             f"(model_dim {config.model_dim} / num_heads {config.num_heads}); use --target cpu"
+        )
+
+
+def check_groups(config: LanguageModelConfig, target: str) -> None:
+    """Raise ExportError for grouped queries, which have not been tried on a GPU."""
+    if target == "cuda" and config.kv_heads != config.num_heads:
+        raise ExportError(
+            f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
+            f"{config.kv_heads}); use --target cpu"
         )
 
 
@@ -166,10 +176,13 @@ def write_language_graphs(
     target: str = "cpu",
     ranges: Mapping[bytes, StaticRange] | None = None,
     exact: frozenset[bytes] = frozenset(),
+    max_positions: int | None = None,
 ) -> Manifest:
-    """`write_graphs` for a language model, which has a step graph alone; its length is open."""
+    """`write_graphs` for a language model, which has a step graph alone; its length is open, unless
+    it has learnt positions or `max_positions` bounds it."""
     check_precision(precision, target)
     check_heads(model.config, target)
+    check_groups(model.config, target)
     check_states(model, target)
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
@@ -189,7 +202,10 @@ def write_language_graphs(
         block=model.config.block,
         encoder=None,
         step=step_graph,
-        sizes={"reach": tuple(reach) or None},
+        sizes={
+            "reach": tuple(reach) or None,
+            "max_positions": max_positions or model.config.max_positions or None,
+        },
     )
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from export.arithmetic import Arithmetic, choose_language_arithmetic
+from export.bundle import Form
 from export.card import finish
 from export.figures import language_figure
-from export.folder import check_free, new_folder, tell_origin
+from export.folder import check_free, new_folder, tell_makers, told_origin
 from export.gates import (
     check_tests,
     compare_in_reference,
@@ -21,7 +24,13 @@ from export.gates import (
 from export.graphs import choose_activations, write_language_graphs
 from export.language_parity import check_language, measure_language
 from export.reference_run import SENTENCES
-from export.texts import Text, compared_windows, fitting_windows, validation_text
+from export.texts import (
+    DocumentReader,
+    Text,
+    compared_windows,
+    fitting_windows,
+    validation_text,
+)
 from serving.bundle.manifest import (
     Activations,
     Manifest,
@@ -44,6 +53,31 @@ from training.run import (
 logger = logging.getLogger(__name__)
 
 GENERATION_DEFAULTS = {"max_length": 64, "temperature": 1.0}
+
+
+@dataclass(frozen=True)
+class ExportedLanguageModel:
+    """A language model to make a bundle of, wherever its weights come from."""
+
+    model: CausalLanguageModel
+    reader: DocumentReader
+    files: Mapping[str, bytes]
+    """The files of its vocabulary, by name."""
+    facts: Mapping[str, Any]
+    """Fields of the manifest that tell of vocabulary and origin."""
+    max_positions: int | None = None
+    """Tokens of prompt and output together; None where length is open."""
+
+
+@dataclass(frozen=True)
+class ComparedDocuments:
+    """The text on which a bundle is compared, under a name, and texts on which it is scored."""
+
+    name: str
+    windows: list[Window]
+    fitting: list[Window]
+    """To which int8 and fp16 are fitted."""
+    tests: tuple[tuple[Text, list[str]], ...] = ()
 
 
 def export_language_bundle(
@@ -70,41 +104,53 @@ def export_language_bundle(
     trained = load_language_model(path)
     text = text or validation_text(trained.checkpoint)
     # What is wrong with a file should show before the work.
-    read = [(test, test.read(trained.recipe.data)) for test in tests]
-    windows = compared_windows(trained, text)
-    fitted = fitting_windows(precision, text, windows)
+    read = tuple((test, test.read(trained.recipe.data)) for test in tests)
+    reader = DocumentReader.of(trained)
+    windows = compared_windows(reader, text.file, text.read(trained.recipe.data))
+    fitting = fitting_windows(precision, text.file, windows)
+    tokenizer, files = _vocabulary(trained)
+    facts = {"tokenizer": tokenizer, **told_origin(trained.recipe)}
+    return write_language_bundle(
+        ExportedLanguageModel(trained.model, reader, files, facts),
+        out,
+        Form(precision, target, activations, priority),
+        ComparedDocuments(text.file.name, windows, fitting, read),
+    )
+
+
+def write_language_bundle(
+    exported: ExportedLanguageModel, out: Path, form: Form, text: ComparedDocuments
+) -> Manifest:
+    """Write the bundle `out` of a model, fitted to, compared on and scored on `text`; raises
+    ExportError (ParityError) without leaving anything behind."""
+    model, precision = exported.model, form.precision
     with new_folder(out) as folder:
-        arithmetic = choose_language_arithmetic(trained.model, fitted, precision, activations)
+        arithmetic = choose_language_arithmetic(model, text.fitting, precision, form.activations)
         manifest = write_language_graphs(
-            trained.model,
+            model,
             folder,
             name=out.name,
             precision=precision,
-            target=target,
+            target=form.target,
             ranges=arithmetic.ranges,
             exact=arithmetic.exact,
+            max_positions=exported.max_positions,
         )
-        tokenizer = _write_vocabulary(trained, folder)
-        found: dict[str, Any] = {"data": text.file.name}
+        for name, content in exported.files.items():
+            (folder / name).write_bytes(content)
+        found: dict[str, Any] = {"data": text.name}
         quality: tuple[Quality, ...] = ()
         if runs_on_cpu(precision):
             stepper = LanguageStepper(folder, on_cpu(manifest), default_threads())
-            parity = measure_language(trained.model, arithmetic.twin, stepper, windows)
-            logger.info("parity on %s: %s", text.file.name, parity)
+            parity = measure_language(model, arithmetic.twin, stepper, text.windows)
+            logger.info("parity on %s: %s", text.name, parity)
             check_language(parity, precision)
             found |= {**language_figures(parity), "fp32_products": len(arithmetic.exact)}
-            quality = tuple(language_figure(trained, stepper, *test) for test in read)
-        found |= _compare_further(trained.model, arithmetic, folder, manifest, windows)
-        manifest = manifest.model_copy(
-            update={
-                "tokenizer": tokenizer,
-                "search": GENERATION_DEFAULTS,
-                "parity": found,
-                "quality": quality,
-                "priority": priority,
-            }
-        )
-        finish(folder, tell_origin(manifest, trained.recipe))
+            quality = tuple(language_figure(exported.reader, stepper, *test) for test in text.tests)
+        found |= _compare_further(model, arithmetic, folder, manifest, text.windows)
+        update = {"search": GENERATION_DEFAULTS, **exported.facts}
+        update |= {"parity": found, "quality": quality, "priority": form.priority}
+        finish(folder, tell_makers(manifest.model_copy(update=update)))
     return read_manifest(out)
 
 
@@ -126,11 +172,11 @@ def _compare_further(
     }
 
 
-def _write_vocabulary(trained: TrainedLanguageModel, folder: Path) -> TokenizerFiles:
-    """Write the list of words or the SentencePiece model; returns the manifest's part on it."""
+def _vocabulary(trained: TrainedLanguageModel) -> tuple[TokenizerFiles, dict[str, bytes]]:
+    """The list of words or the SentencePiece model, and the manifest's part on it."""
     words = trained.recipe.tokenizer.kind == "words"
     file = VOCABULARY_FILE if words else TOKENIZER_FILE
-    (folder / file).write_bytes(trained.tokenizer.serialized())
-    return TokenizerFiles(
+    files = TokenizerFiles(
         kind="words" if words else "sentencepiece", source_file=file, target_file=file
     )
+    return files, {file: trained.tokenizer.serialized()}

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from export.errors import ExportError
 from export.language_parity import LOGIT_WINDOWS
 from export.parity import DevSet, Direction
+from serving.bundle.tokenizer import TextTokenizer
+from serving.search.ids import EOS_ID
 from serving.text.sentences import has_words
 from training.config import TextConfig
 from training.corpus import read_lines, read_pairs
@@ -154,13 +157,28 @@ def validation_text(checkpoint: Path) -> Text:
     )
 
 
-def compared_windows(trained: TrainedLanguageModel, text: Text) -> list[Window]:
+class DocumentReader(NamedTuple):
+    """How a language model reads documents."""
+
+    tokenizer: TextTokenizer
+    length: int
+    """Tokens at once."""
+    start: int = EOS_ID
+    """The id before each document."""
+
+    @classmethod
+    def of(cls, trained: TrainedLanguageModel) -> DocumentReader:
+        """That of a model trained here, which reads as much as a segment of training has."""
+        return cls(trained.tokenizer, trained.recipe.data.segment_length)
+
+
+def compared_windows(reader: DocumentReader, file: Path, lines: list[str]) -> list[Window]:
     """Windows of a text to compare a language model on: the first ones, up to 40,000 tokens.
 
-    Raises a TrainingError or ExportError where there is no text.
+    Raises ExportError where no line has a token.
     """
     kept, total = [], 0
-    for window in windows_of(trained, text, text.read(trained.recipe.data)):
+    for window in windows_of(reader, file, lines):
         kept.append(window)
         total += window.scored
         if total >= _SCORED_TOKENS:
@@ -168,7 +186,7 @@ def compared_windows(trained: TrainedLanguageModel, text: Text) -> list[Window]:
     return kept
 
 
-def fitting_windows(precision: str, text: Text, windows: list[Window]) -> list[Window]:
+def fitting_windows(precision: str, file: Path, windows: list[Window]) -> list[Window]:
     """The windows to which a precision is fitted: int8 to others than those whose logits are
     compared, if these are enough, fp16 to all, others to none.
 
@@ -182,7 +200,7 @@ def fitting_windows(precision: str, text: Text, windows: list[Window]) -> list[W
         chosen = others if _tokens(others) >= LEAST_TOKENS else windows[-_FITTED_WINDOWS:]
     if _tokens(chosen) < LEAST_TOKENS:
         raise ExportError(
-            f"{text.file}: {precision} is fitted to at least {LEAST_TOKENS} tokens of text, got "
+            f"{file}: {precision} is fitted to at least {LEAST_TOKENS} tokens of text, got "
             f"{_tokens(chosen)}; give a longer text with --text FILE, or export with --precision "
             f"{_UNFITTED[precision]}"
         )
@@ -193,15 +211,15 @@ def _tokens(windows: list[Window]) -> int:
     return sum(window.scored for window in windows)
 
 
-def windows_of(trained: TrainedLanguageModel, text: Text, lines: list[str]) -> list[Window]:
-    """Rolling windows over a text's lines, as long as the model's training segments.
+def windows_of(reader: DocumentReader, file: Path, lines: list[str]) -> list[Window]:
+    """Rolling windows over a text's lines, as long as the model reads at once.
 
     Raises ExportError where no line has a token.
     """
-    documents = [ids for ids in trained.tokenizer.encode_batch(lines) if ids]
+    documents = [ids for ids in reader.tokenizer.encode_batch(lines) if ids]
     if not documents:
-        raise ExportError(f"{text.file}: no line has a token; give another text for {text.name}")
-    return rolling_windows(documents, trained.recipe.data.segment_length)
+        raise ExportError(f"{file}: no line has a token; give another text")
+    return rolling_windows(documents, reader.length, reader.start)
 
 
 def _run_folders(checkpoint: Path) -> Iterator[Path]:

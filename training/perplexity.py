@@ -97,15 +97,15 @@ def sliding_windows(documents: list[list[int]], length: int) -> list[Window]:
     return list(_slide(stream, length, step=length // 2))
 
 
-def rolling_windows(documents: list[list[int]], length: int) -> list[Window]:
-    """lm-eval's loglikelihood_rolling, document by document: eos first, then windows that do not
-    overlap in what they score, each as full of context as it can be; no eos is scored.
+def rolling_windows(documents: list[list[int]], length: int, start: int = EOS_ID) -> list[Window]:
+    """lm-eval's loglikelihood_rolling, document by document: `start` first, then windows that do
+    not overlap in what they score, each as full of context as it can be; no eos is scored.
 
     `length` is what a model reads at once: lm-eval's `max_length` less 2.
     """
     windows: list[Window] = []
     for ids in documents:
-        windows += _slide(np.array([EOS_ID, *ids], dtype=np.int32), length, step=length)
+        windows += _slide(np.array([start, *ids], dtype=np.int32), length, step=length)
     return windows
 
 

@@ -17,6 +17,8 @@ from export.graphs import choose_activations
 from export.importing.ctranslate2 import find_model, read_ctranslate2
 from export.importing.fairseq import find_dictionaries, read_fairseq
 from export.importing.folder import CONFIG, find_checkpoint_file, read_json
+from export.importing.gguf import MAGIC
+from export.importing.language_bundle import LANGUAGE_READERS, import_language_bundle
 from export.importing.m2m100 import read_m2m100
 from export.importing.marian import read_marian
 from export.importing.marian_folder import has_marian
@@ -39,7 +41,7 @@ from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerF
 from serving.bundle.pieces import PieceVocabulary, vocabulary_file
 
 MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
-OPENNMT, FAIRSEQ = "opennmt-py", "fairseq"
+OPENNMT, FAIRSEQ, GGUF = "opennmt-py", "fairseq", "gguf"
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
@@ -52,6 +54,8 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
 }
 """By the name of the family: that of another toolkit, or the `model_type` of a folder of
 `transformers`."""
+
+_SUPPORTED = ", ".join((*READERS, *LANGUAGE_READERS))
 
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
@@ -90,6 +94,11 @@ def import_bundle(
     form = Form(precision, target, choose_activations(precision, target, activations), priority)
     check_tests(precision, len(tests))
     check_free(out, force=force)
+    family = family or told_family(source)
+    if family in LANGUAGE_READERS:
+        if tests or choice != AS_TOLD:
+            raise _belongs_to_translation(source)
+        return _import_language_model(family, source, out, form, licence, dev)
     imported = recognise(source, family)(source, choice)
     config, languages = imported.model.config, imported.languages
     if not languages.trained:
@@ -111,21 +120,51 @@ def import_bundle(
     return write_bundle(exported, out, form, text, shortlist=imported.shortlist)
 
 
+def _import_language_model(
+    family: str,
+    source: Path,
+    out: Path,
+    form: Form,
+    licence: str | None,
+    text: TextPair | Path | None,
+) -> Manifest:
+    if isinstance(text, TextPair):
+        raise _belongs_to_translation(source)
+    return import_language_bundle(
+        LANGUAGE_READERS[family](source),
+        source,
+        out,
+        form,
+        licence=licence or told_licence(source),
+        text=text,
+        sentences=SENTENCES,
+    )
+
+
+def _belongs_to_translation(source: Path) -> ExportError:
+    return ExportError(
+        f"{source}: a language model takes no --dev, --test, --from or --to, which belong to "
+        "translation; --text FILE is what it is compared on"
+    )
+
+
 def recognise(
     source: Path, family: str | None = None
 ) -> Callable[[Path, LanguageChoice], Imported]:
-    """What reads the checkpoint; raises ExportError where nothing does."""
-    supported = ", ".join(READERS)
-    family = family or _told_family(source, supported)
+    """What reads a translation model's checkpoint; raises ExportError where nothing does."""
+    family = family or told_family(source)
     if family not in READERS:
         raise ExportError(
-            f"{source / CONFIG}: model_type {family!r} is not supported; supported: {supported}; "
+            f"{source / CONFIG}: model_type {family!r} is not supported; supported: {_SUPPORTED}; "
             "--family says which of them it is where the file does not"
         )
     return READERS[family]
 
 
-def _told_family(source: Path, supported: str) -> str:
+def told_family(source: Path) -> str:
+    """What a folder or a file says that it is; raises ExportError where it says nothing."""
+    if _is_gguf(source):
+        return GGUF
     if find_model(source) is not None:
         return CTRANSLATE2
     path = source / CONFIG
@@ -137,13 +176,21 @@ def _told_family(source: Path, supported: str) -> str:
         return FAIRSEQ if find_dictionaries(source) else OPENNMT
     if not source.is_dir():
         raise ExportError(
-            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a model of Marian "
-            "(.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py (.pt)"
+            f"{source}: must be a folder that holds a checkpoint ({CONFIG}), a file of GGUF, a "
+            "model of Marian (.npz, .bin or its decoder's .yml) or a checkpoint of OpenNMT-py or "
+            "fairseq (.pt)"
         )
     raise ExportError(
         f"{source}: no {CONFIG}, which says what the checkpoint is, and no model of Marian, "
-        f"CTranslate2 or OpenNMT-py; supported families: {supported}"
+        f"CTranslate2, OpenNMT-py or fairseq; supported families: {_SUPPORTED}"
     )
+
+
+def _is_gguf(source: Path) -> bool:
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:

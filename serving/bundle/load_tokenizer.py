@@ -17,17 +17,22 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
     files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
     path = folder / file
     tokenizer: TextTokenizer
-    if files.kind == "tokenizers":
+    if files.kind == "tokenizers" and manifest.task != "generate":
         raise BundleError(
             f"{path}: the tokenizer must be sentencepiece, words or pieces, got {files.kind}"
         )
     try:
-        if files.vocabulary_file is not None:
+        if files.kind == "tokenizers":
+            # Translation has nothing of that library in memory.
+            from serving.bundle.fast_vocabulary import FastVocabulary
+
+            tokenizer = FastVocabulary(path, vocab_size, manifest.decoding_ids)
+        elif files.vocabulary_file is not None:
             vocabulary = (folder / files.vocabulary_file).read_bytes()
             tokenizer = PieceVocabulary(path, vocabulary, manifest.decoding_ids)
         else:
             tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)
-    except (OSError, RuntimeError, ValueError) as error:
+    except Exception as error:  # one of the libraries raises nothing more special
         raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
     if tokenizer.vocab_size != vocab_size:
         raise BundleError(

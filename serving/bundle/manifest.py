@@ -142,7 +142,8 @@ class ModelSizes(_Strict):
     """Longest source in ids with eos, or text in ids with all special ones; null where there is no
     source."""
     max_positions: PositiveInt | None = None
-    """Longest target; null where positions are computed and length is open."""
+    """Longest target, of a language model with its prompt; null where positions are computed and
+    length is open."""
     reach: tuple[PositiveInt, ...] | None = None
     """Slots that each layer can see; null where it is all of them."""
     recurrent: bool = False
@@ -159,12 +160,14 @@ class TokenizerFiles(_Strict):
 
     kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
     """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
-    a file of that library, for encoders."""
+    a file of that library, for encoders and language models."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
     source_end: bool = Field(default=True, exclude_if=lambda ends: ends)
     """Whether eos ends each source; models of OpenNMT read sources without one."""
+    chat_template_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+    """Of a language model: a Jinja template that writes the messages of a chat as one text."""
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
@@ -404,8 +407,8 @@ class Manifest(_Strict):
     def _tell_ids_apart(cls, ids: SpecialIds | None) -> SpecialIds | None:
         if ids is None:
             return None
-        if ids.eos in (ids.pad, ids.unk) or min(vars(ids).values()) < 0:
-            raise ValueError("ids must be 0 or more, and eos neither pad nor unk")
+        if min(vars(ids).values()) < 0:
+            raise ValueError("ids must be 0 or more")
         return ids
 
 
@@ -503,10 +506,13 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
             f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
             f"of decoder layers, got {sizes.alignment_layer}"
         )
-    if manifest.special_ids != OWN_IDS and manifest.tokenizer.kind != "pieces":
+    ids = manifest.special_ids
+    if manifest.task == "translate" and ids.eos in (ids.pad, ids.unk):
+        raise BundleError(f"{path}: special_ids must have eos neither pad nor unk, got {vars(ids)}")
+    if ids != OWN_IDS and manifest.tokenizer.kind not in ("pieces", "tokenizers"):
         raise BundleError(
             f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
-            f"{manifest.tokenizer.kind!r}, got {vars(manifest.special_ids)}"
+            f"{manifest.tokenizer.kind!r}, got {vars(ids)}"
         )
     if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
@@ -559,7 +565,7 @@ def file_hash(path: Path) -> str:
 def _check_files(folder: Path, manifest: Manifest) -> None:
     files = manifest.tokenizer
     needed = {files.source_file, files.target_file}
-    needed |= {files.vocabulary_file} if files.vocabulary_file else set()
+    needed |= {file for file in (files.vocabulary_file, files.chat_template_file) if file}
     needed |= {graph.file for graph in (manifest.encoder, manifest.step) if graph}
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:

@@ -32,6 +32,8 @@ class PieceVocabulary:
             if not 0 <= found < size:
                 raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
         self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
+        self.beginning = (self.eos_id,)
+        """Ids that stand before a text at the beginning of a document."""
         self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
         own = [str(self._model.id_to_piece(i)) for i in range(self._model.vocab_size())]
         self._known = frozenset(own)

@@ -28,6 +28,11 @@ class TextTokenizer(Protocol):
         ...
 
     @property
+    def beginning(self) -> tuple[int, ...]:
+        """Ids that stand before a text at the beginning of a document."""
+        ...
+
+    @property
     def vocab_size(self) -> int:
         """How many ids there are, special ones included."""
         ...
@@ -84,6 +89,8 @@ class Tokenizer:
     """
 
     unk_id, eos_id = UNK_ID, EOS_ID
+    beginning = (EOS_ID,)
+    """Which ends the text before."""
 
     def __init__(self, path: str | Path) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(path))

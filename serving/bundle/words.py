@@ -20,6 +20,8 @@ class WordVocabulary:
     """
 
     unk_id, eos_id = UNK_ID, EOS_ID
+    beginning = (EOS_ID,)
+    """Which ends the text before."""
 
     def __init__(self, path: Path) -> None:
         content = path.read_bytes()

@@ -91,6 +91,8 @@ class Generator:
         options = options or self.default_options
         encoded = [self.encode(prompt) for prompt in listed]
         self.prompts.check_options(options)
+        for ids in encoded:
+            self.prompts.check_length(ids, options)
         if options.beam_size > 1:
             return [self._search(ids, options, progress) for ids in encoded]
         return self._sample(encoded, options, progress)
@@ -101,6 +103,8 @@ class Generator:
         Raises RequestError for a prompt that cannot be read.
         """
         encoded = [self.encode(prompt) for prompt in prompts]
+        for ids in encoded:
+            self.prompts.check_length(ids, GenerationOptions(max_length=0))
         results: dict[int, list[TokenScore]] = {}
         order = sorted(range(len(prompts)), key=lambda index: len(encoded[index]))
         while order:
@@ -115,8 +119,8 @@ class Generator:
                 found = self.prompts.prompt_scores(
                     prompts[index], encoded[index], scores.of(row), num_logprobs
                 )
-                # The eos before a text is ours.
-                results[index] = found[1:] if isinstance(prompts[index], str) else found
+                # What stands before a text is ours.
+                results[index] = found[self.prompts.num_added(prompts[index]) :]
         return [results[index] for index in range(len(prompts))]
 
     def _search(

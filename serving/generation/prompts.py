@@ -9,10 +9,18 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import Manifest, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
-from serving.errors import BundleError, DecodingError, InvalidOptionError, RequestError
+from serving.errors import (
+    BundleError,
+    ContextLengthError,
+    DecodingError,
+    InvalidOptionError,
+    RequestError,
+)
+from serving.generation.chat import ChatTemplate, Message
 from serving.generation.choices import (
     ChoiceBuilder,
     Generation,
@@ -30,10 +38,12 @@ from serving.text.characters import check_text
 
 
 class PromptProcessor:
-    """A language model's tokenizer and defaults, which are all that prompts take."""
+    """A language model's tokenizer, chat template and defaults, which are all that prompts take."""
 
-    def __init__(self, manifest: Manifest, tokenizer: TextTokenizer) -> None:
-        self.manifest, self.tokenizer = manifest, tokenizer
+    def __init__(
+        self, manifest: Manifest, tokenizer: TextTokenizer, chat: ChatTemplate | None = None
+    ) -> None:
+        self.manifest, self.tokenizer, self.chat = manifest, tokenizer, chat
 
     @property
     def default_options(self) -> GenerationOptions:
@@ -41,13 +51,14 @@ class PromptProcessor:
         return parse_generation_options(self.manifest.search)
 
     def encode(self, prompt: Prompt) -> list[int]:
-        """Token ids of a prompt, never empty: a text follows the eos that ends the one before.
+        """Token ids of a prompt, never empty: a text stands at the beginning of a document.
 
         Raises RequestError for text or ids that the model cannot read.
         """
         if isinstance(prompt, str):
             check_text(prompt, "prompt")
-            return [self.tokenizer.eos_id, *self.tokenizer.encode(prompt)]
+            ids = [*self.tokenizer.beginning, *self.tokenizer.encode(prompt)]
+            return ids or [self.manifest.decoding_ids.bos]
         size = self.manifest.sizes.vocab_size
         for place, token in enumerate(prompt):
             if not 0 <= token < size:
@@ -56,6 +67,26 @@ class PromptProcessor:
                     parameter="prompt",
                 )
         return list(prompt) or [self.tokenizer.eos_id]
+
+    def encode_chat(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a prompt after which the assistant's next message follows.
+
+        Raises RequestError where the model has no chat template, or its template refuses the
+        messages.
+        """
+        if self.chat is None:
+            raise RequestError(
+                f"the model {self.manifest.name!r} has no chat template; send the whole text as "
+                "`prompt` to /v1/completions",
+                parameter="model",
+            )
+        return self.chat.encode(messages)
+
+    def num_added(self, prompt: Prompt) -> int:
+        """How many ids `encode` puts before those of the prompt itself."""
+        if not isinstance(prompt, str):
+            return 0
+        return len(self.tokenizer.beginning) or int(not prompt)
 
     def check_options(self, options: GenerationOptions) -> None:
         """Raise InvalidOptionError for options that this model cannot follow."""
@@ -70,6 +101,24 @@ class PromptProcessor:
             raise InvalidOptionError(
                 f"num_logprobs must be at most {size} for this model, got {options.num_logprobs}",
                 parameter="num_logprobs",
+            )
+
+    def longest(self, limit: int) -> int:
+        """Tokens of prompt and output together: the limit, or what the model itself can read."""
+        return min(limit, self.manifest.sizes.max_positions or limit)
+
+    def check_length(
+        self, ids: Sequence[int], options: GenerationOptions, limit: int | None = None
+    ) -> None:
+        """Raise ContextLengthError where prompt and output have more tokens than the limit, or than
+        the model can read."""
+        own = self.manifest.sizes.max_positions
+        most = own if limit is None else self.longest(limit)
+        if most is not None and len(ids) + options.max_length > most:
+            raise ContextLengthError(
+                f"prompt and output must have at most {most} tokens together, got {len(ids)} + "
+                f"{options.max_length}; shorten the prompt or lower max_tokens",
+                parameter="prompt",
             )
 
     def outputs(
@@ -96,7 +145,8 @@ class PromptProcessor:
         Raises DecodingError where that is not finite.
         """
         if isinstance(prompt, str):
-            offsets = [0, *(begin for begin, _ in self.tokenizer.spans(prompt))]
+            spans = self.tokenizer.spans(prompt)
+            offsets = [*[0] * self.num_added(prompt), *(begin for begin, _ in spans)]
         else:
             offsets = text_offsets(self.tokenizer, ids)
         found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]
@@ -130,4 +180,21 @@ def load_prompts(folder: Path) -> PromptProcessor:
     if manifest.task != "generate":
         raise BundleError(f"{folder}: task must be 'generate', got {manifest.task!r}")
     tokenizer = load_tokenizer(folder, manifest.tokenizer.source_file, manifest)
-    return PromptProcessor(manifest, tokenizer)
+    return PromptProcessor(manifest, tokenizer, _load_chat(folder, manifest, tokenizer))
+
+
+def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> ChatTemplate | None:
+    """The chat template of a bundle that has one."""
+    name = manifest.tokenizer.chat_template_file
+    if name is None:
+        return None
+    if not isinstance(tokenizer, FastVocabulary):
+        raise BundleError(
+            f"{folder}: a chat template needs a tokenizer of the kind 'tokenizers', got "
+            f"{manifest.tokenizer.kind!r}"
+        )
+    try:
+        source = (folder / name).read_text(encoding="utf-8")
+        return ChatTemplate(source, tokenizer, manifest.decoding_ids)
+    except (BundleError, ValueError) as error:
+        raise BundleError(f"{folder / name}: {error}") from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from serving.errors import ContextLengthError, TooLongError
+from serving.errors import TooLongError
 from serving.generation.prompts import PromptProcessor
 from serving.generation.ticket import (
     Delta,
@@ -49,7 +49,8 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         observer: Observer | None = None,
     ) -> None:
         """Start `workers` engines; they share the memory of `limits`, the other limits are each
-        one's own. `max_context_tokens` bounds prompt and output together."""
+        one's own. `max_context_tokens` bounds prompt and output together, and so does what the
+        model itself can read."""
         self._prompts, self._stepper = model.prompts, model.stepper
         self._max_context, limits = max_context_tokens, limits or BatchLimits()
         self._max_rows = limits.max_rows
@@ -86,13 +87,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
 
     def _check_size(self, task: PromptTask, demand: Demand) -> None:
         """Raise TooLongError for what could never be decoded here."""
-        max_length, limit = task.request.options.max_length, self._max_context
-        if limit is not None and len(task.ids) + max_length > limit:
-            raise ContextLengthError(
-                f"prompt and output must have at most {limit} tokens together, got "
-                f"{len(task.ids)} + {max_length}; shorten the prompt or lower max_tokens",
-                parameter="prompt",
-            )
+        self._prompts.check_length(task.ids, task.request.options, self._max_context)
         if task.rows > self._max_rows:
             raise TooLongError(
                 f"a prompt must have at most {self._max_rows} outputs, got {task.rows}",

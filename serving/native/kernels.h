@@ -62,11 +62,11 @@ inline void weigh(const float* weights, const float* rows, const std::vector<int
 // Room for the scores of so many places: full vectors.
 inline int64_t score_room(int64_t places) { return (places + kLanes - 1) / kLanes * kLanes; }
 
-// What one query [H,E] sees: the places in `seen` only, in their order. `scores` is room for each
-// head's.
+// What one query [H,E] sees: the places in `seen` only, in their order. Each `shared` heads in turn
+// have one head of keys and values. `scores` is room for each head's.
 inline void attend(const float* query, const float* keys, const float* values, Layout layout,
-                   const std::vector<int64_t>& seen, int64_t heads, int64_t width, float scale,
-                   float* scores, float* out) {
+                   const std::vector<int64_t>& seen, int64_t heads, int64_t shared, int64_t width,
+                   float scale, float* scores, float* out) {
   constexpr int64_t kLine = 16;  // floats in a line of the processor's cache
   const int64_t count = static_cast<int64_t>(seen.size()), room = score_room(count);
   if (!count) {
@@ -74,7 +74,7 @@ inline void attend(const float* query, const float* keys, const float* values, L
     return;
   }
   const auto key = [&](int64_t i, int64_t h) {
-    const int64_t begin = seen[std::min(i, count - 1)] * layout.place + h * layout.head;
+    const int64_t begin = seen[std::min(i, count - 1)] * layout.place + h / shared * layout.head;
     for (int64_t d = 0; d < width; d += kLine) __builtin_prefetch(values + begin + d);
     return keys + begin;
   };
@@ -105,7 +105,8 @@ inline void attend(const float* query, const float* keys, const float* values, L
     Floats most = load(weights);
     for (int64_t i = kLanes; i < room; i += kLanes) most = higher(most, load(weights + i));
     const float share = 1.0f / sum_exponentials(weights, room, highest(most), weights);
-    weigh(weights, values + h * layout.head, seen, layout.place, width, share, out + h * width);
+    weigh(weights, values + h / shared * layout.head, seen, layout.place, width, share,
+          out + h * width);
   }
 }
 

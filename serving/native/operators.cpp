@@ -82,60 +82,78 @@ float* continued(const Context& context, size_t input, size_t output, const Shap
   return wanted;
 }
 
-// qkv [B,Q,3D], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask
+// The sizes of the heads in qkv [B,Q,P], whose P holds those of queries, of keys and of values, by
+// those in the caches.
+struct Heads {
+  Heads(const Attributes& attributes, const Shape& qkv, const Shape& cache)
+      : by_head(cache.size() == 4), kept(by_head ? cache[1] : attributes.heads) {
+    require(kept > 0, "attention must have a head");
+    width = by_head ? cache[3] : cache.back() / kept;
+    asking = width ? qkv.back() / width - 2 * kept : 0;
+    require(qkv.size() == 3 && asking > 0 && asking % kept == 0 &&
+                (asking + 2 * kept) * width == qkv[2] &&
+                cache == (by_head ? Shape{qkv[0], kept, cache[2], width}
+                                  : Shape{qkv[0], cache[1], kept * width}),
+            "qkv and caches must be [B,Q,P] and [B,C,D] or [B,H,C,E]");
+  }
+
+  bool by_head;
+  int64_t kept, width = 0, asking = 0;
+};
+
+// qkv [B,Q,P], keys and values [B,C,D] or by head [B,H,C,E], write_index [B], mask
 // -> context [B,Q,D], keys and values with the Q new ones from slot `write_index` on
 void tree_attention(const Attributes& attributes, const Context& context, const Shape& shape,
                     Rows& out) {
   const Shape cache = context.shape(1);
-  const bool by_head = cache.size() == 4;
-  const int64_t queries = shape[1], dim = shape[2] / 3;
-  const int64_t heads = by_head ? cache[1] : attributes.heads;
-  require(heads > 0, "attention must have a head");
-  const int64_t width = dim / heads, capacity = cache[by_head ? 2 : 1];
-  require(shape.size() == 3 && 3 * heads * width == shape[2] && context.shape(2) == cache &&
-              cache == (by_head ? Shape{shape[0], heads, capacity, width}
-                                : Shape{shape[0], capacity, dim}),
-          "qkv and caches must be [B,Q,3D] and [B,C,D] or [B,H,C,E]");
+  const Heads heads(attributes, shape, cache);
+  require(context.shape(2) == cache, "qkv and caches must be [B,Q,P] and [B,C,D] or [B,H,C,E]");
+  const int64_t queries = shape[1], width = heads.width, dim = heads.kept * width;
+  const int64_t capacity = cache[heads.by_head ? 2 : 1];
   require(size_of(context.shape(3)) == shape[0] && all_below(context, 3, capacity - queries + 1),
           "write_index must leave room for the new slots of each row");
-  const Layout layout = by_head ? Layout{width, capacity * width} : Layout{dim, width};
+  const Layout layout = heads.by_head ? Layout{width, capacity * width} : Layout{dim, width};
   const float* qkv = context.input<float>(0);
   const int64_t* write_index = context.input<int64_t>(3);
   float* keys = continued(context, 1, 1, cache);
   float* values = continued(context, 2, 2, cache);
   Mask mask(context, 4, shape[0], queries, capacity);
-  std::vector<float> scores(heads * score_room(capacity));
+  std::vector<float> scores(heads.asking * score_room(capacity));
   for (int64_t b = 0; b < shape[0]; ++b) {
     float* own_keys = keys + b * capacity * dim;
     float* own_values = values + b * capacity * dim;
-    const float* rows = qkv + b * queries * 3 * dim;
+    const float* rows = qkv + b * queries * shape[2];
     for (int64_t q = 0; q < queries; ++q)
-      for (int64_t h = 0; h < heads; ++h) {
-        const float* key = rows + q * 3 * dim + dim + h * width;
+      for (int64_t h = 0; h < heads.kept; ++h) {
+        const float* key = rows + q * shape[2] + (heads.asking + h) * width;
         const int64_t place = (write_index[b] + q) * layout.place + h * layout.head;
         std::copy(key, key + width, own_keys + place);
         std::copy(key + dim, key + dim + width, own_values + place);
       }
     for (int64_t q = 0; q < queries; ++q) {
-      attend(rows + q * 3 * dim, own_keys, own_values, layout, mask.seen(b, q), heads, width,
-             attributes.scale, scores.data(), out.begin(b * queries + q));
+      attend(rows + q * shape[2], own_keys, own_values, layout, mask.seen(b, q), heads.asking,
+             heads.asking / heads.kept, width, attributes.scale, scores.data(), out.begin(b * queries + q));
       out.done(b * queries + q);
     }
   }
 }
 
-Shape context_shape(const Shape& qkv) { return {qkv[0], qkv[1], qkv[2] / 3}; }
+Shape context_shape(const Attributes& attributes, const Context& context) {
+  const Shape qkv = context.shape(0);
+  const Heads heads(attributes, qkv, context.shape(1));
+  return {qkv[0], qkv[1], heads.asking * heads.width};
+}
 
 void tree_attention_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape(qkv));
+  Rows out(context, context_shape(attributes, context));
   tree_attention(attributes, context, qkv, out);
 }
 
 // Two more inputs, scale and zero_point: the context is of 8 bits.
 void tree_attention_quantize_op(const Attributes& attributes, const Context& context) {
   const Shape qkv = context.shape(0);
-  Rows out(context, context_shape(qkv), 5);
+  Rows out(context, context_shape(attributes, context), 5);
   tree_attention(attributes, context, qkv, out);
 }
 
@@ -157,7 +175,7 @@ void masked_attention(const Attributes& attributes, const Context& context, cons
   for (int64_t row = 0; row < shape[0] * queries; ++row) {
     const int64_t begin = row / queries * capacity * dim;
     attend(query + row * dim, keys + begin, values + begin, {dim, width},
-           mask.seen(row / queries, row % queries), attributes.heads, width, attributes.scale,
+           mask.seen(row / queries, row % queries), attributes.heads, 1, width, attributes.scale,
            scores.data(), out.begin(row));
     out.done(row);
   }

@@ -39,6 +39,10 @@ KINDS = ["full", "dilated", "dilated_memory", "cascade"]
 VARIANTS = [(kind, "standard", "pre") for kind in KINDS]
 VARIANTS += [("cascade", "macaron", "post"), ("full", "macaron", "pre")]
 POSITIONS = [("full", "standard", "pre", "relative"), ("cascade", "macaron", "post", "rotary")]
+POSITIONS += [("full", "standard", "pre", "rotary", "grouped")]
+POSITIONS += [("cascade", "standard", "pre", "learnt", "grouped")]
+LONGEST = 3 * CHUNK + 7 + 40
+"""Of the prompts and what follows them; what fills a chunk up stands behind it."""
 VARIANTS += [("own", "standard", "pre")]
 VOCABULARY = 90
 
@@ -59,15 +63,26 @@ class OwnLayer(CausalLayer):
 
 @cache
 def model_of(
-    attention: str, block: str = "standard", norm: str = "pre", positions: str = "sinusoid"
+    attention: str,
+    block: str = "standard",
+    norm: str = "pre",
+    positions: str = "sinusoid",
+    heads: str = "",
 ) -> CausalLanguageModel:
+    """With `grouped` heads, two of queries share one of keys and values; such a model has no biases
+    in feed-forwards and an output matrix of its own."""
     torch.manual_seed(5)
+    grouped = heads == "grouped"
     config = LanguageModelConfig(
         model_dim=16,
-        num_heads=2,
+        num_heads=4 if grouped else 2,
+        num_kv_heads=2 if grouped else 0,
+        ffn_bias=not grouped,
+        tie_embeddings=not grouped,
         ffn_dim=24,
         num_decoder_layers=3,
         vocab_size=VOCABULARY,
+        max_positions=LONGEST if positions == "learnt" else 0,
         attention="cascade" if attention == "own" else attention,
         block=block,
         norm=norm,
@@ -160,6 +175,12 @@ def test_a_model_may_have_one_head(tmp_path: Path) -> None:
     batch.close()
     wanted = log_probs(model, [*generated.prompt, *generated.tokens])[2:-1]
     np.testing.assert_allclose(found, wanted[np.arange(12), generated.tokens], atol=2e-5)
+
+
+def test_caches_hold_as_many_heads_as_keys_have(bundles: Path) -> None:
+    grouped = stepper_of(bundles, "full", "standard", "pre", "rotary", "grouped")
+    # 3 layers of keys and values, 2 heads of 4 numbers, 10 slots of 5 rows, and a spare copy.
+    assert grouped.cache_bytes(5, 0, 10) == 2 * 4 * (3 * 2) * (2 * 4) * 10 * 5
 
 
 def test_a_graph_of_an_earlier_version_is_refused(bundles: Path) -> None:

@@ -9,15 +9,18 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import httpx
 import openai
 import pytest
 
+from export.importing.bundle import import_bundle
 from serving import Generator
 from serving.search.sampling_options import GenerationOptions
 from tests.conftest import TinyLanguageModel
 from tests.system.server import Server, running
+from tests.toy.language_checkpoints import write_llama
 from training.perplexity import evaluate_text
 
 LONG = {"min_tokens": 3900}
@@ -25,11 +28,18 @@ LONG = {"min_tokens": 3900}
 
 
 @pytest.fixture(scope="module")
-def server(
+def bundles(
     tiny_language_model: TinyLanguageModel, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Server]:
-    bundles = tmp_path_factory.mktemp("bundles")
+) -> Path:
+    bundles, sources = tmp_path_factory.mktemp("bundles"), tmp_path_factory.mktemp("sources")
     shutil.copytree(tiny_language_model.fp32, bundles / "lm")
+    write_llama(sources / "llama", max_position_embeddings=256)
+    import_bundle(sources / "llama", bundles / "chat", precision="fp32")
+    return bundles
+
+
+@pytest.fixture(scope="module")
+def server(bundles: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     with running(bundles, tmp_path_factory.mktemp("server")) as server:
         yield server
 
@@ -40,7 +50,8 @@ def client(server: Server) -> openai.OpenAI:
 
 
 def test_openai_lists_models(client: openai.OpenAI) -> None:
-    assert [model.id for model in client.models.list()] == ["lm"]
+    longest = {model.id: model.to_dict()["max_model_len"] for model in client.models.list()}
+    assert longest == {"lm": 4096, "chat": 256}
     assert client.models.retrieve("lm").object == "model"
     with pytest.raises(openai.NotFoundError, match="must be one of"):
         client.models.retrieve("other")
@@ -99,10 +110,100 @@ def test_openai_raises_its_own_exceptions(client: openai.OpenAI) -> None:
     with pytest.raises(openai.BadRequestError, match="n must be at most 16") as refused:
         create(model="lm", prompt="a", n=17)
     assert refused.value.param == "n"
-    with pytest.raises(openai.BadRequestError, match="no chat template"):
-        client.chat.completions.create(model="lm", messages=[{"role": "user", "content": "a"}])
     with pytest.raises(openai.InternalServerError):  # 504: status codes from 500 on
         create(model="lm", prompt="a", max_tokens=4000, extra_body=LONG | {"timeout_s": 0.05})
+
+
+CHAT: dict[str, Any] = {
+    "model": "chat",
+    "messages": [
+        {"role": "system", "content": "Be brief."},
+        {"role": "user", "content": [{"type": "text", "text": t} for t in ("the old", " man")]},
+    ],
+    "max_tokens": 30,
+    "seed": 3,
+}
+PROMPT = "<|im_start|>system\nBe brief.<|im_end|>\n<|im_start|>user\nthe old man<|im_end|>\n"
+
+
+def test_openai_chats_as_the_python_interface_goes_on(client: openai.OpenAI, bundles: Path) -> None:
+    generator = Generator(bundles / "chat", threads=1)
+    prompt = generator.tokenizer.encode_marked(PROMPT + "<|im_start|>assistant\n")  # type: ignore[attr-defined]
+    options = GenerationOptions(max_length=30, seed=3, num_hypotheses=2, num_logprobs=2)
+    wanted = generator.generate([prompt], options)[0]
+    answer = client.chat.completions.create(**CHAT, n=2, logprobs=True, top_logprobs=2)
+    assert [choice.message.content for choice in answer.choices] == [o.text for o in wanted]
+    assert {choice.message.role for choice in answer.choices} == {"assistant"}
+    for choice, output in zip(answer.choices, wanted, strict=True):
+        assert choice.finish_reason == output.finish_reason
+        assert choice.logprobs is not None
+        assert choice.logprobs.content is not None
+        told = [(token.token, token.logprob) for token in choice.logprobs.content]
+        assert told == [(token.token, token.log_prob) for token in output.tokens]
+        tops = [[(t.token, t.logprob) for t in c.top_logprobs] for c in choice.logprobs.content]
+        assert tops == [list(token.top) for token in output.tokens]
+    assert answer.usage is not None
+    assert answer.usage.prompt_tokens == len(prompt)
+    assert answer.usage.completion_tokens == sum(len(output.tokens) for output in wanted)
+
+
+def test_openai_streams_the_same_chat(client: openai.OpenAI) -> None:
+    whole = client.chat.completions.create(**CHAT, n=2)
+    stream = client.chat.completions.create(
+        **CHAT, n=2, stream=True, stream_options={"include_usage": True}
+    )
+    texts, roles, reasons, usage = ["", ""], {}, {}, None
+    for chunk in stream:
+        usage = chunk.usage or usage
+        for choice in chunk.choices:
+            texts[choice.index] += choice.delta.content or ""
+            if choice.delta.role:
+                roles[choice.index] = choice.delta.role
+            if choice.finish_reason:
+                reasons[choice.index] = choice.finish_reason
+    assert texts == [choice.message.content for choice in whole.choices]
+    assert roles == {0: "assistant", 1: "assistant"}
+    assert reasons == {choice.index: choice.finish_reason for choice in whole.choices}
+    assert usage == whole.usage
+
+
+def test_a_chat_stops_at_what_it_is_told(client: openai.OpenAI) -> None:
+    text = client.chat.completions.create(**CHAT).choices[0].message.content
+    assert text is not None
+    stop = text[4:7]
+    stopped = client.chat.completions.create(**CHAT, stop=stop).choices[0]
+    assert (stopped.message.content, stopped.finish_reason) == (text[: text.index(stop)], "stop")
+
+
+def test_a_chat_without_a_limit_keeps_to_what_the_model_can_read(client: openai.OpenAI) -> None:
+    fields = {name: value for name, value in CHAT.items() if name != "max_tokens"}
+    answer = client.chat.completions.create(**fields, temperature=0, logit_bias={"2": -100})
+    assert answer.choices[0].finish_reason == "length"
+    assert answer.usage is not None
+    assert answer.usage.total_tokens == 256
+
+
+@pytest.mark.parametrize(
+    ("fields", "message", "param"),
+    [
+        ({"model": "lm"}, "'lm' has no chat template; send", "model"),
+        ({"messages": []}, "messages", "messages"),
+        ({"messages": [{"role": "king", "content": "a"}]}, "'system', 'dev", "messages"),
+        ({"messages": [{"role": "user", "content": "\0"}]}, "NUL", "messages"),
+        ({"max_tokens": 300}, "at most 256 tokens together", "messages"),
+        ({"tools": [{"type": "function"}]}, "tools must be null or empty", "tools"),
+        ({"response_format": {"type": "json_object"}}, "of the type 'text'", "response_format"),
+        ({"top_logprobs": 2}, "needs logprobs: true", "top_logprobs"),
+        ({"temperature": -1}, "temperature", "temperature"),
+        ({"n": 17}, "n must be at most 16", "n"),
+    ],
+)
+def test_a_chat_that_cannot_be_is_refused(
+    client: openai.OpenAI, fields: dict[str, Any], message: str, param: str
+) -> None:
+    with pytest.raises(openai.BadRequestError, match=message) as refused:
+        client.post("/chat/completions", body=CHAT | fields, cast_to=object)
+    assert refused.value.param == param
 
 
 @pytest.mark.parametrize(

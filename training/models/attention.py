@@ -53,7 +53,11 @@ class Packing:
 
 
 class SelfAttention(nn.Module):
-    """Self-attention with one fused input projection, initialised by `init_linear`."""
+    """Self-attention with one fused input projection, initialised by `init_linear`.
+
+    Its last axis P holds the heads of queries, then those of keys, then those of values: of these
+    two there may be fewer, each for as many heads of queries (Ainslie et al. 2023).
+    """
 
     needs = StepNeeds(attentions=1)
 
@@ -63,13 +67,17 @@ class SelfAttention(nn.Module):
         num_heads: int,
         dropout: float,
         *,
+        kv_heads: int | None = None,
         bias: bool = True,
         positions: RotaryPositions | RelativePositions | None = None,
     ) -> None:
-        """`positions` is how it knows of them, where the embedding does not say."""
+        """`positions` is how it knows of them, where the embedding does not say; `kv_heads`, if not
+        given, are `num_heads`."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.in_proj = nn.Linear(model_dim, 3 * model_dim, bias=bias)
+        self.head_counts = [num_heads, *[kv_heads or num_heads] * 2]
+        width = model_dim // num_heads
+        self.in_proj = nn.Linear(model_dim, sum(self.head_counts) * width, bias=bias)
         self.out_proj: nn.Module = nn.Linear(model_dim, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
         self.rotary = positions if isinstance(positions, RotaryPositions) else None
@@ -89,7 +97,7 @@ class SelfAttention(nn.Module):
         if isinstance(mask, Packing):
             return self._attend_packed(x_BQD, mask)
         positions_1Q = _in_order(x_BQD)
-        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
+        query, key, value = self._split(self._project(x_BQD, positions_1Q))
         return self._attend(
             query,
             KeyValue(key, value),
@@ -113,9 +121,10 @@ class SelfAttention(nn.Module):
         positions_BQ = _in_order(x_BQD) if context.positions is None else context.positions
         projected = self._project(x_BQD, positions_BQ)
         if context.cached and context.key_values[0].keys.dim() == 4:
-            query, key, value = split_heads(projected, 3 * self.num_heads).chunk(3, dim=1)
+            by_head = split_heads(projected, sum(self.head_counts))
+            query, key, value = _split_in(by_head, self.head_counts, 1)
         else:
-            query, key, value = projected.chunk(3, dim=-1)
+            query, key, value = self._split(projected)
         if context.cached:
             cache = context.append_key_value(key, value)
             distance = self._distance(positions_BQ, context.slot_positions)
@@ -130,9 +139,14 @@ class SelfAttention(nn.Module):
         )
 
     def _project(self, x_BQD: Tensor, positions_BQ: Tensor) -> Tensor:
-        """Queries, keys and values side by side, [B,Q,3D]."""
+        """Queries, keys and values side by side, [B,Q,P]."""
         projected = self.in_proj(x_BQD)
         return projected if self.rotary is None else self.rotary(projected, positions_BQ)
+
+    def _split(self, projected_BQP: Tensor) -> list[Tensor]:
+        """Queries [B,Q,D], keys and values, which are as wide as their heads."""
+        width = projected_BQP.shape[-1] // sum(self.head_counts)
+        return _split_in(projected_BQP, [heads * width for heads in self.head_counts], -1)
 
     def _distance(self, positions_BQ: Tensor, slots_BC: Tensor | None) -> Tensor | None:
         """How far each key lies from each query, [B,Q,C], where that counts: key less query."""
@@ -198,6 +212,11 @@ class SelfAttention(nn.Module):
             mask=mask,
             dropout=dropout,
         )
+
+
+def _split_in(x: Tensor, sizes: list[int], dim: int) -> list[Tensor]:
+    """Parts of these sizes along an axis; equal ones by `chunk`, which exports by their number."""
+    return list(x.chunk(len(sizes), dim) if len(set(sizes)) == 1 else x.split(sizes, dim))
 
 
 def _in_order(x_BQD: Tensor) -> Tensor:

@@ -13,7 +13,12 @@ from torch import Tensor, nn
 
 from training.models.attention import Packing, SelfAttention, SourceAttention
 from training.models.branches import Branches
-from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
+from training.models.config import (
+    CONVOLUTIONS,
+    LanguageModelConfig,
+    ModelConfig,
+    TransformerConfig,
+)
 from training.models.context import AttentionContext, CacheContext, KeyValue
 from training.models.convolution import Convolution
 from training.models.dropout import Dropout
@@ -215,6 +220,7 @@ def feed_forward(
         dropout,
         activation or config.activation,
         config.ffn_hidden_layers,
+        bias=not isinstance(config, LanguageModelConfig) or config.ffn_bias,
     )
 
 

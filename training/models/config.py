@@ -24,7 +24,7 @@ class ModelConfig(ABC):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
-        "activation": ("relu", "gelu", "silu", "reglu", "geglu", "swiglu"),
+        "activation": ("relu", "gelu", "gelu_tanh", "silu", "reglu", "geglu", "swiglu"),
         "attention_init": ("xavier", "small"),
         "embedding_scale": ("token", "sum", "none"),
         "ffn_hidden_layers": (1, 2),
@@ -42,8 +42,9 @@ class ModelConfig(ABC):
     ffn_dim: int = 1024
     """Inner size of one feed-forward; layers of Macaron and joint models have two."""
     activation: str = "relu"
-    """Of the feed-forward: `relu`, `gelu`, `silu`, or gated `reglu`, `geglu`, `swiglu`, which have
-    three matrices of `ffn_dim` each: two thirds of it keep the number of parameters."""
+    """Of the feed-forward: `relu`, `gelu`, `gelu_tanh` (GELU by tanh, nearly), `silu`, or gated
+    `reglu`, `geglu`, `swiglu`, which have three matrices of `ffn_dim` each: two thirds of it keep
+    the number of parameters."""
     ffn_hidden_layers: int = 1
     """Of the feed-forward, each of `ffn_dim`: 1, or 2, with an activation behind each and no
     residual inside (the ablation of Lu et al. 2019)."""
@@ -408,7 +409,7 @@ class LanguageModelConfig(ModelConfig):
         "norm": ("pre", "post", "none"),
         "block": ("standard", "macaron"),
         "attention": ATTENTIONS,
-        "positions": ("sinusoid", "gluon", "relative", "rotary"),
+        "positions": ("sinusoid", "gluon", "relative", "rotary", "learnt"),
         "dropout_layers": ("all", "reference"),
     }
 
@@ -427,11 +428,25 @@ class LanguageModelConfig(ModelConfig):
     window_multiplier: int = 2
     """The window of layer l, from 0, is first_window * window_multiplier^l."""
     positions: str = "sinusoid"
-    """As in translation, or `gluon`: the authors' code, whose columns do not pair up."""
+    """As in all models; `gluon`: the authors' code, whose columns do not pair up; or `learnt`: a
+    table of `max_positions` rows."""
+    max_positions: int = 0
+    """Positions of a `learnt` table, which bounds prompt and output together; 0 for all others,
+    whose length is open."""
+    rotary_base: float = 10000.0
+    """Of `rotary` positions: the last features of a head turn once in 2 pi times this many
+    positions, nearly."""
+    num_kv_heads: int = 0
+    """Heads of keys and values, each of which as many heads of queries share (grouped-query
+    attention; Ainslie et al. 2023); 0 is `num_heads`, each its own."""
     attention_bias: bool = True
     """Biases in the projections of attention; the authors have none."""
+    ffn_bias: bool = True
+    """Biases in the feed-forward."""
+    tie_embeddings: bool = True
+    """One matrix for the embedding and the output."""
     output_bias: bool = False
-    """A bias beside the output matrix, which is the embedding; the authors have one."""
+    """A bias beside the output matrix; the authors have one."""
     output_dropout: float = 0.0
     """On the states that the output matrix multiplies."""
     dropout_layers: str = "all"
@@ -454,6 +469,41 @@ class LanguageModelConfig(ModelConfig):
             )
         if not 0.0 <= self.output_dropout < 1.0:
             raise ConfigError(f"output_dropout must be in [0, 1), got {self.output_dropout}")
+        self._check_positions()
+        self._check_matrices()
+
+    def _check_positions(self) -> None:
+        """Raise ConfigError for sizes of positions that are not there."""
+        if (self.positions == "learnt") != (self.max_positions > 0) or self.max_positions < 0:
+            raise ConfigError(
+                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
+                f"{self.max_positions} for {self.positions!r}"
+            )
+        if not self.rotary_base > 1.0:
+            raise ConfigError(f"rotary_base must be > 1, got {self.rotary_base}")
+
+    def _check_matrices(self) -> None:
+        """Raise ConfigError for matrices that do not fit one another."""
+        if self.num_kv_heads < 0 or self.num_heads % self.kv_heads:
+            raise ConfigError(
+                f"num_kv_heads must be 0 or divide num_heads = {self.num_heads}, got "
+                f"{self.num_kv_heads}"
+            )
+        if self.kv_heads != self.num_heads and self.positions == "relative":
+            raise ConfigError(
+                "positions: relative has no place for grouped queries, got num_kv_heads: "
+                f"{self.num_kv_heads}; use positions: rotary"
+            )
+        if self.fix_norm and not self.tie_embeddings:
+            raise ConfigError(
+                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
+                "matrix, got tie_embeddings: false; change one of them"
+            )
+
+    @property
+    def kv_heads(self) -> int:
+        """Heads of keys and values."""
+        return self.num_kv_heads or self.num_heads
 
     @property
     def family(self) -> str:

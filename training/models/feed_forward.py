@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import torch
 from torch import Tensor, nn
@@ -13,6 +14,7 @@ from training.models.dropout import Dropout
 _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "relu": torch.relu,
     "gelu": nn.functional.gelu,
+    "gelu_tanh": partial(nn.functional.gelu, approximate="tanh"),
     "silu": nn.functional.silu,
 }
 _GATES = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
@@ -26,10 +28,11 @@ def activation_of(name: str) -> Callable[[Tensor], Tensor]:
 class FeedForward(nn.Module):
     """Linear, activation, Linear (Vaswani et al. 2017, equation 2, with ReLU).
 
-    GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), SiLU x * sigmoid(x).
-    `reglu`, `geglu` and `swiglu` multiply the activation of one product by another (Shazeer 2020,
-    equation 6, with biases): `up_proj` holds the rows of the gate, then those of the other. A
-    second hidden layer comes between, where asked for (Lu et al. 2019, table 3: "no residual").
+    GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), `gelu_tanh` its
+    approximation (section 2 there), SiLU x * sigmoid(x). `reglu`, `geglu` and `swiglu` multiply the
+    activation of one product by another (Shazeer 2020, equation 6, with biases unless told
+    otherwise): `up_proj` holds the rows of the gate, then those of the other. A second hidden layer
+    comes between, where asked for (Lu et al. 2019, table 3: "no residual").
     """
 
     def __init__(
@@ -39,14 +42,16 @@ class FeedForward(nn.Module):
         dropout: Dropout,
         activation: str = "relu",
         hidden_layers: int = 1,
+        *,
+        bias: bool = True,
     ) -> None:
         super().__init__()
         self.is_gated = activation in _GATES
         self.activation = activation_of(activation)
         wide = (2 if self.is_gated else 1) * ffn_dim
-        self.up_proj = nn.Linear(model_dim, wide)
-        self.down_proj = nn.Linear(ffn_dim, model_dim)
-        self.inner_proj = nn.Linear(ffn_dim, wide) if hidden_layers == 2 else None
+        self.up_proj = nn.Linear(model_dim, wide, bias=bias)
+        self.down_proj = nn.Linear(ffn_dim, model_dim, bias=bias)
+        self.inner_proj = nn.Linear(ffn_dim, wide, bias=bias) if hidden_layers == 2 else None
         self.dropout = dropout
         init_linear(self.up_proj, self.down_proj)
         widening = [self.up_proj]

@@ -1,7 +1,7 @@
 """Decoder-only language models: full or light attention, standard or Macaron layers.
 
 Wang et al. 2020, "Transformer on a Diet". Shape letters: B rows, T tokens, Q queries, C cache
-slots, D model, H heads, E head, V vocabulary, L layers.
+slots, D model, H heads of keys and values, E head, V vocabulary, L layers.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class LanguageStep(NamedTuple):
 
 
 class CausalLanguageModel(DecodingNetwork):
-    """One embedding for input and output; `states` trains, `decode_step` is what decoding calls.
+    """Tokens to logits of the next ones; `states` trains, `decode_step` is what decoding calls.
 
     Nothing is carried from one training segment to the next: each starts cold, at position 0, as in
     the authors' code.
@@ -52,6 +52,10 @@ class CausalLanguageModel(DecodingNetwork):
         super().__init__()
         self.config: LanguageModelConfig = config
         self.embedding = TokenEmbedding(config, config.positions)
+        self.positions: nn.Embedding | None = None
+        if config.positions == "learnt":
+            self.positions = nn.Embedding(config.max_positions, config.model_dim)
+            nn.init.normal_(self.positions.weight, std=config.model_dim**-0.5)
         # Post-norm has one here, as the authors' code has where its norms are on.
         self.embedding_norm = make_norm(config, "post")
         self.offsets = layer_offsets(config)
@@ -66,12 +70,16 @@ class CausalLanguageModel(DecodingNetwork):
         self.output_bias = (
             nn.Parameter(torch.zeros(config.vocab_size)) if config.output_bias else None
         )
+        self.output_matrix: nn.Parameter | None = None
+        if not config.tie_embeddings:
+            shape = (config.vocab_size, config.model_dim)
+            self.output_matrix = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
         """Axes of keys and values: by head, so that a step's one query reads its keys in order."""
-        heads = self.config.num_heads
-        return ("B", heads, "C", self.config.model_dim // heads)
+        width = self.config.model_dim // self.config.num_heads
+        return ("B", self.config.kv_heads, "C", width)
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
@@ -80,8 +88,8 @@ class CausalLanguageModel(DecodingNetwork):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D], which input and output share."""
-        return self.embedding.vectors
+        """The embedding [V,D], which input and output share, or a matrix of its own."""
+        return self.embedding.vectors if self.output_matrix is None else self.output_matrix
 
     def decode_step(
         self,
@@ -134,7 +142,11 @@ class CausalLanguageModel(DecodingNetwork):
     def _decode(
         self, token_ids_BQ: Tensor, positions_BQ: Tensor, contexts: list[CacheContext]
     ) -> Tensor:
-        x_BQD = self.embedding_norm(self.embedding(token_ids_BQ, positions_BQ))
+        x_BQD = self.embedding(token_ids_BQ, positions_BQ)
+        if self.positions is not None:
+            # What fills up a chunk may stand behind the last position; nothing sees it.
+            x_BQD = x_BQD + self.positions(positions_BQ.clamp(max=self.config.max_positions - 1))
+        x_BQD = self.embedding_norm(x_BQD)
         each = [(context,) for context in contexts]
         return self.norm(self.layers.run(x_BQD, each, self.run_layer))
 

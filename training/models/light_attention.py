@@ -78,7 +78,8 @@ def light_attention(
     num_heads: int,
     dropout: float = 0.0,
 ) -> Tensor:
-    """Attention of each position to those `offsets` (ascending, from 0) before it, [B,T,D].
+    """Attention of each position to those `offsets` (ascending, from 0) before it, [B,T,D]; keys
+    and values may have fewer heads, as in `attention`.
 
     It equals `attention` under the mask of these offsets; `dropout` drops probabilities.
     """
@@ -94,8 +95,11 @@ def light_attention(
             dropout=dropout,
         )
     query = query_BTD.unflatten(-1, (num_heads, -1))
-    key, value = (x.unflatten(-1, (num_heads, -1)) for x in (key_BTD, value_BTD))
-    query = query * query.shape[-1] ** -0.5
+    width = query.shape[-1]
+    key, value = (x.unflatten(-1, (-1, width)) for x in (key_BTD, value_BTD))
+    if key.shape[2] != num_heads:  # queries in groups, each with one head of keys and values
+        key, value = (x.repeat_interleave(num_heads // x.shape[2], 2) for x in (key, value))
+    query = query * width**-0.5
     attend = _banded if is_band(offsets) else _gathered
     return attend(query, key, value, offsets, dropout).flatten(2)
 
@@ -175,11 +179,14 @@ class LightSelfAttention(SelfAttention):
             config.model_dim,
             config.num_heads,
             config.attention_dropout,
+            kv_heads=config.kv_heads,
             bias=config.attention_bias,
             positions=make_positions(config),
         )
         self.offsets = offsets
-        for weight in self.in_proj.weight.detach().chunk(3):
+        width = config.model_dim // config.num_heads
+        rows = [heads * width for heads in self.head_counts]
+        for weight in self.in_proj.weight.detach().split(rows):
             nn.init.xavier_uniform_(weight)
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
@@ -187,7 +194,7 @@ class LightSelfAttention(SelfAttention):
         if context.cached or self.offsets is None:
             return super().decode(x_BQD, context, rows_sharing_dropout)
         positions_1Q = torch.arange(x_BQD.shape[1], device=x_BQD.device)[None]
-        query, key, value = self._project(x_BQD, positions_1Q).chunk(3, dim=-1)
+        query, key, value = self._split(self._project(x_BQD, positions_1Q))
         out_BQD = light_attention(
             query,
             key,

@@ -10,10 +10,12 @@ import math
 import torch
 from torch import Tensor, nn
 
-from training.models.config import ModelConfig
+from training.models.config import LanguageModelConfig, ModelConfig
 from training.models.operators import split_heads
 
-_BASE = 10000.0
+_WHOLE_VECTORS = 16
+"""Angles: ONNX Runtime computes sines of what is left behind the last whole vector otherwise, and
+which rows these are depends on the batch."""
 
 
 class RotaryPositions(nn.Module):
@@ -24,24 +26,31 @@ class RotaryPositions(nn.Module):
     The whole projection is turned before it is split and cached: a cache holds turned keys.
     """
 
-    def __init__(self, num_heads: int) -> None:
+    def __init__(self, num_heads: int, kv_heads: int | None = None, base: float = 10000.0) -> None:
+        """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last;
+        `kv_heads`, if not given, are `num_heads`."""
         super().__init__()
-        self.num_heads = num_heads
+        self.num_heads, self.kv_heads, self.base = num_heads, kv_heads or num_heads, base
 
     def forward(self, projected_BQP: Tensor, positions_BQ: Tensor) -> Tensor:
-        """Queries, keys and values side by side, [B,Q,3D], the first two turned; positions may be
-        [1,Q]."""
-        halves = projected_BQP.unflatten(-1, (3, self.num_heads, 2, -1))
-        half = halves.shape[-1]
-        index = torch.arange(half, dtype=torch.float32, device=projected_BQP.device)
-        angle = positions_BQ.float().unsqueeze(-1) * torch.exp(index * (-math.log(_BASE) / half))
-        # The values' angle is zero.
-        turned = torch.tensor([1.0, 1.0, 0.0], device=projected_BQP.device)
-        angle_BQ31F = angle[:, :, None, None] * turned[:, None, None]
-        cosine, sine = (f(angle_BQ31F).to(projected_BQP.dtype) for f in (torch.cos, torch.sin))
-        first, second = halves.unbind(-2)
+        """Heads of queries, keys and values side by side, [B,Q,P], the first two turned; positions
+        may be [1,Q]."""
+        heads, turned = self.num_heads + 2 * self.kv_heads, self.num_heads + self.kv_heads
+        width = projected_BQP.shape[-1] // heads
+        sizes = [turned * width, self.kv_heads * width]
+        query_key_BQP, value_BQP = projected_BQP.split(sizes, -1)
+        half = width // 2
+        count = -(-half // _WHOLE_VECTORS) * _WHOLE_VECTORS
+        index = torch.arange(count, dtype=torch.float32, device=projected_BQP.device)
+        frequency = torch.exp(index * (-math.log(self.base) / half))
+        angle_BQ1F = (positions_BQ.float().unsqueeze(-1) * frequency).unsqueeze(2)
+        cosine, sine = (
+            function(angle_BQ1F)[..., :half].to(projected_BQP.dtype)
+            for function in (torch.cos, torch.sin)
+        )
+        first, second = query_key_BQP.unflatten(-1, (turned, 2, half)).unbind(-2)
         parts = (first * cosine - second * sine, second * cosine + first * sine)
-        return torch.stack(parts, -2).flatten(2)
+        return torch.cat([torch.stack(parts, -2).flatten(2), value_BQP], -1)
 
 
 class RelativePositions(nn.Module):
@@ -100,6 +109,8 @@ def _by_query(x_BHQN: Tensor, matrix_BQNM: Tensor) -> Tensor:
 def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions | None:
     """What a self-attention of its own has of positions, by the configuration."""
     if config.positions == "rotary":
+        if isinstance(config, LanguageModelConfig):
+            return RotaryPositions(config.num_heads, config.kv_heads, config.rotary_base)
         return RotaryPositions(config.num_heads)
     if config.positions == "relative":
         width = config.model_dim // config.num_heads

@@ -139,6 +139,7 @@ def assert_scores_as_the_model(model: Transformer, folder: Path) -> None:
         {"norm_type": "rms", "norm_eps": 0.05},
         {"norm_type": "rms", "norm": "post", "fix_norm": True},
         {"norm_eps": 0.05, "activation": "gelu"},
+        {"activation": "gelu_tanh"},
         {"activation": "silu"},
         {"positions": "relative", "max_relative_distance": 3},
         *({"activation": name} for name in ("reglu", "geglu", "swiglu")),

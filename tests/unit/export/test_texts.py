@@ -93,7 +93,7 @@ def windows(*lengths: int) -> list[Window]:
 
 
 def test_windows_to_fit_to_are_others_than_those_compared_where_they_are_enough() -> None:
-    text = Text("own", Path("valid.txt"))
+    text = Path("valid.txt")
     many = windows(*[16] * 60)
     assert fitting_windows("int8", text, many) == many[8:40]
     few = windows(*[40] * 8, 3)
@@ -109,7 +109,9 @@ def test_windows_to_fit_to_are_others_than_those_compared_where_they_are_enough(
 def test_too_few_tokens_are_refused_before_a_language_model_is_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, precision: str, target: str, instead: str
 ) -> None:
-    trained = SimpleNamespace(recipe=SimpleNamespace(data=None), model=None)
+    (tmp_path / "valid.txt").write_text("words\n")
+    data = SimpleNamespace(segment_length=16)
+    trained = SimpleNamespace(recipe=SimpleNamespace(data=data), model=None, tokenizer=None)
     monkeypatch.setattr("export.language_bundle.load_language_model", lambda _: trained)
     monkeypatch.setattr("export.language_bundle.compared_windows", lambda *_: windows(60, 67))
     message = (
@@ -122,9 +124,9 @@ def test_too_few_tokens_are_refused_before_a_language_model_is_written(
             tmp_path / "out",
             precision=precision,
             target=target,
-            text=Text("own", Path("valid.txt")),
+            text=Text("own", tmp_path / "valid.txt", clean=True),
         )
-    assert not list(tmp_path.iterdir())
+    assert [path.name for path in tmp_path.iterdir()] == ["valid.txt"]
 
 
 @pytest.mark.parametrize("name", ["news.txt", "validation.txt"])

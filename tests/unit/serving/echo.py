@@ -56,6 +56,7 @@ class ByteTokenizer:
 
     vocab_size = _FIRST_BYTE + 256
     unk_id, eos_id = UNK_ID, EOS_ID
+    beginning = (EOS_ID,)
 
     def segmentations(self, text: str) -> list[list[int]]:
         """The only one."""

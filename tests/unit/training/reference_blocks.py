@@ -189,6 +189,8 @@ def activate(x: float, name: str) -> float:
         return max(x, 0.0)
     if name in ("gelu", "geglu"):  # x times the normal distribution's share below x
         return x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
+    if name == "gelu_tanh":  # Hendrycks and Gimpel 2016, section 2
+        return x * 0.5 * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
     return x / (1.0 + math.exp(-x))
 
 

@@ -285,6 +285,12 @@ def test_checkpointing_changes_no_gradient() -> None:
         {"attention": "sparse"},
         {"block": "tests:OWN"},
         {"positions": "learned"},
+        {"max_positions": 5},
+        {"positions": "learnt", "max_positions": 0},
+        {"num_kv_heads": 3},
+        {"num_kv_heads": 1, "positions": "relative"},
+        {"rotary_base": 1.0},
+        {"tie_embeddings": False, "fix_norm": True},
         {"dropout_layers": "first"},
         {"num_encoder_layers": 1},
         {"kernel_size": 0},
@@ -293,8 +299,9 @@ def test_checkpointing_changes_no_gradient() -> None:
     ],
 )
 def test_a_value_out_of_range_is_an_error(change: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=next(iter(change))):
+    with pytest.raises(ConfigError) as refused:
         replace(TINY_LM, **change)
+    assert all(name in str(refused.value) for name in change)
 
 
 def test_a_language_model_is_no_translation_model() -> None:

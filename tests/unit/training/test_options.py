@@ -38,7 +38,7 @@ OPTIONS: list[dict[str, Any]] = [
     {"embedding_scale": "sum"},
     {"embedding_scale": "none"},
     {"ffn_hidden_layers": 2, "activation": "swiglu"},
-    *({"activation": name} for name in ("gelu", "silu", "reglu", "geglu", "swiglu")),
+    *({"activation": name} for name in ("gelu", "gelu_tanh", "silu", "reglu", "geglu", "swiglu")),
 ]
 FAMILIES: list[ModelConfig] = [
     TINY,
@@ -224,7 +224,7 @@ def test_two_thirds_of_the_width_keep_the_parameters_of_a_gated_feed_forward(
         assert float(half.abs().max()) == pytest.approx(0.25, rel=0.02)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "silu", "reglu", "geglu", "swiglu"])
+@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "silu", "reglu", "geglu", "swiglu"])
 def test_the_gradient_of_a_feed_forward_is_that_of_its_formula(activation: str) -> None:
     torch.manual_seed(0)
     ffn = FeedForward(4, 5, Dropout(0.0), activation).double()

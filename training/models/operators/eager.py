@@ -45,13 +45,21 @@ def attention(
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
     Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
-    `mask` is additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B
-    drop the same probabilities. Where `scales_queries` is false, an exported graph scales scores
-    in their place. Returns [B,Q,D].
+    Keys and values may have fewer heads, each for as many successive heads of queries. `mask` is
+    additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B drop the
+    same probabilities. Where `scales_queries` is false, an exported graph scales scores in their
+    place. Returns [B,Q,D].
     """
     del scales_queries
     if query.dim() != 4:
-        query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
+        kv_heads = key.shape[-1] * num_heads // query.shape[-1]
+        query, key, value = (
+            split_heads(x, heads)
+            for x, heads in ((query, num_heads), (key, kv_heads), (value, kv_heads))
+        )
+    if key.shape[1] != query.shape[1]:
+        each = query.shape[1] // key.shape[1]
+        key, value = key.repeat_interleave(each, 1), value.repeat_interleave(each, 1)
     if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,

@@ -56,7 +56,7 @@ def attention(
     rows_sharing_dropout: int = 1,
     scales_queries: bool = True,
 ) -> Tensor:
-    """`Attention`: of three axes with the number of heads, or of four, by head.
+    """`Attention`: of three axes with the numbers of heads, or of four, by head.
 
     Graphs are of evaluation, with masks that hide what is to come: nothing is dropped.
     """
@@ -68,7 +68,8 @@ def attention(
         # ONNX Runtime has a kernel for one query that takes no factor: it is the query's, then,
         # and goes into the weights that made it.
         query, scale = query * scale, 1.0
-    sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": num_heads}
+    kv_heads = key.shape[-1] * num_heads // query.shape[-1]
+    sizes = {} if by_head else {"q_num_heads": num_heads, "kv_num_heads": kv_heads}
     result: Tensor = torch.onnx.ops.symbolic(
         "Attention",
         (query, key, value, mask),

@@ -8,8 +8,8 @@ import uuid
 from collections.abc import Sequence
 from typing import Literal, cast
 
-from serving.bundle.tokenizer import TextTokenizer
 from serving.generation.choices import Prompt, TokenScore
+from serving.generation.prompts import PromptProcessor
 from serving.generation.ticket import Delta, GenerationDone, PromptRead
 from serving.server.dialects.openai.wire import (
     Completion,
@@ -24,14 +24,15 @@ from serving.text.stream import readable
 class CompletionAnswer:
     """Makes the answer to one request, whole or in chunks of a stream that share its id."""
 
-    def __init__(self, body: CompletionRequest, tokenizer: TextTokenizer, outputs: int) -> None:
+    def __init__(self, body: CompletionRequest, texts: PromptProcessor, outputs: int) -> None:
         """`outputs` is the number of outputs that each prompt gets back."""
         self._body, self._outputs = body, outputs
         self._prompts = prompts_of(body)
         self._texts = [
-            prompt if isinstance(prompt, str) else readable(tokenizer, prompt)
+            prompt if isinstance(prompt, str) else readable(texts.tokenizer, prompt)
             for prompt in self._prompts
         ]
+        self._added = [texts.num_added(prompt) for prompt in self._prompts]
         self._id, self._created = f"cmpl-{uuid.uuid4().hex}", int(time.time())
 
     def whole(self, results: Sequence[GenerationDone]) -> Completion:
@@ -93,9 +94,8 @@ class CompletionAnswer:
         )
 
     def _usage(self, results: Sequence[GenerationDone]) -> UsageBody:
-        # The end of text before a prompt that is text is ours, not the caller's.
-        hidden = sum(isinstance(prompt, str) for prompt in self._prompts)
-        prompt = sum(done.num_prompt_tokens for done in results) - hidden
+        # What stands before a prompt that is text is ours, not the caller's.
+        prompt = sum(done.num_prompt_tokens for done in results) - sum(self._added)
         generated = sum(done.num_generated_tokens for done in results)
         return UsageBody(
             prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated
@@ -107,8 +107,8 @@ class CompletionAnswer:
         return [dataclasses.replace(token, offset=token.offset + start) for token in tokens]
 
     def _shown(self, number: int, tokens: Sequence[TokenScore]) -> Sequence[TokenScore]:
-        """The tokens of a prompt without the end of text that stands before one that is text."""
-        return tokens[1:] if isinstance(self._prompts[number], str) else tokens
+        """The tokens of a prompt without those that are put before one that is text."""
+        return tokens[self._added[number] :]
 
 
 def prompts_of(body: CompletionRequest) -> list[Prompt]:

@@ -10,11 +10,11 @@ from serving.server.description import (
     Description,
     events,
     get,
-    operation,
     parameter,
     post,
     reference,
 )
+from serving.server.dialects.openai.chat import ChatCompletion, ChatRequest
 from serving.server.dialects.openai.embeddings import EmbeddingRequest, Embeddings
 from serving.server.dialects.openai.wire import (
     Completion,
@@ -34,11 +34,18 @@ def describe() -> Description:
     """Describe the routes under /v1 and those of tokenizers, whose errors have OpenAI's shape."""
     return Description(
         paths={**_models_paths(), **_completions_paths(), **_tokenizer_paths()},
-        requests=(CompletionRequest, EmbeddingRequest, TokenizeRequest, DetokenizeRequest),
+        requests=(
+            CompletionRequest,
+            ChatRequest,
+            EmbeddingRequest,
+            TokenizeRequest,
+            DetokenizeRequest,
+        ),
         answers=(
             OpenAIModels,
             OpenAIModel,
             Completion,
+            ChatCompletion,
             Embeddings,
             TokenizerInfo,
             Tokens,
@@ -68,14 +75,23 @@ def _completions_paths() -> dict[str, Any]:
     completions["post"]["responses"]["200"]["content"]["text/event-stream"] = events(
         "With `stream`: Completions, and [DONE] at the end"
     )
-    chat = operation("chat", "Refused: there is no chat template", {}, (400, 503), OpenAIError)
-    del chat["responses"]["200"]
+    chat = post(
+        "chat",
+        "Answer a chat by a model with a chat template",
+        ChatRequest,
+        ChatCompletion,
+        WORK,
+        OpenAIError,
+    )
+    chat["post"]["responses"]["200"]["content"]["text/event-stream"] = events(
+        "With `stream`: OpenAI's `chat.completion.chunk`s, and [DONE] at the end"
+    )
     embeddings = post(
         "embeddings", "Vectors of texts", EmbeddingRequest, Embeddings, WORK, OpenAIError
     )
     return {
         "/v1/completions": completions,
-        "/v1/chat/completions": {"post": chat},
+        "/v1/chat/completions": chat,
         "/v1/embeddings": embeddings,
     }
 

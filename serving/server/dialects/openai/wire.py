@@ -6,6 +6,7 @@ other servers have others.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -35,37 +36,21 @@ class StreamOptions(Wire):
     """Send the token counts in a last chunk that has no choices."""
 
 
-class CompletionRequest(Wire):
-    """Prompts to go on from."""
+class SamplingFields(Wire):
+    """What every request says that has text generated."""
 
     model: str
     """Name of a language model, as `/v1/models` lists them."""
-    prompt: (
-        str
-        | Annotated[list[str], Field(min_length=1)]
-        | Ids
-        | Annotated[list[Ids], Field(min_length=1)]
-        | None
-    ) = None
-    """A text or a list of token ids, or several of either; none is the beginning of a document."""
-    max_tokens: Annotated[Whole, Field(ge=0)] | None = None
-    """Tokens generated at most, the end of text included; default 16."""
     temperature: float | None = None
     """Divides the logits; 0 takes the likeliest token; default 1."""
     top_p: float | None = None
     """Draw from the likeliest tokens whose probabilities add up to this; default 1."""
     n: Whole | None = None
     """Outputs for each prompt; default 1."""
-    best_of: Whole | None = None
-    """Outputs generated, of which the `n` likeliest are returned."""
     stop: str | list[str] | None = None
     """Texts before which the output ends."""
     seed: Whole | None = None
     """The same seed gives the same text."""
-    echo: bool | None = None
-    """Return the prompt before the output."""
-    logprobs: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_count)] = None
-    """Report log-probabilities, and those of so many likeliest tokens."""
     presence_penalty: float | None = None
     """Subtracted from the logits of tokens that the output holds."""
     frequency_penalty: float | None = None
@@ -76,8 +61,6 @@ class CompletionRequest(Wire):
     """Send the text as it is made, as server-sent events."""
     stream_options: StreamOptions | None = None
     """What the stream tells besides."""
-    suffix: str | None = None
-    """Text after the output; not supported, must be null or empty."""
     user: str | None = None
     """Ignored."""
     top_k: Whole | None = None
@@ -94,6 +77,34 @@ class CompletionRequest(Wire):
     """Exponent of the length normalisation of beam search (not in OpenAI's API)."""
     timeout_s: Annotated[float, Field(gt=0)] | None = None
     """Seconds after which the request fails (not in OpenAI's API)."""
+
+    @property
+    def wants_usage(self) -> bool:
+        """Whether a stream is to end with the token counts."""
+        return bool(self.stream_options and self.stream_options.include_usage)
+
+
+class CompletionRequest(SamplingFields):
+    """Prompts to go on from."""
+
+    prompt: (
+        str
+        | Annotated[list[str], Field(min_length=1)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1)]
+        | None
+    ) = None
+    """A text or a list of token ids, or several of either; none is the beginning of a document."""
+    max_tokens: Annotated[Whole, Field(ge=0)] | None = None
+    """Tokens generated at most, the end of text included; default 16."""
+    best_of: Whole | None = None
+    """Outputs generated, of which the `n` likeliest are returned."""
+    echo: bool | None = None
+    """Return the prompt before the output."""
+    logprobs: Annotated[Annotated[int, Field(ge=0)] | None, BeforeValidator(_count)] = None
+    """Report log-probabilities, and those of so many likeliest tokens."""
+    suffix: str | None = None
+    """Text after the output; not supported, must be null or empty."""
 
 
 class LogProbs(Wire):
@@ -187,7 +198,8 @@ class TokenizeRequest(Wire):
     prompt: str
     model: str | None = None
     add_special_tokens: bool | None = None
-    """Begin with the end of the text before, as the model does for a prompt; default true."""
+    """Begin with what stands before a prompt that is text, as the end of the text before; default
+    true."""
 
 
 class Tokens(Wire):
@@ -212,25 +224,25 @@ class Detokenized(Wire):
 
 
 class TokenizerInfo(Wire):
-    """The special tokens of a model; a text begins with the one that ends the text before."""
+    """The special tokens of a model; a text begins with `bos_token`, which ends the text before
+    where the model has no other."""
 
     bos_token: str
     eos_token: str
     unk_token: str
     pad_token: str | None
-    chat_template: None = None
+    chat_template: str | None = None
     vocab_size: int
     model: str
 
 
-def options_of(body: CompletionRequest) -> dict[str, Any]:
-    """The fields that are generation options, under our names; those that are null are left out."""
-    top_k = body.top_k
+def options_of(body: SamplingFields, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are generation options, under our names, with the route's `own`; those that
+    are null are left out."""
     values = {
-        "max_length": 16 if body.max_tokens is None else body.max_tokens,
         "min_length": body.min_tokens,
         "temperature": body.temperature,
-        "sampling_top_k": 0 if top_k == -1 else top_k,
+        "sampling_top_k": 0 if body.top_k == -1 else body.top_k,
         "sampling_top_p": body.top_p,
         "repetition_penalty": body.repetition_penalty,
         "presence_penalty": body.presence_penalty,
@@ -240,10 +252,9 @@ def options_of(body: CompletionRequest) -> dict[str, Any]:
         "stop": body.stop,
         "seed": body.seed,
         "num_hypotheses": body.n,
-        "best_of": None if body.best_of == (body.n or 1) else body.best_of,
-        "num_logprobs": body.logprobs,
         "beam_size": body.beam_size,
         "length_penalty": body.length_penalty,
+        **own,
     }
     return {name: value for name, value in values.items() if value is not None}
 

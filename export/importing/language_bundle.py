@@ -1,0 +1,119 @@
+"""Another project's language model to a bundle, exported as a run's is."""
+
+from __future__ import annotations
+
+import logging
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from export.bundle import Form
+from export.errors import ExportError
+from export.importing.folder import read_json
+from export.importing.gguf import read_gguf
+from export.importing.gpt2 import read_gpt2
+from export.importing.language_model import TEMPLATE, TOKENIZER, ImportedLanguageModel
+from export.importing.llama import read_llama
+from export.language_bundle import (
+    ComparedDocuments,
+    ExportedLanguageModel,
+    write_language_bundle,
+)
+from export.texts import DocumentReader, compared_windows, fitting_windows, read_sources
+from serving.bundle.fast_vocabulary import FastVocabulary
+from serving.bundle.manifest import Manifest, TokenizerFiles
+
+LANGUAGE_READERS: dict[str, Callable[[Path], ImportedLanguageModel]] = {
+    "gpt2": read_gpt2,
+    "llama": read_llama,
+    "mistral": read_llama,
+    "gguf": read_gguf,
+}
+"""By the name of the family: the `model_type` of a folder of `transformers`, or a file's kind."""
+
+_WINDOW = 128
+"""Tokens that are read at once where bundle and checkpoint are compared."""
+
+logger = logging.getLogger(__name__)
+
+
+def import_language_bundle(
+    imported: ImportedLanguageModel,
+    source: Path,
+    out: Path,
+    form: Form,
+    *,
+    licence: str | None,
+    text: Path | None,
+    sentences: Path,
+) -> Manifest:
+    """Write the bundle `out` of a language model that was read at `source`, compared on a text or
+    on the built-in `sentences`; raises ExportError (ParityError) without leaving anything
+    behind."""
+    config = imported.model.config
+    logger.info(
+        "%s: %s, %d layers of width %d, %d ids",
+        source,
+        imported.kind,
+        config.num_decoder_layers,
+        config.model_dim,
+        config.vocab_size,
+    )
+    vocabulary = _vocabulary(imported, source)
+    length = min(_WINDOW, imported.max_positions)
+    reader = DocumentReader(vocabulary, length, imported.special_ids.bos)
+    file = text or sentences
+    lines = read_sources(text).sources if text else read_json(sentences)["en"]
+    windows = compared_windows(reader, file, lines)
+    return write_language_bundle(
+        ExportedLanguageModel(
+            imported.model,
+            reader,
+            _files(imported),
+            _facts(imported, source, licence or imported.licence),
+            imported.max_positions,
+        ),
+        out,
+        form,
+        ComparedDocuments(
+            text.name if text else "built-in sentences (en)",
+            windows,
+            fitting_windows(form.precision, file, windows),
+        ),
+    )
+
+
+def _vocabulary(imported: ImportedLanguageModel, source: Path) -> FastVocabulary:
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / TOKENIZER
+        path.write_bytes(imported.tokenizer)
+        try:
+            return FastVocabulary(path, imported.model.config.vocab_size, imported.special_ids)
+        except Exception as error:  # the library raises nothing more special
+            reason = " ".join(str(error).split())
+            raise ExportError(f"{source}: {TOKENIZER}: no usable tokenizer: {reason}") from error
+
+
+def _files(imported: ImportedLanguageModel) -> dict[str, bytes]:
+    files = {TOKENIZER: imported.tokenizer}
+    if imported.chat_template is not None:
+        files[TEMPLATE] = imported.chat_template.encode()
+    return files
+
+
+def _facts(imported: ImportedLanguageModel, source: Path, licence: str | None) -> dict[str, Any]:
+    """What the manifest tells of the vocabulary and of where the model comes from."""
+    name = source.resolve().name
+    told = f"Licence of the weights: {licence}." if licence else "It tells no licence of them."
+    return {
+        "special_ids": imported.special_ids,
+        "tokenizer": TokenizerFiles(
+            kind="tokenizers",
+            source_file=TOKENIZER,
+            target_file=TOKENIZER,
+            chat_template_file=None if imported.chat_template is None else TEMPLATE,
+        ),
+        "attribution": f"Imported from {name}: {imported.kind}. {told}",
+        "recipe": {"imported": {"from": name, "kind": imported.kind, "licence": licence or ""}},
+    }

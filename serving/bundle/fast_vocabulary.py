@@ -1,0 +1,189 @@
+"""The vocabulary of a language model that comes as a file of the `tokenizers` library: merges of
+bytes, or of characters with bytes for those that are no piece."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from functools import cached_property
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from tokenizers import Tokenizer as FastTokenizer
+
+from serving.search.ids import SpecialIds
+
+_SPACE = "\u2581"
+_REPLACEMENT = "\ufffd"
+_BYTE = re.compile(r"<0x([0-9A-F]{2})>")
+
+
+class FastVocabulary:
+    """Text to ids and back.
+
+    The control pieces are the file's special tokens, and ids of the model that the file does not
+    have. No text of a caller's is encoded to them, however it is written; `encode_marked` reads
+    what a chat template has written. Raises ValueError where the file is no tokenizer of a language
+    model, or has ids that the model has not.
+    """
+
+    def __init__(self, path: Path, vocab_size: int, special_ids: SpecialIds) -> None:
+        """`vocab_size` is the model's, which may have rows for ids that no piece has."""
+        self._content = path.read_bytes()
+        tree = _read_tree(self._content)
+        self._tokenizer = self._load(marked=False)
+        ids = self._tokenizer.get_vocab(with_added_tokens=True)
+        added = self._tokenizer.get_added_tokens_decoder()
+        highest = max(ids.values(), default=-1)
+        if not 0 <= highest < vocab_size:
+            raise ValueError(f"the tokenizer has ids up to {highest}, the model {vocab_size} ids")
+        for name, found in vars(special_ids).items():
+            if not 0 <= found < vocab_size:
+                raise ValueError(f"{name} must be in [0, {vocab_size - 1}], got {found}")
+        self.vocab_size = vocab_size
+        """How many ids there are, special ones and those without a piece included."""
+        self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
+        self._written = [f"<unused{number}>" for number in range(vocab_size)]
+        self._control = set(range(vocab_size)) - set(ids.values())
+        self._bytes: set[int] = set()
+        decoders = set(_kinds(tree["decoder"]))
+        for piece, number in ids.items():
+            if number in added:
+                self._written[number] = added[number].content
+                if added[number].special:
+                    self._control.add(number)
+            elif "ByteLevel" in decoders and all(character in _BYTES for character in piece):
+                self._add_bytes(number, bytes(_BYTES[character] for character in piece))
+            else:
+                self._written[number] = piece
+                if "ByteFallback" in decoders and _BYTE.fullmatch(piece):
+                    self._bytes.add(number)
+        self.beginning = self._read_beginning()
+        """Ids that stand before a text at the beginning of a document."""
+
+    @property
+    def special_tokens(self) -> list[str]:
+        """The written forms of those that the file names; `encode_marked` reads them."""
+        added = self._tokenizer.get_added_tokens_decoder().values()
+        return [token.content for token in added if token.special]
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text; what is written in it as a special token is text like any other."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).ids)
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts."""
+        found = self._tokenizer.encode_batch(texts, add_special_tokens=False)
+        return [list(each.ids) for each in found]
+
+    def encode_marked(self, text: str) -> list[int]:
+        """Ids of a text in which special tokens are written out."""
+        return list(self._marked.encode(text, add_special_tokens=False).ids)
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids; control pieces vanish, and bytes that are no character are U+FFFD,
+        which stands for at least one of them."""
+        kept = [number for number in ids if number not in self._control]
+        return str(self._tokenizer.decode(kept, skip_special_tokens=False))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id: its text, or its bytes where these are no whole
+        characters."""
+        return [self._written[number] for number in ids]
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Where in a text each of its ids begins and ends, in characters; several that are parts of
+        one character have it all."""
+        return list(self._tokenizer.encode(text, add_special_tokens=False).offsets)
+
+    def decoded_spans(self, ids: list[int]) -> list[tuple[int, int]]:
+        """Where in the text of `decode` each id begins and ends; of several that are parts of one
+        character the last has it all."""
+        ends = [0]
+        for count, number in enumerate(ids, start=1):
+            text = self.decode(ids[:count])
+            whole = text.rstrip(_REPLACEMENT) if number in self._bytes else text
+            ends.append(max(ends[-1], len(whole)))
+        return list(pairwise(ends))
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """The one way to write a text that merges know."""
+        return [self.encode(text)]
+
+    def is_byte(self, token_id: int) -> bool:
+        """Whether the id has bytes that are no whole character: those of its text's beginning or
+        end may be parts of one."""
+        return token_id in self._bytes
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id vanishes in `decode`."""
+        return token_id in self._control
+
+    def control_id(self, piece: str) -> int | None:
+        """The id of a control piece, or None where there is no such piece."""
+        return next((i for i in self._control if self._written[i] == piece), None)
+
+    def serialized(self) -> bytes:
+        """The bytes of the file."""
+        return self._content
+
+    @cached_property
+    def _marked(self) -> FastTokenizer:
+        """The same tokenizer, which reads special tokens; one that does not is never changed, for
+        several threads use it."""
+        return self._load(marked=True)
+
+    def _load(self, *, marked: bool) -> FastTokenizer:
+        tokenizer = FastTokenizer.from_str(self._content.decode())
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        tokenizer.encode_special_tokens = not marked
+        return tokenizer
+
+    def _add_bytes(self, number: int, content: bytes) -> None:
+        """Note the bytes of an id. Those of U+2581 are written as bytes, for written forms mean a
+        space by it."""
+        try:
+            text = content.decode()
+        except UnicodeDecodeError:
+            self._bytes.add(number)
+            text = _SPACE
+        whole = _SPACE not in text
+        self._written[number] = text if whole else "".join(f"<0x{byte:02X}>" for byte in content)
+
+    def _read_beginning(self) -> tuple[int, ...]:
+        """What the file puts before a text; raises ValueError where it puts something behind it."""
+        encoded = self._tokenizer.encode("a")
+        plain = self.encode("a")
+        behind = len(encoded.ids) - len(plain)
+        if list(encoded.ids[behind:]) != plain:
+            raise ValueError("the tokenizer adds ids behind a text, which a language model goes on")
+        return tuple(encoded.ids[:behind])
+
+
+def _read_tree(content: bytes) -> dict[str, Any]:
+    tree = json.loads(content)
+    if not isinstance(tree, dict) or not isinstance(tree.get("decoder"), dict):
+        raise ValueError("the tokenizer must be a JSON object with a decoder, which makes text")
+    return tree
+
+
+def _kinds(decoder: dict[str, Any]) -> Iterator[str]:
+    """The names of a decoder and of those that it is made of."""
+    yield str(decoder.get("type"))
+    for part in decoder.get("decoders", ()):
+        yield from _kinds(part)
+
+
+def _byte_characters() -> dict[str, int]:
+    """The characters that stand for bytes in merges of these (Radford et al. 2019): printable
+    Latin-1 as it is, the others from U+0100 on in their order."""
+    printable: Sequence[int] = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
+    others = [byte for byte in range(256) if byte not in printable]
+    found = {chr(byte): byte for byte in printable}
+    return found | {chr(0x100 + place): byte for place, byte in enumerate(others)}
+
+
+_BYTES = _byte_characters()

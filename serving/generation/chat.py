@@ -1,0 +1,101 @@
+"""The messages of a chat to a prompt, by the template that a model was trained with."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, NoReturn
+
+from jinja2 import TemplateError
+from jinja2.sandbox import ImmutableSandboxedEnvironment
+
+from serving.bundle.fast_vocabulary import FastVocabulary
+from serving.errors import BundleError, RequestError
+from serving.search.ids import SpecialIds
+from serving.text.characters import check_text
+
+Message = Mapping[str, str]
+"""`role` and `content`, as templates read them."""
+
+_BROKEN = "\0"
+"""Stands inside a special token that a message has written out; no text that is read holds it."""
+
+
+class ChatTemplate:
+    """A template in Jinja, which runs in a sandbox: it reads messages and changes nothing.
+
+    Its surroundings are those that `transformers` gives a template: `messages`, the special tokens
+    by name, `add_generation_prompt`, `raise_exception`, `strftime_now` and `tojson`.
+    """
+
+    def __init__(self, source: str, vocabulary: FastVocabulary, special_ids: SpecialIds) -> None:
+        """Raises BundleError where the source is no template."""
+        environment = ImmutableSandboxedEnvironment(
+            trim_blocks=True, lstrip_blocks=True, extensions=["jinja2.ext.loopcontrols"]
+        )
+        environment.filters["tojson"] = _to_json
+        environment.globals |= {"raise_exception": _refuse, "strftime_now": _now}
+        self._vocabulary = vocabulary
+        self._tokens = {
+            f"{name}_token": vocabulary.pieces([number])[0]
+            for name, number in vars(special_ids).items()
+        }
+        special = sorted(vocabulary.special_tokens, key=len, reverse=True)
+        self._special = re.compile("|".join(map(re.escape, special)) or r"(?!)")
+        self.source = source
+        """The template as it is written."""
+        try:
+            self._template = environment.from_string(source)
+        except TemplateError as error:
+            raise BundleError(f"not a chat template: {' '.join(str(error).split())}") from error
+
+    def encode(self, messages: Sequence[Message]) -> list[int]:
+        """Token ids of a prompt that the assistant is to go on from.
+
+        A special token that a message has written out is text like any other: none ends a message
+        before its time. Raises RequestError where the template refuses the messages, or one holds
+        what no model can read.
+        """
+        for message in messages:
+            check_text(message["role"], "messages")
+            check_text(message["content"], "messages")
+        broken = [{key: self._break(text) for key, text in each.items()} for each in messages]
+        text = self._render(broken)
+        if broken == list(messages):
+            return self._vocabulary.encode_marked(text)
+        ids: list[int] = []
+        begin = 0
+        for found in self._special.finditer(text):
+            ids += self._vocabulary.encode(text[begin : found.start()].replace(_BROKEN, ""))
+            ids += self._vocabulary.encode_marked(found[0])
+            begin = found.end()
+        return ids + self._vocabulary.encode(text[begin:].replace(_BROKEN, ""))
+
+    def _break(self, text: str) -> str:
+        return self._special.sub(lambda found: found[0][0] + _BROKEN + found[0][1:], text)
+
+    def _render(self, messages: Sequence[Message]) -> str:
+        try:
+            return self._template.render(
+                messages=messages, add_generation_prompt=True, **self._tokens
+            )
+        except Exception as error:  # whatever a template makes of messages that it does not expect
+            reason = " ".join(str(error).split()).replace(_BROKEN, "")
+            raise RequestError(
+                f"the model's chat template refuses these messages: {reason}", parameter="messages"
+            ) from error
+
+
+def _refuse(message: str) -> NoReturn:
+    raise TemplateError(message)
+
+
+def _now(form: str) -> str:
+    return datetime.datetime.now().strftime(form)
+
+
+def _to_json(value: Any, indent: int | None = None) -> str:
+    """Without the escapes for HTML that Jinja's own filter makes."""
+    return json.dumps(value, ensure_ascii=False, indent=indent)

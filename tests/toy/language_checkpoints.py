@@ -1,0 +1,96 @@
+"""Small language models of `transformers` with random weights, laid out as they are published."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors, trainers
+
+from tests.toy.corpus import toy_pairs
+
+START, END = "<|im_start|>", "<|im_end|>"
+TEMPLATE = (
+    "{% for message in messages %}"
+    "{{ '<|im_start|>' + message['role'] + '\n' + message['content'] | trim + '<|im_end|>\n' }}"
+    "{% endfor %}"
+    "{% if add_generation_prompt %}{{ '<|im_start|>assistant\n' }}{% endif %}"
+)
+VOCABULARY = 320
+ROWS = VOCABULARY + 8
+"""Of the embedding, some of which no piece has."""
+
+
+def write_tokenizer(folder: Path, *, begins: bool) -> None:
+    """Merges of bytes with three special tokens; texts begin with the first where asked for."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
+    special = [AddedToken(name, special=True) for name in ("<|end|>", START, END)]
+    tokenizer.train_from_iterator(
+        [text for pair in toy_pairs(300, seed=4) for text in pair],
+        trainers.BpeTrainer(
+            vocab_size=VOCABULARY,
+            special_tokens=special,
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    if begins:
+        tokenizer.post_processor = processors.TemplateProcessing(
+            single="<|end|> $A", special_tokens=[("<|end|>", 0)]
+        )
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer.save(str(folder / "tokenizer.json"))
+
+
+def write_gpt2(folder: Path, **changed: Any) -> Any:
+    """A GPT-2 of two layers without a chat template; returns the model."""
+    from transformers import GPT2Config, GPT2LMHeadModel
+
+    write_tokenizer(folder, begins=False)
+    options = {"n_embd": 32, "n_layer": 2, "n_head": 4, "n_positions": 96, "vocab_size": ROWS}
+    ids = {"bos_token_id": 0, "eos_token_id": 0}
+    torch.manual_seed(5)
+    model = GPT2LMHeadModel(GPT2Config(**options, **ids, **changed)).eval()
+    return _saved(model, folder)
+
+
+def write_llama(folder: Path, kind: str = "Llama", **changed: Any) -> Any:
+    """A Llama (or Mistral) of two layers with grouped queries and a chat template; returns the
+    model."""
+    import transformers
+
+    write_tokenizer(folder, begins=True)
+    (folder / "tokenizer_config.json").write_text(json.dumps({"chat_template": TEMPLATE}))
+    (folder / "README.md").write_text("---\nlicense: apache-2.0\n---\n# A toy\n")
+    options = {
+        "hidden_size": 32,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "num_key_value_heads": 2,
+        "intermediate_size": 48,
+        "max_position_embeddings": 128,
+        "vocab_size": ROWS,
+        "rope_parameters": {"rope_type": "default", "rope_theta": 500.0},
+        "bos_token_id": 0,
+        "eos_token_id": 2,
+        **changed,
+    }
+    torch.manual_seed(5)
+    config = getattr(transformers, f"{kind}Config")(**options)
+    model = getattr(transformers, f"{kind}ForCausalLM")(config).eval()
+    return _saved(model, folder)
+
+
+def _saved(model: Any, folder: Path) -> Any:
+    generator = torch.Generator().manual_seed(7)
+    with (
+        torch.no_grad()
+    ):  # fresh biases and gains hide mistakes, as do matrices that do next to nothing
+        for parameter in model.parameters():
+            parameter.add_(torch.randn(parameter.shape, generator=generator) * 0.2)
+    model.save_pretrained(folder)
+    return model
