@@ -63,7 +63,11 @@ def assert_logits_are(imported: Imported, reading: Reading) -> None:
         )
 
 
-@pytest.mark.parametrize("changed", [{}, PRE_NORM], ids=["student", "teacher"])
+@pytest.mark.parametrize(
+    "changed",
+    [{}, PRE_NORM, PRE_NORM | {"transformer-decoder-autoreg": "rnn"}],
+    ids=["student", "teacher", "pre-norm student"],
+)
 def test_npz_computes_what_its_equations_say(tmp_path: Path, changed: dict[str, Any]) -> None:
     parameters = random_parameters(SIZE, changed)
     write_npz(tmp_path / "model.npz", parameters, changed)
