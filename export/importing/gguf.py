@@ -34,9 +34,11 @@ class _Header:
 
     def __init__(self, path: Path, reader: GGUFReader) -> None:
         self.path, self._reader = path, reader
+        self._seen: set[str] = set()
 
     def get(self, name: str, default: Any = None) -> Any:
         """An entry's value, or the default where it is not there."""
+        self._seen.add(name)
         field = self._reader.get_field(name)
         return default if field is None else field.contents()
 
@@ -60,6 +62,13 @@ class _Header:
             )
         return value
 
+    def finish(self) -> None:
+        """Raise ExportError for an option of the model that was not read: it may change what the
+        model computes."""
+        for name in sorted(self._reader.fields.keys() - self._seen):
+            if name.startswith("llama."):
+                raise ExportError(f"{self.path}: the option {name!r} is not known")
+
 
 def read_gguf(path: Path) -> ImportedLanguageModel:
     """Read a file; raises ExportError, with file and entry, for what is not supported."""
@@ -68,6 +77,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     header.must("general.architecture", "llama")
     tokens = header.need("tokenizer.ggml.tokens", list)
     sizes, longest = _read_sizes(header, len(tokens))
+    header.finish()
     weights = Weights(path, _read_tensors(path, reader), "its header")
     sizes["tie_embeddings"] = f"{_NAMES.output}.weight" not in weights
     state = llama_state(weights, path, sizes, _NAMES)
@@ -118,6 +128,7 @@ def _read_sizes(header: _Header, vocab_size: int) -> tuple[dict[str, Any], int]:
     """The sizes of the model, and how many tokens it may read."""
     header.must("llama.rope.scaling.type", "none", default="none")
     header.must("llama.expert_count", 0, default=0)
+    header.must("llama.vocab_size", vocab_size, default=vocab_size)
     dim = header.need("llama.embedding_length", int)
     heads = header.need("llama.attention.head_count", int)
     width = dim // heads if heads else 0
@@ -192,6 +203,7 @@ def _read_special_ids(header: _Header, vocab_size: int) -> SpecialIds:
 def _read_tokenizer(header: _Header, tokens: list[str], special_ids: SpecialIds) -> bytes:
     """The vocabulary as a file of the `tokenizers` library."""
     header.must("tokenizer.ggml.model", "gpt2")
+    header.must("tokenizer.ggml.add_eos_token", False, default=False)
     kind = header.must("tokenizer.ggml.pre", *_SPLITTERS)
     pairs = [tuple(merge.split(" ")) for merge in header.need("tokenizer.ggml.merges", list)]
     ids = {token: number for number, token in enumerate(tokens)}

@@ -149,6 +149,7 @@ Change = Callable[[bytes], bytes]
             ["tokenizer.ggml.pre 'deepseek-llm'", "gpt-2"],
         ),
         ({"llama__rope__scaling__type": "yarn"}, None, ["llama.rope.scaling.type 'yarn'"]),
+        ({"llama__logit_scale": "2"}, None, ["the option 'llama.logit_scale' is not known"]),
         ({}, lambda content: content[:2000], ["cannot be read, it may be cut off"]),
         ({}, lambda content: content[:-2000], ["cannot be read, it may be cut off"]),
         (
