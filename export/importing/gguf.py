@@ -102,7 +102,7 @@ def _open(path: Path) -> GGUFReader:
             f"{path}: reading GGUF needs the package gguf; install it with `pip install gguf`"
         ) from error
 
-    class Reader(GGUFReader):  # type: ignore[misc]
+    class Reader(GGUFReader):
         """Names the tensor of a type that the package does not know."""
 
         def _build_tensors(self, start_offs: int, fields: list[Any]) -> None:
