@@ -87,7 +87,7 @@ def test_serves(bento: Path, scratch: Path) -> None:
     # An empty setting counts as not set: the bundles are those in the Bento.
     with running(scratch, scratch, bento=tag, MACARON_BUNDLES="") as server:
         answer = server.ask("Kannst du mir bitte helfen?").json()
-        assert answer["translatedText"] == "Can you please help me?"
+        assert answer["translatedText"] == "Can you help me, please?"
         translators = httpx.get(f"{server.url}/models").json()["models"]
         generators = httpx.get(f"{server.url}/v1/models").json()["data"]
     served = {model["name"] for model in translators} | {model["id"] for model in generators}

@@ -121,7 +121,7 @@ def test_the_interface_in_python_is_macarons(installed: Installed) -> None:
     done = installed.run("python", "-c", code)
     assert done.returncode == 0, done.stderr
     text, modules = done.stdout.splitlines()
-    assert text == "Good morning."
+    assert text == "Good morning!"
     assert all(name.startswith("macaron.serving.") for name in modules.split())
 
 
@@ -132,7 +132,7 @@ def test_the_server_serves_with_decoding_processes_and_its_page(installed: Insta
     words = [str(installed.python.parent / "macaron"), "serve", "--port", str(port)]
     log = installed.work / "log.txt"
     with started(words, port, installed.work, installed.environment(), log) as server:
-        assert server.ask("Guten Morgen!").json()["translatedText"] == "Good morning."
+        assert server.ask("Guten Morgen!").json()["translatedText"] == "Good morning!"
         assert b"<!doctype html>" in server.send(b"GET / HTTP/1.0\r\n\r\n")
         server.process.terminate()
         assert server.process.wait(60) == 0

@@ -44,7 +44,7 @@ def test_size_licence_and_figures(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "morning"), [("macaron-de-en", "Good morning."), ("joint-fast-de-en", "Good morning!")]
+    ("name", "morning"), [("macaron-de-en", "Good morning!"), ("joint-fast-de-en", "Good morning!")]
 )
 def test_german_comes_back_in_english(name: str, morning: str) -> None:
     translator = Translator(MODELS / name)
