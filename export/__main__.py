@@ -1,5 +1,5 @@
-"""Make bundles of checkpoints, also of others', engines of bundles, calibrate and verify them;
-`--help` imports no torch."""
+"""Make bundles of checkpoints, also of others', checkpoints of bundles, and engines of bundles for
+CUDA, calibrate and verify; `--help` imports no torch."""
 
 from __future__ import annotations
 
@@ -68,6 +68,13 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     )
     calibrate.add_argument("--to", dest="target_language", metavar="CODE", help="of the reference")
     calibrate.add_argument("--data", help="name of the text (default: the source's file name)")
+
+    checkpoint = verbs.add_parser(
+        "checkpoint", help="take a bundle's weights back, for training to begin with"
+    )
+    checkpoint.add_argument("bundle", type=Path, help="one of ours for the CPU, fp32 or int8")
+    checkpoint.add_argument("out", type=Path, help="the folder of a run")
+    checkpoint.add_argument("--force", action="store_true", help="replace an existing folder")
 
     verify = verbs.add_parser("verify", help="check a bundle's hashes and load it")
     verify.add_argument("bundle", type=Path)

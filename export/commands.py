@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from export.bundle import export_bundle
+from export.checkpoint import recover_checkpoint
 from export.encoder_bundle import export_encoder_bundle, write_foreign_encoder
 from export.engine import check_engines, export_engines
 from export.errors import ExportError
@@ -191,6 +192,14 @@ def calibrate(options: argparse.Namespace) -> int:
     return 0
 
 
+def checkpoint(options: argparse.Namespace) -> int:
+    """Take a bundle's weights back as a run that training can begin with; prints what it is."""
+    recipe = recover_checkpoint(options.bundle, options.out, force=options.force)
+    report = {"run": str(options.out), "recipe": recipe.name, "begins_with": str(options.bundle)}
+    print(json.dumps(report, indent=1))
+    return 0
+
+
 def verify(options: argparse.Namespace) -> int:
     """Check a bundle's hashes, load it and decode with it; tells what that takes of memory."""
     manifest = read_manifest(options.bundle)
@@ -219,5 +228,6 @@ VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "import-encoder": import_encoder,
     "engine": engine,
     "calibrate": calibrate,
+    "checkpoint": checkpoint,
     "verify": verify,
 }

@@ -49,7 +49,7 @@ def new_folder(out: Path) -> Iterator[Path]:
     except OSError as error:
         raise ExportError(
             f"{out}: cannot be written: {error.strerror or error}; make room or give access, then "
-            "the same command makes the bundle"
+            "the same command makes it"
         ) from error
     finally:
         if folder is not None:
@@ -64,11 +64,13 @@ def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
 def told_origin(recipe: Recipe) -> dict[str, Any]:
     """What a manifest tells of the run that a bundle is made of.
 
-    Where prepared text or somebody's own table was kept is a place on the machine that trained, and
-    nobody else's matter.
+    Where prepared text, a run or somebody's own table was kept is a place on the machine that
+    trained, and nobody else's matter.
     """
     tree = recipe_to_dict(recipe)
     tree["data"].pop("cache", None)
+    if tree["loop"].get("initial_weights") is not None:
+        tree["loop"]["initial_weights"] = PurePath(tree["loop"]["initial_weights"]).name
     if isinstance(recipe, FineTuningRecipe):
         for key in ("train", "validation"):
             path = tree["data"][key]

@@ -26,8 +26,9 @@ LEVELS = 127.0
 SMALLEST = 1e-8
 """Least absolute maximum, so that a row of zeros has a scale."""
 ZERO_POINT = 128
-_JITTER = 1e-6
-"""Relative; what another order of a sum of hundreds of numbers makes, or another exponential."""
+_JITTER = 2e-7
+"""Relative; fp32 leaves the norms of a deep Macaron off by 0.7e-7 in the first layer to 4e-7 in the
+last, against fp64."""
 _ON_LEVEL = 1e-3
 """Of the distance between two levels: weights so near to one were made of it."""
 

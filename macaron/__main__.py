@@ -96,7 +96,9 @@ GROUPS = (
         },
     ),
     Group(
-        "export", _export, {"export": "bundle, engine, calibrate or verify: make and check bundles"}
+        "export",
+        _export,
+        {"export": "bundle, engine, checkpoint, ...: make, check and take back bundles"},
     ),
     Group(
         "bench",

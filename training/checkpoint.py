@@ -227,7 +227,12 @@ def find_checkpoint(path: Path) -> Path:
     for candidate in (path / "averaged", path / "best", *reversed(list_checkpoints(path))):
         if (candidate / WEIGHTS).is_file():
             return candidate
-    raise CheckpointError(f"{path}: no checkpoint ({WEIGHTS}); give a run or checkpoint folder")
+    told = f"{path}: no checkpoint ({WEIGHTS}); give a run or checkpoint folder"
+    if (path / "manifest.json").is_file():
+        told = (
+            f"{path}: a bundle; make a run of it: `python -m macaron export checkpoint {path} RUN`"
+        )
+    raise CheckpointError(told)
 
 
 def average_checkpoints(folders: list[Path]) -> dict[str, Tensor]:

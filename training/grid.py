@@ -235,8 +235,6 @@ def _recipe(
     }
     for override in overrides:
         apply_override(tree, override)
-    attributions = (base.data.attribution, str(tree["data"]["attribution"]))
-    tree["data"]["attribution"] = "; ".join(filter(None, attributions))
     recipe = recipe_from_dict(tree)
     assert isinstance(recipe, FineTuningRecipe)
     return _with_steps(recipe, trial.epochs)

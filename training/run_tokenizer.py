@@ -1,4 +1,4 @@
-"""What a run begins with: its vocabulary, made once, and the weights of another run, if any."""
+"""A run's vocabulary, made once."""
 
 from __future__ import annotations
 
@@ -8,18 +8,11 @@ from pathlib import Path
 from tokenizers import Tokenizer as FastTokenizer
 
 from serving.bundle.tokenizer import TextTokenizer
-from training.checkpoint import (
-    find_checkpoint,
-    load_fitting,
-    load_weights,
-    read_weights,
-    write_atomically,
-)
-from training.claim import has_begun
-from training.config import VOCABULARIES, DataConfig, Recipe, expand
+from training.checkpoint import write_atomically
+from training.config import VOCABULARIES, DataConfig, Recipe
 from training.errors import ConfigError
-from training.models import TextModel, Trainable, build_trainable
-from training.run import find_vocabulary, load_text_tokenizer
+from training.initial_weights import given_vocabulary
+from training.run import load_text_tokenizer
 from training.tokenizer import train_tokenizer
 from training.vocabulary import write_vocabulary
 from training.wordpiece import load_word_pieces, train_word_pieces
@@ -82,65 +75,4 @@ def _check_size(recipe: Recipe, path: Path, size: int) -> None:
         raise ConfigError(
             f"model.vocab_size is {recipe.model.vocab_size}, but {path} has {size} entries; set "
             f"model.vocab_size={size}"
-        )
-
-
-def given_vocabulary(recipe: Recipe) -> Path | None:
-    """The file that a recipe names, or that of the run whose weights it begins with.
-
-    Raises CheckpointError where those have none.
-    """
-    if recipe.tokenizer.file is not None:
-        return expand(recipe.tokenizer.file)
-    checkpoint = initial_checkpoint(recipe)
-    if checkpoint is None:
-        return None
-    return find_vocabulary(checkpoint, recipe.tokenizer.kind)
-
-
-def initial_checkpoint(recipe: Recipe) -> Path | None:
-    """The checkpoint that `loop.initial_weights` names; None where the recipe names none.
-
-    Raises CheckpointError where there is none in that place.
-    """
-    place = recipe.loop.initial_weights
-    return None if place is None else find_checkpoint(expand(place))
-
-
-def begin_with(checkpoint: Path, model: Trainable) -> None:
-    """Take over the weights of a checkpoint; of a model with a head of its own those of the encoder
-    and, where it has them, of the pooler, so that the head is as it was made.
-
-    Raises CheckpointError where they do not fit.
-    """
-    if not isinstance(model, TextModel):
-        load_weights(checkpoint, model)
-        return
-    found, own = read_weights(checkpoint), model.state_dict()
-    kept = {name: value for name, value in own.items() if not name.startswith("encoder.")}
-    taken = {
-        name: value
-        for name, value in found.items()
-        if name.startswith("encoder.") or (name.startswith("pooler.") and name in own)
-    }
-    load_fitting(checkpoint, {**kept, **taken}, model)
-
-
-def check_initial_weights(recipe: Recipe, run: Path) -> None:
-    """See that a run can begin with the weights that its recipe names; one that has begun need not.
-
-    Raises CheckpointError where they are missing or do not fit the model, ConfigError where they
-    were learnt with another vocabulary than the recipe's.
-    """
-    checkpoint = None if has_begun(run) else initial_checkpoint(recipe)
-    if checkpoint is None:
-        return
-    begin_with(checkpoint, build_trainable(recipe.model))
-    theirs = find_vocabulary(checkpoint, recipe.tokenizer.kind)
-    ours = given_vocabulary(recipe)
-    assert ours is not None
-    if ours.read_bytes() != theirs.read_bytes():
-        raise ConfigError(
-            f"tokenizer.file is {ours}, but the weights in {checkpoint} were learnt with {theirs}, "
-            "which differs; leave out tokenizer.file"
         )

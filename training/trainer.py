@@ -31,12 +31,17 @@ from training.errors import (
     RankLostError,
 )
 from training.gradients import GradientSum
+from training.initial_weights import (
+    begin_with,
+    check_initial_weights,
+    inherit_attribution,
+    initial_checkpoint,
+)
 from training.models import Network, Trainable, build_trainable, check_model
 from training.optim import build_optimizer, head_dropout_rate, set_rates
 from training.progress import LogWindow, Reporter
 from training.ranks import Ranks
 from training.run import check_compiler, find_device
-from training.run_tokenizer import begin_with, check_initial_weights, initial_checkpoint
 from training.selection import BestSoFar, rank_checkpoints
 from training.speed import matrix_seconds
 from training.task import Task, prepare_task
@@ -76,6 +81,7 @@ def train(
         if ranks.is_first:
             check_claim(recipe, run)
             check_initial_weights(recipe, run)
+            recipe = inherit_attribution(recipe, run)
             if recipe.loop.tracker is not None:
                 find_tracker(recipe.loop.tracker)
         torch.manual_seed(recipe.loop.seed)
