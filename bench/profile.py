@@ -45,13 +45,19 @@ _PARTS = {
         "ShortlistLogits",
         "ShortlistLogitsInteger",
     ),
-    "rounding to int8": ("QuantizeLinear", "DynamicQuantizeLinear", "DequantizeLinear"),
+    "rounding to int8": (
+        "QuantizeLinear",
+        "DynamicQuantizeLinear",
+        "DequantizeLinear",
+        "QuantizeRows",
+        "QuantizeReluRows",
+    ),
     "attention": (
         "Attention",
         "Softmax",
         *(
             f"{kind}Attention{rounded}"
-            for kind in ("Tree", "Masked")
+            for kind in ("Tree", "Masked", "Packed")
             for rounded in ("", "Quantize")
         ),
     ),
@@ -63,6 +69,10 @@ _PARTS = {
         "Mul",
         "Gelu",
         "AddNormQuantize",
+        "AddPostNorm",
+        "AddPostNormQuantize",
+        "GeluQuantize",
+        "GeluQuantizeRows",
     ),
     "choosing candidates": (
         "LogSoftmax",

@@ -19,8 +19,10 @@ from export.passes.fuse_choices import (
 from export.passes.fuse_convolutions import fuse_convolutions
 from export.passes.fuse_embeddings import fuse_embeddings
 from export.passes.fuse_listed_logits import fuse_listed_logits
-from export.passes.fuse_norms import fuse_norms
+from export.passes.fuse_norms import fuse_norms, fuse_post_norms
+from export.passes.fuse_packed_attention import fuse_packed_attention
 from export.passes.fuse_reach_masks import fuse_reach_masks
+from export.passes.fuse_rounding import fuse_gelu_rounding, fuse_row_rounding
 from export.passes.fuse_sinusoids import fuse_sinusoids
 from export.passes.groups import Groups
 from export.passes.keep_rows_flat import drop_reshapes, keep_rows_flat
@@ -48,11 +50,15 @@ FUSIONS = (
     ("MatMul", fuse_listed_logits),
     ("MatMulInteger", fuse_listed_logits),
     ("LogSoftmax", fuse_top_tokens),
+    ("Attention", fuse_packed_attention),
     ("Attention", fuse_attention),
     ("Attention", fuse_attention_by_head),
     ("Add", fuse_reach_masks),
     ("ReduceSum", fuse_convolutions),
     ("QuantizeLinear", fuse_norms),
+    ("LayerNormalization", fuse_post_norms),
+    ("Gelu", fuse_gelu_rounding),
+    ("QuantizeLinear", fuse_row_rounding),
     ("Cast", fuse_embeddings),
     ("Concat", fuse_sinusoids),
 )

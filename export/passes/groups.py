@@ -7,6 +7,7 @@ of serving/native are loaded ONNX Runtime runs these, everywhere else the body.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 import onnx
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
@@ -101,10 +102,11 @@ class Groups:
         if found is not None and self.is_static_rounding(found[0]):
             (rounding,) = found
             group = [*group, rounding]
-            call = Call(
-                f"{call.name}Quantize",
-                (*call.inputs, *rounding.input[1:]),
-                (rounding.output[0], *call.outputs[1:]),
+            call = replace(
+                call,
+                name=f"{call.name}Quantize",
+                inputs=(*call.inputs, *rounding.input[1:]),
+                outputs=(rounding.output[0], *call.outputs[1:]),
             )
         self.replace(group, call)
 

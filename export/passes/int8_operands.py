@@ -55,7 +55,7 @@ def quantize_rows(graph: Rewriting, name: str, axes: Shape) -> tuple[str, str]:
         scale = graph.add("Max", [peak, least], f"{name}_clamped")
         scale = graph.add("Mul", [scale, level], f"{name}_scale")
         axis_0 = [helper.make_attribute("axis", 0)]
-        zeros = _zero_points(graph, scale, axes)
+        zeros = _zero_points(graph, name, axes)
         rows = graph.add("QuantizeLinear", [name, scale, zeros], f"{name}_u8", axis_0)
         column = graph.add("Unsqueeze", [scale, axis], f"{name}_scales")
         graph.quantized[name] = (rows, column)
@@ -86,12 +86,13 @@ def cast(to: int) -> list[onnx.AttributeProto]:
     return [helper.make_attribute("to", to)]
 
 
-def _zero_points(graph: Rewriting, scale: str, axes: Shape) -> str:
-    """The zero point once a row [M]; made once for all values with as many rows."""
+def _zero_points(graph: Rewriting, rows: str, axes: Shape) -> str:
+    """The zero point once a row of a value [M,K]; made once for all values with as many rows."""
     count = sorted("*".join(map(str, axes)).split("*"))
     name = "_".join(["row_zero_points", *count])
     if not graph.is_shaped(name):
-        shape = graph.add("Shape", [scale], f"{name}_shape")
+        first_axis = [helper.make_attribute("end", 1)]
+        shape = graph.add("Shape", [rows], f"{name}_shape", first_axis)
         graph.add("Expand", [middle_level(graph), shape], name)
         graph.mark_shaped(name)
     return name

@@ -130,6 +130,27 @@ inline void quantize(const float* x, int64_t count, float scale, int zero_point,
   }
 }
 
+// The largest absolute value of x [D].
+inline float peak(const float* x, int64_t dim) {
+  Floats most{};
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) most = higher(most, magnitude(load(x + i)));
+  float found = highest(most);
+  for (; i < dim; ++i) found = std::max(found, std::abs(x[i]));
+  return found;
+}
+
+// x times the normal distribution's share below x, as Gelu has it without approximation.
+inline void gelu(const float* x, int64_t dim, float* out) {
+  int64_t i = 0;
+  for (; i + kLanes <= dim; i += kLanes) store(out + i, gelu(load(x + i)));
+  if (i == dim) return;
+  float rest[kLanes] = {};
+  std::copy(x + i, x + dim, rest);
+  store(rest, gelu(load(rest)));
+  std::copy(rest, rest + (dim - i), out + i);
+}
+
 // Layer normalisation of x [D].
 inline void layer_norm(const float* x, const float* weight, const float* bias, int64_t dim,
                        float epsilon, float* out) {

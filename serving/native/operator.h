@@ -40,6 +40,19 @@ inline bool all_below(const Context& context, size_t input, int64_t size) {
                      [size](int64_t number) { return number >= 0 && number < size; });
 }
 
+// Calls `work` with parts of the rows from 0 to `rows`, on several threads where that is worth it:
+// `numbers` is what one row takes, in numbers that are read.
+template <typename Work>
+void share_out(const Context& context, int64_t rows, int64_t numbers, Work work) {
+  constexpr int64_t kLeast = 1 << 16, kMost = 16;
+  const int64_t parts = std::min({rows * numbers / kLeast, rows, kMost});
+  if (parts < 2)
+    work(0, rows);
+  else
+    context.in_parallel(
+        parts, [&](size_t part) { work(part * rows / parts, (part + 1) * rows / parts); });
+}
+
 struct Operator {
   OperatorTable table;  // first: ONNX Runtime gives us its address
   const char* name;

@@ -1,7 +1,7 @@
 // The operators of domain `macaron`, for ONNX Runtime's CPU provider.
 //
 // Each stands in the graphs as a local function of standard operators as well, which ONNX Runtime
-// runs where this library is not loaded: export/fusing.py.
+// runs where this library is not loaded: export/passes/groups.py.
 
 #include <algorithm>
 #include <array>
@@ -194,6 +194,65 @@ void masked_attention_quantize_op(const Attributes& attributes, const Context& c
   masked_attention(attributes, context, shape, out);
 }
 
+// qkv [..,3D] of M ids, whose thirds are queries, keys and values; the places [B,S] of each text's
+// queries, keys and values, counted in D; the factor of queries; mask [B,1,S,S]; the place [1,M] of
+// each id in B * S -> context [1,M,D]
+void packed_attention(const Attributes& attributes, const Context& context, const Shape& shape,
+                      Rows& out) {
+  const int64_t dim = shape[2], count = shape[1], heads = attributes.heads;
+  const Shape slots = context.shape(1);
+  const int64_t width = heads > 0 ? dim / heads : 0;
+  require(width > 0 && width * heads == dim && context.shape(0).back() == 3 * dim &&
+              slots.size() == 2 && context.shape(2) == slots && context.shape(3) == slots &&
+              size_of(context.shape(4)) == 1,
+          "qkv must be [..,3D], D a multiple of the heads, and places [B,S]");
+  const int64_t places = slots[1], room = size_of(slots);
+  require(all_below(context, 1, rows_of(context.shape(0)) * 3 - 2) && all_below(context, 6, room),
+          "places must be of qkv, and rows of places");
+  const int64_t* own = context.input<int64_t>(1);
+  const int64_t* keys = context.input<int64_t>(2);
+  const int64_t* values = context.input<int64_t>(3);
+  for (int64_t i = 0; i < room; ++i)
+    require(keys[i] == own[i] + 1 && values[i] == own[i] + 2,
+            "keys and values must lie behind their queries");
+  const float* qkv = context.input<float>(0);
+  const float scale = attributes.scale * *context.input<float>(4);
+  const int64_t* rows = context.input<int64_t>(6);
+  const Mask whole(context, 5, slots[0], places, places);
+  share_out(context, count, places * dim, [&](int64_t begin, int64_t end) {
+    Mask mask = whole;
+    Rows part = out;
+    std::vector<float> scores(heads * score_room(places));
+    std::vector<int64_t> seen;
+    for (int64_t m = begin; m < end; ++m) {
+      const int64_t* text = own + rows[m] / places * places;
+      seen.clear();
+      for (int64_t place : mask.seen(rows[m] / places, rows[m] % places))
+        seen.push_back(text[place]);
+      attend(qkv + own[rows[m]] * dim, qkv + dim, qkv + 2 * dim, {dim, width}, seen, heads, 1,
+             width, scale, scores.data(), part.begin(m));
+      part.done(m);
+    }
+  });
+}
+
+Shape packed_shape(const Context& context) {
+  return {1, size_of(context.shape(6)), context.shape(0).back() / 3};
+}
+
+void packed_attention_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = packed_shape(context);
+  Rows out(context, shape);
+  packed_attention(attributes, context, shape, out);
+}
+
+// Two more inputs, scale and zero_point: the context is of 8 bits.
+void packed_attention_quantize_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = packed_shape(context);
+  Rows out(context, shape, 7);
+  packed_attention(attributes, context, shape, out);
+}
+
 // x [B,Q,D], cache [B,C,D], write_index [B], ancestors [B,Q,W] (slots, nearest first, then -1 where
 // there is none), kernel [B,Q,H,K], where B and Q may be 1 -> for each head of x the sum of taps
 // times x itself and its K - 1 nearest ancestors [B,Q,D], and the cache with x from slot
@@ -271,34 +330,130 @@ void reach_mask_op(const Attributes& attributes, const Context& context) {
     }
 }
 
-// Rows of y, which is repeated for the first axis of x where its own is 1.
-int64_t rows_of_repeated(const Shape& y, const Shape& x) {
-  if (y == x) return rows_of(y);
-  if (y.size() != x.size() || y[0] != 1 || !std::equal(y.begin() + 1, y.end(), x.begin() + 1))
-    throw std::invalid_argument("AddNormQuantize: y must have x's shape, or 1 as its first axis");
-  return rows_of(y);
-}
+// Inputs x and y [..,D], one of which may be repeated for the first axis of the other, and weight and
+// bias [D] of the norm of their sum.
+class Residual {
+ public:
+  explicit Residual(const Context& context)
+      : larger_(size_of(context.shape(0)) < size_of(context.shape(1))),
+        shape_(context.shape(larger_)),
+        x_(context.input<float>(larger_)),
+        y_(context.input<float>(1 - larger_)),
+        weight_(context.input<float>(2)),
+        bias_(context.input<float>(3)) {
+    const Shape y = context.shape(1 - larger_);
+    const bool repeated = y.size() == shape_.size() && y[0] == 1 &&
+                          std::equal(y.begin() + 1, y.end(), shape_.begin() + 1);
+    require(y == shape_ || repeated, "y must have x's shape, or 1 as its first axis");
+    require(size_of(context.shape(2)) == dim() && size_of(context.shape(3)) == dim(),
+            "weight and bias of a norm must be [D]");
+    rows_y_ = rows_of(y);
+  }
 
-// x, y [..,D], weight and bias [D], scale, zero_point -> the norm of x + y in 8 bits, x + y
+  const Shape& shape() const { return shape_; }
+  int64_t dim() const { return shape_.back(); }
+
+  // The sum of a row, and its norm.
+  void read(int64_t row, float epsilon, float* total, float* norm) const {
+    const float* x = x_ + row * dim();
+    const float* y = y_ + row % rows_y_ * dim();
+    for (int64_t i = 0; i < dim(); ++i) total[i] = x[i] + y[i];
+    layer_norm(total, weight_, bias_, dim(), epsilon, norm);
+  }
+
+ private:
+  size_t larger_;
+  Shape shape_;
+  const float *x_, *y_, *weight_, *bias_;
+  int64_t rows_y_ = 0;
+};
+
+// x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, x + y
 void add_norm_quantize_op(const Attributes& attributes, const Context& context) {
-  const Shape shape = context.shape(0);
-  const int64_t dim = shape.back(), rows = rows_of(shape);
-  const int64_t rows_y = rows_of_repeated(context.shape(1), shape);
-  require(size_of(context.shape(2)) == dim && size_of(context.shape(3)) == dim,
-          "weight and bias of a norm must be [D]");
-  const float* x = context.input<float>(0);
-  const float* y = context.input<float>(1);
-  const float* weight = context.input<float>(2);
-  const float* bias = context.input<float>(3);
-  Rows out(context, shape, 4);
-  float* total = context.output<float>(1, shape);
-  for (int64_t row = 0; row < rows; ++row) {
-    const int64_t begin = row * dim;
-    const float* added = y + row % rows_y * dim;
-    for (int64_t i = 0; i < dim; ++i) total[begin + i] = x[begin + i] + added[i];
-    layer_norm(total + begin, weight, bias, dim, attributes.epsilon, out.begin(row));
+  const Residual residual(context);
+  Rows out(context, residual.shape(), 4);
+  float* total = context.output<float>(1, residual.shape());
+  for (int64_t row = 0; row < rows_of(residual.shape()); ++row) {
+    residual.read(row, attributes.epsilon, total + row * residual.dim(), out.begin(row));
     out.done(row);
   }
+}
+
+// The same -> the norm of x + y in 8 bits, and as it is
+void add_post_norm_quantize_op(const Attributes& attributes, const Context& context) {
+  const Residual residual(context);
+  Rows out(context, residual.shape(), 4);
+  float* norms = context.output<float>(1, residual.shape());
+  std::vector<float> total(residual.dim());
+  for (int64_t row = 0; row < rows_of(residual.shape()); ++row) {
+    float* norm = norms + row * residual.dim();
+    residual.read(row, attributes.epsilon, total.data(), norm);
+    std::copy(norm, norm + residual.dim(), out.begin(row));
+    out.done(row);
+  }
+}
+
+// x, y, weight, bias -> the norm of x + y
+void add_post_norm_op(const Attributes& attributes, const Context& context) {
+  const Residual residual(context);
+  Rows out(context, residual.shape());
+  std::vector<float> total(residual.dim());
+  for (int64_t row = 0; row < rows_of(residual.shape()); ++row)
+    residual.read(row, attributes.epsilon, total.data(), out.begin(row));
+}
+
+// Rows of x, or Gelu of them, by number.
+using RowOf = const float* (*)(const float* x, int64_t dim, float* room);
+
+const float* same(const float* x, int64_t, float*) { return x; }
+
+const float* gelu_of(const float* x, int64_t dim, float* room) {
+  gelu(x, dim, room);
+  return room;
+}
+
+// x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [M,K] in 8
+// bits, scales [M,1]
+template <RowOf row_of>
+void quantize_rows_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  require(shape.size() == 2, "x must be [M,K]");
+  const int64_t rows = shape[0], dim = shape[1];
+  require(size_of(context.shape(1)) == rows && size_of(context.shape(2)) == 1 &&
+              size_of(context.shape(3)) == 1,
+          "zero points, least peak and level must be [M], one number and one number");
+  const float* x = context.input<float>(0);
+  const uint8_t* zero_point = context.input<uint8_t>(1);
+  const float least = *context.input<float>(2), level = *context.input<float>(3);
+  uint8_t* out = context.output<uint8_t>(0, shape);
+  float* scales = context.output<float>(1, {rows, 1});
+  share_out(context, rows, dim, [&](int64_t begin, int64_t end) {
+    std::vector<float> room(dim);
+    for (int64_t row = begin; row < end; ++row) {
+      const float* own = row_of(x + row * dim, dim, room.data());
+      scales[row] = std::max(peak(own, dim), least) * level;
+      quantize(own, dim, scales[row], zero_point[row], out + row * dim);
+    }
+  });
+}
+
+// x [..,K], scale, zero_point -> Gelu of x in 8 bits
+void gelu_quantize_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  require(size_of(context.shape(1)) == 1 && size_of(context.shape(2)) == 1,
+          "scale and zero point must be single numbers");
+  const int64_t dim = shape.back();
+  const float* x = context.input<float>(0);
+  const float scale = *context.input<float>(1);
+  const uint8_t zero_point = *context.input<uint8_t>(2);
+  uint8_t* out = context.output<uint8_t>(0, shape);
+  share_out(context, rows_of(shape), dim, [&](int64_t begin, int64_t end) {
+    std::vector<float> room(dim);
+    for (int64_t row = begin; row < end; ++row) {
+      gelu(x + row * dim, dim, room.data());
+      quantize(room.data(), dim, scale, zero_point, out + row * dim);
+    }
+  });
 }
 
 // table [V,D] of 8 bits, scales [V,1], ids [B,Q] -> rows [B,Q,D]
@@ -437,7 +592,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 17> operators{{
+std::array<Operator, 25> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -460,6 +615,21 @@ std::array<Operator, 17> operators{{
      {kUint8}, masked_attention_quantize_op},
     {make_table(), "AddNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
      {kUint8, kFloat}, add_norm_quantize_op},
+    {make_table(), "PackedAttention",
+     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64}, {kFloat}, packed_attention_op},
+    {make_table(), "PackedAttentionQuantize",
+     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kFloat, kUint8}, {kUint8},
+     packed_attention_quantize_op},
+    {make_table(), "AddPostNorm", {kFloat, kFloat, kFloat, kFloat}, {kFloat}, add_post_norm_op},
+    {make_table(), "AddPostNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
+     {kUint8, kFloat}, add_post_norm_quantize_op},
+    {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+     quantize_rows_op<same>},
+    {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+     quantize_rows_op<same>},
+    {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+     quantize_rows_op<gelu_of>},
+    {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
     {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
     {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
     {make_table(), "Candidates", {kFloat, kFloat, kInt64}, {kFloat, kInt32, kInt32, kFloat},

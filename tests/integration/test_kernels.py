@@ -22,7 +22,7 @@ from onnx import TensorProto, helper, numpy_helper
 
 from export.activation_ranges import measure_ranges, measure_translation_ranges
 from export.domains import MACARON
-from export.graphs import write_graphs, write_language_graphs
+from export.graphs import write_graphs, write_language_graphs, write_text_graph
 from export.quantize import quantized_twin
 from serving.arrays import Floats, Ints
 from serving.bundle.shortlist import Shortlist
@@ -33,10 +33,13 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.models import (
     CausalLanguageModel,
+    EmbedderConfig,
     LanguageModelConfig,
+    TextModel,
     TransformerConfig,
     TranslationModel,
     build_model,
+    build_trainable,
 )
 
 pytestmark = [
@@ -75,6 +78,7 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
         found |= functions_of(folder / "step.onnx")
         found |= functions_of(folder / "step_shortlist.onnx")
         found |= convolution_functions(folder, precision)
+        found |= encoder_functions(folder, precision, rows=False)
         language = CausalLanguageModel(
             LanguageModelConfig(
                 **SIZES,
@@ -91,7 +95,44 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.Functi
             ranges = measure_ranges(twin, lambda twin=twin: twin(torch.tensor([[5, 6, 7, 8]])))
         write_language_graphs(language, folder, name="random", precision=precision, ranges=ranges)
         found |= functions_of(folder / "step.onnx")
+    folder = tmp_path_factory.mktemp("rows")
+    write_graphs(translation_model(), folder, name="random", precision="int8")
+    found |= functions_of(folder / "step.onnx")
+    return found | encoder_functions(folder, "int8", rows=True)
+
+
+def encoder_functions(folder: Path, precision: str, *, rows: bool) -> dict[str, onnx.FunctionProto]:
+    """Of an encoder, whose int8 products have static scales or one for each of the `rows`."""
+    model = text_encoder()
+    ranges = None
+    if precision == "int8" and not rows:
+        twin = quantized_twin(model)
+        ranges = measure_ranges(twin, lambda: twin(torch.tensor([[5, 6, 7, 8]])))
+    write_text_graph(
+        model,
+        folder,
+        name="random",
+        precision=precision,
+        ranges=ranges,
+        exact=frozenset(),
+        tokenizer_file="tokenizer.json",
+        max_length=64,
+        labels=(),
+    )
+    found = functions_of(folder / "encoder.onnx")
+    found.pop("MaskedAttention")  # of the mean, where keys and values are one input
     return found
+
+
+def text_encoder() -> TextModel:
+    torch.manual_seed(7)
+    sizes = SIZES | {"num_encoder_layers": 2, "vocab_size": VOCABULARY, "max_positions": 64}
+    model = build_trainable(EmbedderConfig(**sizes, pooling="mean"))
+    assert isinstance(model, TextModel)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
 
 
 def convolution_functions(folder: Path, precision: str) -> dict[str, onnx.FunctionProto]:
@@ -289,6 +330,65 @@ def add_norm(
     return inputs, {"epsilon": 1e-5}
 
 
+def add_post_norm(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, attributes = add_norm(generator, rows, queries, capacity)
+        if capacity % 3 == 0:
+            inputs[:2] = inputs[1::-1]  # either may be the one that is repeated
+        return inputs if rounded else inputs[:4], attributes
+
+    return make
+
+
+def packed(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        lengths = generator.integers(1, capacity + 1, rows)
+        real = np.arange(capacity) < lengths[:, None]
+        starts = np.cumsum(lengths)[:, None] - lengths[:, None]
+        slots = starts + np.minimum(np.arange(capacity), lengths[:, None] - 1)
+        hidden = np.where(real, np.float32(0), np.float32(-np.inf))
+        inputs = [
+            floats(generator, 1, lengths.sum(), 3 * DIM),
+            *(3 * slots + part for part in range(3)),
+            np.array(0.3, np.float32),
+            np.repeat(hidden[:, None, None], capacity, axis=2),
+            np.flatnonzero(real)[None],
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {"scale": 1.0, "num_heads": HEADS}
+
+    return make
+
+
+def quantized_rows(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    x = floats(generator, rows * queries, capacity)
+    x[0] *= generator.integers(2)  # of nothing but zeros
+    return [
+        x,
+        np.full(rows * queries, 128, np.uint8),
+        np.array(1e-8, np.float32),
+        np.array(1 / 127, np.float32),
+    ], {}
+
+
+def quantized_relu_rows(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    (x, *others), attributes = quantized_rows(generator, rows, queries, capacity)
+    return [np.maximum(x, 0), *others], attributes
+
+
+def quantized_gelu(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    return [3 * floats(generator, rows, queries, capacity), *scale_and_zero()], {}
+
+
 def gather(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -393,6 +493,14 @@ CASES: dict[str, Make] = {
     "MaskedAttention": masked(rounded=False),
     "MaskedAttentionQuantize": masked(rounded=True),
     "AddNormQuantize": add_norm,
+    "AddPostNorm": add_post_norm(rounded=False),
+    "AddPostNormQuantize": add_post_norm(rounded=True),
+    "PackedAttention": packed(rounded=False),
+    "PackedAttentionQuantize": packed(rounded=True),
+    "QuantizeRows": quantized_rows,
+    "QuantizeReluRows": quantized_relu_rows,
+    "GeluQuantizeRows": quantized_rows,
+    "GeluQuantize": quantized_gelu,
     "GatherDequantize": gather,
     "Sinusoids": sinusoids,
     "ReachMask": reach_mask,
@@ -481,6 +589,17 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("ReachMask", 1, lambda positions: positions[:, :-1], "visible, positions and their slots'"),
     ("ReachMask", 2, lambda slots: slots[:, :-1], "visible, positions and their slots'"),
     ("AddNormQuantize", 2, lambda weight: weight[:-1], "weight and bias of a norm"),
+    ("AddPostNorm", 1, lambda y: y[..., :-1], "y must have x's shape"),
+    ("AddPostNormQuantize", 3, lambda bias: bias[:-1], "weight and bias of a norm"),
+    ("PackedAttention", 0, lambda qkv: qkv[..., :-1], r"qkv must be \[..,3D\]"),
+    ("PackedAttention", 0, lambda qkv: qkv[:, :-1], "places must be of qkv"),
+    ("PackedAttention", 1, lambda places: places - 9, "places must be of qkv"),
+    ("PackedAttention", 2, lambda places: places + 1, "must lie behind their queries"),
+    ("PackedAttention", 5, lambda mask: mask[..., :-1], "a mask must be"),
+    ("PackedAttention", 6, lambda rows: rows + 99, "rows of places"),
+    ("PackedAttentionQuantize", 7, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("QuantizeRows", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
+    ("GeluQuantize", 1, lambda scale: scale.repeat(2), "must be single numbers"),
     ("GatherDequantize", 1, lambda scales: scales[:-1], "table, scales and ids must be"),
     ("GatherDequantize", 2, lambda ids: ids + 8, "ids must be rows of the table"),
     ("GatherDequantize", 2, lambda ids: ids - 8, "ids must be rows of the table"),

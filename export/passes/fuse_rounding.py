@@ -1,0 +1,60 @@
+"""Rounding to 8 bits with a scale for each row, and rounding of what GELU gives."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from export.passes.functions import Call
+from export.passes.groups import Groups
+
+
+def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
+    """The scales of rows and their rounding by these; with GELU, where that is all it is for.
+
+    before    x -> Gelu -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
+                                                          -> Unsqueeze -> scales
+    after     x, zero points, least peak, level -> GeluQuantizeRows -> u8, scales
+
+    Without GELU it is QuantizeRows, and QuantizeReluRows where there is no Abs, since nothing is
+    below zero.
+    """
+    rows = node.input[0]
+    scales = groups.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
+    if scales is None:
+        return
+    level, least, peak = scales
+    group, name = [peak, least, level, node], "QuantizeReluRows"
+    if peak.input[0] != rows:
+        magnitude = groups.producers.get(peak.input[0])
+        if magnitude is None or magnitude.op_type != "Abs" or magnitude.input[0] != rows:
+            return
+        group, name = [magnitude, *group], "QuantizeRows"
+    columns = [user for user in groups.users[level.output[0]] if user.op_type == "Unsqueeze"]
+    if len(columns) != 1:
+        return
+    before = groups.producers.get(rows)
+    alone = name == "QuantizeRows" and len(groups.users[rows]) == 2
+    if alone and before is not None and _is_exact_gelu(before):
+        group, name, rows = [before, *group], "GeluQuantizeRows", before.input[0]
+    inputs = (rows, node.input[2], least.input[1], level.input[1])
+    outputs = (node.output[0], columns[0].output[0])
+    groups.replace([*group, columns[0]], Call(name, inputs, outputs))
+
+
+def fuse_gelu_rounding(groups: Groups, node: NodeProto) -> None:
+    """GELU that is rounded by constants, and for nothing else.
+
+    before    x -> Gelu -> QuantizeLinear -> u8
+    after     x -> GeluQuantize -> u8
+    """
+    rounding = groups.chain_after(node.output[0], ("QuantizeLinear",))
+    if rounding is None or not groups.is_static_rounding(rounding[0]) or not _is_exact_gelu(node):
+        return
+    inputs = (node.input[0], *rounding[0].input[1:])
+    groups.replace([node, *rounding], Call("GeluQuantize", inputs, (rounding[0].output[0],)))
+
+
+def _is_exact_gelu(node: NodeProto) -> bool:
+    return node.op_type == "Gelu" and all(
+        attribute.s == b"none" for attribute in node.attribute if attribute.name == "approximate"
+    )
