@@ -59,6 +59,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
+    _add_encoders(verbs)
     _add_tables(verbs)
     return parser
 
@@ -200,6 +201,22 @@ def _add_training(verbs: _Verbs) -> None:
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--bf16", action="store_true", help="autocast, where the processor has it")
     parser.add_argument("--device", choices=("cpu", "cuda"), help="cuda: the first GPU")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_encoders(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "encoders",
+        help="an encoder of others beside ONNX Runtime's dynamic int8 and CTranslate2",
+    )
+    parser.add_argument("bundle", type=Path, help="imported as int8, with pooling by the mean")
+    parser.add_argument(
+        "--source", type=Path, required=True, metavar="DIR", help="the BERT that it was made of"
+    )
+    parser.add_argument("--texts", type=Path, required=True, metavar="FILE", help="a text a line")
+    parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 
 

@@ -6,6 +6,7 @@ import argparse
 import importlib.util
 import shlex
 import sys
+import tempfile
 from dataclasses import replace
 from pathlib import Path
 
@@ -256,6 +257,37 @@ def training(options: argparse.Namespace) -> int:
     found = time_training(plan, _progress)
     machine = _look_again(machine)
     print(training_markdown(_command(options), machine, plan, speed, found))
+    return _status(machine, busy=options.busy)
+
+
+def encoders(options: argparse.Namespace) -> int:
+    """Time an encoder of others, in turns with its peers."""
+    from bench.encoders import EncoderPlan, encoders_markdown, time_encoders
+
+    cores = _cores(options.threads)
+    try:
+        lines = options.texts.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchError(f"--texts {options.texts}: cannot be read: {error}") from error
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise BenchError(f"--texts {options.texts}: there is no text in it")
+    plan = EncoderPlan(
+        source=options.source,
+        bundle=options.bundle,
+        texts=texts,
+        batches=tuple(_numbers("--batch", options.batch, 1024)),
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    for peer in ("transformers", "ctranslate2"):
+        if importlib.util.find_spec(peer) is None:
+            raise BenchError(f"a peer is not installed: pip install {peer}")
+    machine = _idle_machine(cores, busy=options.busy)
+    with tempfile.TemporaryDirectory() as folder:
+        found = time_encoders(plan, Path(folder), _progress)
+    machine = _look_again(machine)
+    print(encoders_markdown(_command(options), machine, plan, found))
     return _status(machine, busy=options.busy)
 
 

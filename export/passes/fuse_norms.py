@@ -48,7 +48,7 @@ def _residual(groups: Groups, norm: NodeProto) -> NodeProto | None:
     """What a norm with gain and bias is of, where that is the sum of two values."""
     if norm.op_type != "LayerNormalization" or len(norm.input) != 3:
         return None
-    add = groups.producers.get(norm.input[0])
+    add: NodeProto | None = groups.producers.get(norm.input[0])
     if add is None or add.op_type != "Add" or set(add.input) & groups.constants.keys():
         return None
     return add

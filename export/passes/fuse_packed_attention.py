@@ -50,5 +50,6 @@ def _before_reshape(groups: Groups, name: str, same: dict[str, str]) -> str:
     node = groups.producers.get(name)
     if node is None or node.op_type != "Reshape":
         return name
-    same[name] = node.input[0]
-    return node.input[0]
+    before: str = node.input[0]
+    same[name] = before
+    return before
