@@ -160,7 +160,7 @@ class TokenizerFiles(_Strict):
 
     kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
     """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
-    a file of that library, for encoders and language models."""
+    a file of that library."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
