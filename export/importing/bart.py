@@ -3,23 +3,21 @@ trained from it."""
 
 from __future__ import annotations
 
-import json
 from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
-from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
 from export.errors import ExportError
-from export.importing.folder import Options, read_json, read_weights
+from export.importing.byte_pairs import SPECIAL, read_byte_pairs
+from export.importing.folder import Options, read_weights
 from export.importing.mbart import learnt_state, read_positions
 from export.importing.model import (
     HARMLESS,
     FastTokenizerFile,
     Imported,
     LanguageChoice,
-    find_file,
     generation_options,
     loaded,
     read_options,
@@ -27,14 +25,12 @@ from export.importing.model import (
     search_options,
     special_id,
 )
-from export.importing.text_side import TOKENIZER
 from serving.bundle.manifest import Languages
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS
 from training.models import TransformerConfig
 
-_FIRST, _UNKNOWN = "<s>", "<unk>"
-_SPECIAL = (_FIRST, "<pad>", "</s>", _UNKNOWN)
+_FIRST, _, _, _UNKNOWN = SPECIAL
 
 
 def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
@@ -43,7 +39,7 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     options, generation = read_options(folder), generation_options(folder)
     config = _read_config(options)
     size = config.vocab_size
-    content = _read_tokenizer(folder)
+    content = read_byte_pairs(folder)
     ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
     special_ids = SpecialIds(
         pad=special_id(options, "pad_token_id", size),
@@ -114,40 +110,3 @@ def _languages(choice: LanguageChoice, *, first_is_forced: bool) -> Languages:
         source_tags=before,
         first_pieces=dict.fromkeys(target, _FIRST),
     )
-
-
-def _read_tokenizer(folder: Path) -> bytes:
-    """The vocabulary as one file, which puts nothing around a text; raises ExportError where there
-    is none, or a special piece is missing."""
-    path = folder / TOKENIZER
-    if path.is_file():
-        tree = read_json(path) | {"post_processor": None}
-        content = json.dumps(tree, ensure_ascii=False)
-    else:
-        path = find_file(folder, "vocab.json", f"the ids of the pieces, or {TOKENIZER}")
-        merges = find_file(folder, "merges.txt", "the merges of the vocabulary")
-        content = _joined(path, merges, folder / "tokenizer_config.json")
-    try:
-        ids = FastTokenizer.from_str(content).get_vocab(with_added_tokens=True)
-    except Exception as error:  # the library raises nothing more special
-        reason = " ".join(str(error).split())
-        raise ExportError(f"{path}: no usable tokenizer: {reason}") from error
-    for piece in _SPECIAL:
-        if piece not in ids:
-            raise ExportError(f"{path}: the piece {piece} is missing")
-    return content.encode()
-
-
-def _joined(vocabulary: Path, merges: Path, told: Path) -> str:
-    """GPT-2's form of a vocabulary, in two files, as one."""
-    spaced = told.is_file() and bool(read_json(told).get("add_prefix_space"))
-    try:
-        tokenizer = FastTokenizer(models.BPE.from_file(str(vocabulary), str(merges)))
-    except Exception as error:  # the library raises nothing more special
-        reason = " ".join(str(error).split())
-        raise ExportError(f"{merges}: no usable merges for {vocabulary.name}: {reason}") from error
-    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
-    tokenizer.decoder = decoders.ByteLevel()
-    known = [piece for piece in (*_SPECIAL, "<mask>") if tokenizer.token_to_id(piece) is not None]
-    tokenizer.add_special_tokens([AddedToken(piece, lstrip=piece == "<mask>") for piece in known])
-    return str(tokenizer.to_str())

@@ -28,11 +28,13 @@ from export.importing.mbart import read_mbart
 from export.importing.model import AS_TOLD, Imported, LanguageChoice
 from export.importing.opennmt import read_opennmt
 from export.importing.pegasus import read_pegasus
+from export.importing.t5 import read_t5
 from export.importing.text_side import text_side
 from export.parity import DevSet
 from export.texts import TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest
+from serving.bundle.tokenizer import ids_of_pieces
 
 MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
 OPENNMT, FAIRSEQ, GGUF = "opennmt-py", "fairseq", "gguf"
@@ -42,6 +44,8 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "mbart": read_mbart,
     "pegasus": read_pegasus,
     "bart": read_bart,
+    "t5": read_t5,
+    "mt5": read_t5,
     MARIAN: read_marian_model,
     CTRANSLATE2: read_ctranslate2,
     OPENNMT: read_opennmt,
@@ -190,7 +194,13 @@ def _is_gguf(source: Path) -> bool:
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:
     """The model as the export takes it, and what the manifest tells of it."""
-    text = text_side(imported, source)
+    text = text_side(
+        imported.pieces,
+        imported.special_ids,
+        imported.model.config.vocab_size,
+        source,
+        source_end=imported.source_end,
+    )
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
@@ -265,12 +275,14 @@ def _told(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> DevSet:
     """A text in which each sentence in turn is for the next of the pairs."""
     if not (languages.is_multilingual or languages.source_tags):
         return text
+    ids = ids_of_pieces(vocabulary.source)
     prefixes, firsts = [], []
     for (source, target), _ in zip(cycle(_spread(languages)), text.sources, strict=False):
         tags = languages.source_tags.get(source), languages.tags.get(target)
-        prefixes.append([_tag(vocabulary, tag) for tag in tags if tag is not None])
+        told = [tag for tag in tags if tag is not None] + [*languages.prefixes.get(target, ())]
+        prefixes.append([ids[piece] for piece in told])
         first = languages.first_pieces.get(target)
-        firsts.append([] if first is None else [_tag(vocabulary, first)])
+        firsts.append([] if first is None else [ids[first]])
     return replace(text, prefixes=prefixes, target_prefixes=firsts)
 
 
@@ -279,16 +291,11 @@ def _spread(languages: Languages) -> tuple[tuple[str, str], ...]:
     return languages.trained[:: -(-len(languages.trained) // _PAIRS)]
 
 
-def _tag(vocabulary: Vocabulary, piece: str) -> int:
-    found = vocabulary.source.control_id(piece)
-    assert found is not None  # its reader has found it in the vocabulary
-    return found
-
-
 def _tests(languages: Languages, tests: tuple[TextPair, ...]) -> list[tuple[str, DevSet]]:
     found = []
     for test in tests:
-        if languages.is_multilingual and test.languages not in languages.trained:
+        several = len(languages.trained) > 1 and languages.is_multilingual
+        if several and test.languages not in languages.trained:
             raise ExportError(
                 f"{test.name}: the model translates {languages.listing}, and which of these the "
                 "text is must be told: give it as --test-direction FROM TO NAME SOURCE REFERENCE"

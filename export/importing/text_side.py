@@ -14,7 +14,6 @@ from export.importing.model import (
     TARGET_MODEL,
     VOCABULARY,
     FastTokenizerFile,
-    Imported,
     Pieces,
 )
 from export.vocabulary import Vocabulary
@@ -36,13 +35,29 @@ class TextSide:
     tokenizer: TokenizerFiles
 
 
-def text_side(imported: Imported, source: Path) -> TextSide:
-    """The text side of a checkpoint at `source`; raises ExportError where a file of it is no such
-    vocabulary."""
-    pieces = imported.pieces
+def text_side(
+    pieces: Pieces | FastTokenizerFile,
+    special_ids: SpecialIds,
+    vocab_size: int,
+    source: Path,
+    *,
+    source_end: bool = True,
+) -> TextSide:
+    """The text side of a checkpoint at `source`, whose sources end with eos where `source_end`;
+    raises ExportError where a file of it is no such vocabulary."""
     if isinstance(pieces, FastTokenizerFile):
-        return _of_one_file(pieces.content, imported, source)
-    return _of_pieces(pieces, imported)
+        both = fast_vocabulary(pieces.content, vocab_size, special_ids, source)
+        return TextSide(
+            Vocabulary(both, both, special_ids, source_end),
+            {TOKENIZER: pieces.content},
+            TokenizerFiles(
+                kind="tokenizers",
+                source_file=TOKENIZER,
+                target_file=TOKENIZER,
+                source_end=source_end,
+            ),
+        )
+    return _of_pieces(pieces, special_ids, source_end=source_end)
 
 
 def fast_vocabulary(
@@ -60,23 +75,7 @@ def fast_vocabulary(
             raise ExportError(f"{source}: {TOKENIZER}: no usable tokenizer: {reason}") from error
 
 
-def _of_one_file(content: bytes, imported: Imported, source: Path) -> TextSide:
-    size, special_ids = imported.model.config.vocab_size, imported.special_ids
-    vocabulary = fast_vocabulary(content, size, special_ids, source)
-    return TextSide(
-        Vocabulary(vocabulary, vocabulary, special_ids, imported.source_end),
-        {TOKENIZER: content},
-        TokenizerFiles(
-            kind="tokenizers",
-            source_file=TOKENIZER,
-            target_file=TOKENIZER,
-            source_end=imported.source_end,
-        ),
-    )
-
-
-def _of_pieces(pieces: Pieces, imported: Imported) -> TextSide:
-    special_ids = imported.special_ids
+def _of_pieces(pieces: Pieces, special_ids: SpecialIds, *, source_end: bool) -> TextSide:
     content = vocabulary_file(pieces.written, pieces.control)
     files = {SOURCE_MODEL: pieces.source_model.read_bytes(), VOCABULARY: content}
     target_file = SOURCE_MODEL
@@ -92,13 +91,13 @@ def _of_pieces(pieces: Pieces, imported: Imported) -> TextSide:
 
     source, target = read(pieces.source_model), read(pieces.target_model)
     return TextSide(
-        Vocabulary(source, target, special_ids, imported.source_end),
+        Vocabulary(source, target, special_ids, source_end),
         files,
         TokenizerFiles(
             kind="pieces",
             source_file=SOURCE_MODEL,
             target_file=target_file,
             vocabulary_file=VOCABULARY,
-            source_end=imported.source_end,
+            source_end=source_end,
         ),
     )

@@ -54,8 +54,8 @@ class FastVocabulary:
                 self._written[number] = added[number].content
                 if added[number].special:
                     self._control.add(number)
-            elif "ByteLevel" in decoders and all(character in _BYTES for character in piece):
-                self._add_bytes(number, bytes(_BYTES[character] for character in piece))
+            elif "ByteLevel" in decoders and all(character in BYTES for character in piece):
+                self._add_bytes(number, bytes(BYTES[character] for character in piece))
             else:
                 self._written[number] = piece
                 if "ByteFallback" in decoders and _BYTE.fullmatch(piece):
@@ -186,4 +186,5 @@ def _byte_characters() -> dict[str, int]:
     return found | {chr(0x100 + place): byte for place, byte in enumerate(others)}
 
 
-_BYTES = _byte_characters()
+BYTES = _byte_characters()
+"""By the characters that stand for them."""

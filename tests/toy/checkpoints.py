@@ -213,6 +213,58 @@ def write_bart(
     return model
 
 
+def write_t5(
+    folder: Path, *, kind: str = "T5", tied: bool = True, tags: Sequence[str] = (), **changed: Any
+) -> Any:
+    """A T5 (or MT5) of two layers a side, whose heads are wider than the model, with rows behind
+    its pieces that stand for none; returns the model. With `tags` these are pieces. Its weights do
+    not depend on its pieces."""
+    import transformers
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([f"{a} : {b}" for a, b in PAIRS] + ["translate to English German"]),
+        model_writer=buffer,
+        vocab_size=150,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        user_defined_symbols=list(tags),
+        minloglevel=2,
+    )
+    (folder / "spiece.model").write_bytes(buffer.getvalue())
+    sizes = {"d_model": 32, "d_kv": 12, "num_heads": 4, "d_ff": 48, "num_layers": 2}
+    options = {"vocab_size": 262, "decoder_start_token_id": 0, **sizes, **changed}
+    torch.manual_seed(12)
+    config = getattr(transformers, f"{kind}Config")(**options, tie_word_embeddings=tied)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
+    if not tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty(config.vocab_size, 32))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(torch.randn(parameter.shape) * 0.1)
+            else:
+                # What is tied is scaled by 32^-0.5, and queries are not scaled by 12^-0.5.
+                wide = 1.0 if "relative" in name else 0.5 if "shared" in name else 0.2
+                parameter.normal_(0.0, 0.08 if ".q." in name else wide)
+    state = model.state_dict()
+    for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
+        state.pop(name, None)
+    if tied:
+        state.pop("lm_head.weight")
+    save_file(
+        {name: tensor.clone() for name, tensor in state.items()}, folder / "model.safetensors"
+    )
+    tree = json.loads(config.to_json_string()) | {"tie_word_embeddings": tied}
+    tree.pop("scale_decoder_outputs", None)  # which files of before have not
+    (folder / "config.json").write_text(json.dumps(tree))
+    return model
+
+
 def _randomise_learnt(model: Any, matrices: float = 0.5) -> None:
     randomise(model, matrices=matrices)
     with torch.no_grad():
