@@ -31,6 +31,7 @@ from serving.search.options import MAX_STEPS
 from training.models import TransformerConfig
 
 _FIRST, _, _, _UNKNOWN = SPECIAL
+_HARMLESS = HARMLESS | {"replacing_rate", "student_decoder_layers", "student_encoder_layers"}
 
 
 def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
@@ -39,7 +40,7 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     options, generation = read_options(folder), generation_options(folder)
     config = _read_config(options)
     size = config.vocab_size
-    content = read_byte_pairs(folder)
+    content = read_byte_pairs(folder, size)
     ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
     special_ids = SpecialIds(
         pad=special_id(options, "pad_token_id", size),
@@ -49,7 +50,8 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     )
     forced = _is_first_forced(options, generation, ids[_FIRST])
     search = search_options(options, generation)
-    options.finish(HARMLESS)
+    options.must("prefix", "", " ", default="")  # a space, which its own tokenizer has not either
+    options.finish(_HARMLESS)
     state = learnt_state(read_weights(folder), config)
     return Imported(
         "BART of Hugging Face transformers",

@@ -14,12 +14,13 @@ from export.importing.folder import read_json
 from export.importing.model import find_file
 from export.importing.text_side import TOKENIZER
 
+_MASK = "<mask>"
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 
 
-def read_byte_pairs(folder: Path) -> bytes:
-    """The vocabulary of a folder, in one file or in two; raises ExportError where there is none, or
-    a special piece is missing."""
+def read_byte_pairs(folder: Path, size: int) -> bytes:
+    """The vocabulary of a folder, in one file or in two, for an embedding of `size` rows; raises
+    ExportError where there is none, or a special piece is missing."""
     path = folder / TOKENIZER
     if path.is_file():
         content = read_tokenizer_file(path)
@@ -27,6 +28,7 @@ def read_byte_pairs(folder: Path) -> bytes:
         path = find_file(folder, "vocab.json", f"the ids of the pieces, or {TOKENIZER}")
         merges = find_file(folder, "merges.txt", "the merges of the vocabulary")
         content = _joined(path, merges, folder / "tokenizer_config.json")
+    content = _without_mask(content, size)
     tokenizer = FastTokenizer.from_str(content.decode())
     for piece in SPECIAL:
         if tokenizer.token_to_id(piece) is None:
@@ -55,6 +57,18 @@ def _joined(vocabulary: Path, merges: Path, told: Path) -> bytes:
         raise ExportError(f"{merges}: no usable merges for {vocabulary.name}: {reason}") from error
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=spaced)
     tokenizer.decoder = decoders.ByteLevel()
-    known = [piece for piece in (*SPECIAL, "<mask>") if tokenizer.token_to_id(piece) is not None]
-    tokenizer.add_special_tokens([AddedToken(piece, lstrip=piece == "<mask>") for piece in known])
+    known = [piece for piece in (*SPECIAL, _MASK) if tokenizer.token_to_id(piece) is not None]
+    tokenizer.add_special_tokens([AddedToken(piece, lstrip=piece == _MASK) for piece in known])
     return str(tokenizer.to_str()).encode()
+
+
+def _without_mask(content: bytes, size: int) -> bytes:
+    """The vocabulary without the mask where the embedding ends before it, as it does in models that
+    were trained on from one that had it."""
+    tree = json.loads(content)
+    added = [token for token in tree["added_tokens"] if token["content"] == _MASK]
+    if not added or added[0]["id"] < size:
+        return content
+    tree["added_tokens"].remove(added[0])
+    tree["model"]["vocab"].pop(_MASK, None)
+    return json.dumps(tree, ensure_ascii=False).encode()

@@ -111,6 +111,7 @@ def learnt_state(weights: Weights, config: TransformerConfig) -> State:
         state[f"{side}_side.positions.weight"] = table[_UNUSED_ROWS:].clone()
         norm = f"model.{side}.layernorm_embedding"
         state |= take_norm(weights, norm, f"{side}_side.norm", dim)
+        weights.drop(f"model.{side}.version")  # of fairseq's layers, in older files
     state["output_bias"] = weights.take("final_logits_bias", 1, size)[0]
     weights.finish()
     return state

@@ -42,8 +42,9 @@ _MOST_UNUSED = 128
 """Rows of the embedding behind the pieces, at most: sentinels of the pre-training, and what fills
 it up."""
 _BEFORE_BYTES = ("<pad>", "</s>", "<unk>")
-_SENTINEL = re.compile(r"\u2581?<extra_id_\d+>")
-_TAG = re.compile(r"<2([a-z]{2,3}(_[A-Za-z0-9]+)*)>")
+_SPACE = "\u2581"
+_TAG = re.compile(_SPACE + r"?<2([a-z]{2,3}(_[A-Za-z0-9]+)*)>")
+_SENTINEL = re.compile(_SPACE + r"?<extra_id_\d+>")
 _TASK = re.compile(r"translation_([a-z]{2,3})_to_([a-z]{2,3})")
 _HARMLESS = HARMLESS | {
     "dense_act_fn",  # as feed_forward_proj
@@ -192,7 +193,7 @@ def _tagged(choice: LanguageChoice, tags: Mapping[str, str], vocabulary: _Vocabu
             )
     prefixes = {}
     for code in choice.target or tags:
-        pieces = vocabulary.split(f"{tags[code]} a")
+        pieces = vocabulary.split(f"{tags[code].removeprefix(_SPACE)} a")
         if tags[code] not in pieces:
             raise ExportError(f"the vocabulary does not split off {tags[code]}, the tag of {code}")
         prefixes[code] = tuple(pieces[: pieces.index(tags[code]) + 1])
