@@ -32,15 +32,13 @@ MODELS: dict[str, ModelConfig] = {
     "weighted": replace(BASE, block="weighted"),
     "universal": replace(BASE, share_layers=True, block="macaron", num_decoder_layers=3),
     "relative": replace(BASE, positions="relative", max_relative_distance=3),
-    "relative bias": replace(
-        BASE, positions="relative_bias", num_buckets=8, max_distance=20, block="macaron"
-    ),
     "t5": replace(
         BASE,
         positions="relative_bias",
         num_buckets=16,
+        max_distance=20,
         head_dim=12,
-        norm="pre",
+        block="macaron",
         norm_type="rms",
         activation="geglu_tanh",
         attention_bias=False,
