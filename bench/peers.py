@@ -28,6 +28,10 @@ _KNOWN: dict[str, tuple[Any, ...]] = {
     "fix_norm_scale": (False,),
     "embedding_norm": (False,),
     "output_bias": (False,),
+    "head_dim": (0,),
+    "attention_bias": (True,),
+    "ffn_bias": (True,),
+    "tie_embeddings": (True,),
 }
 """What the fields of a configuration may be that CTranslate2 can follow."""
 BOS, EOS, UNK = "<s>", "</s>", "<unk>"
@@ -147,6 +151,7 @@ def activation_of(name: str) -> Any:
     found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
     found["gelu_tanh"] = Activation.GELUTanh
     found |= {"reglu": found["relu"], "geglu": found["gelu"], "swiglu": found["silu"]}
+    found["geglu_tanh"] = found["gelu_tanh"]
     return found[name]
 
 

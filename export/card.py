@@ -204,9 +204,7 @@ def _limits(manifest: Manifest) -> Iterator[str]:
         if manifest.languages.pairs:
             yield "- Of its languages it refuses other pairs, on which it was not trained."
         if manifest.sizes.max_source:
-            # Of which the end of the sentence is one, and each tag of a language.
-            tags = (manifest.languages.tags, manifest.languages.source_tags)
-            taken = 1 + sum(map(bool, tags))
+            taken = 1 + manifest.languages.most_before  # the sentence's end is one
             yield f"- A sentence may have {manifest.sizes.max_source - taken} pieces."
     elif manifest.task in _READ:
         yield "- It knows the kinds of text it was trained on; scores tell how it fares on others."

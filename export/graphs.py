@@ -72,11 +72,11 @@ def check_precision(precision: str, target: str) -> None:
 
 def check_heads(config: ModelConfig, target: str) -> None:
     """Raise ExportError for heads of a size that attention under a mask does not take on a GPU."""
-    size = config.model_dim // config.num_heads
+    size = config.head_width
     if target == "cuda" and size % HEAD_UNIT:
         raise ExportError(
             f"--target cuda needs heads of a multiple of {HEAD_UNIT} features, got {size} "
-            f"(model_dim {config.model_dim} / num_heads {config.num_heads}); use --target cpu"
+            f"(num_heads {config.num_heads}); use --target cpu"
         )
 
 

@@ -61,7 +61,7 @@ def export_encoder(model: TranslationModel) -> tuple[onnx.ModelProto, Graph]:
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
     )
     outputs = tuple(
-        _tensor(name, "float32", ("B", "S", model.config.model_dim), "source")
+        _tensor(name, "float32", ("B", "S", model.config.attention_width), "source")
         for name in _source_names(model)
     )
     arguments = (torch.zeros(_B, _S, dtype=torch.int64), torch.zeros(_B, _S))
@@ -178,7 +178,7 @@ def _step_arguments() -> tuple[torch.Tensor, ...]:
 
 def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """What a translation model's step reads beside its tokens."""
-    dim = model.config.model_dim
+    dim = model.config.attention_width
     return (
         _tensor("source_mask", "float32", ("B", "S"), "source_mask"),
         *_cache_inputs(model),
@@ -190,7 +190,7 @@ def _memory_inputs(model: TranslationModel) -> tuple[Tensor, ...]:
 def _memory_arguments(model: TranslationModel) -> tuple[Any, ...]:
     """Tensors in the shapes of `_memory_inputs`, for the trace; their values have no influence
     on it."""
-    dim = model.config.model_dim
+    dim = model.config.attention_width
     return (
         torch.zeros(_B, _S),
         _cache_arguments(model),
@@ -202,7 +202,7 @@ def _memory_arguments(model: TranslationModel) -> tuple[Any, ...]:
 def _memory_outputs(model: TranslationModel) -> tuple[Tensor, ...]:
     """The alignment and the appended caches."""
     role = model.alignment_role
-    axis = "S" if role == "alignment" else model.config.model_dim
+    axis = "S" if role == "alignment" else model.config.attention_width
     return (_tensor(role, "float32", ("B", "Q", axis), role), *_cache_outputs(model))
 
 

@@ -14,6 +14,7 @@ from export.errors import ExportError
 from export.folder import check_free
 from export.gates import check_tests
 from export.graphs import choose_activations
+from export.importing.bart import read_bart
 from export.importing.ctranslate2 import find_model, read_ctranslate2
 from export.importing.fairseq import find_dictionaries, read_fairseq
 from export.importing.folder import CONFIG, find_checkpoint_file, read_json
@@ -24,21 +25,16 @@ from export.importing.marian import read_marian
 from export.importing.marian_folder import has_marian
 from export.importing.marian_model import read_marian_model
 from export.importing.mbart import read_mbart
-from export.importing.model import (
-    AS_TOLD,
-    SOURCE_MODEL,
-    TARGET_MODEL,
-    VOCABULARY,
-    Imported,
-    LanguageChoice,
-)
+from export.importing.model import AS_TOLD, Imported, LanguageChoice
 from export.importing.opennmt import read_opennmt
 from export.importing.pegasus import read_pegasus
+from export.importing.t5 import read_t5
+from export.importing.text_side import text_side
 from export.parity import DevSet
 from export.texts import TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
-from serving.bundle.manifest import Activations, Languages, Manifest, TokenizerFiles
-from serving.bundle.pieces import PieceVocabulary, vocabulary_file
+from serving.bundle.manifest import Activations, Languages, Manifest
+from serving.bundle.tokenizer import ids_of_pieces
 
 MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
 OPENNMT, FAIRSEQ, GGUF = "opennmt-py", "fairseq", "gguf"
@@ -47,6 +43,9 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "m2m_100": read_m2m100,
     "mbart": read_mbart,
     "pegasus": read_pegasus,
+    "bart": read_bart,
+    "t5": read_t5,
+    "mt5": read_t5,
     MARIAN: read_marian_model,
     CTRANSLATE2: read_ctranslate2,
     OPENNMT: read_opennmt,
@@ -195,26 +194,21 @@ def _is_gguf(source: Path) -> bool:
 
 def _exported(imported: Imported, source: Path, licence: str | None) -> ExportedModel:
     """The model as the export takes it, and what the manifest tells of it."""
-    pieces, special_ids = imported.pieces, imported.special_ids
-    content = vocabulary_file(pieces.written, pieces.control)
-    files = {SOURCE_MODEL: pieces.source_model.read_bytes(), VOCABULARY: content}
-    target_file = SOURCE_MODEL
-    if pieces.target_model != pieces.source_model:
-        files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
+    text = text_side(
+        imported.pieces,
+        imported.special_ids,
+        imported.model.config.vocab_size,
+        source,
+        source_end=imported.source_end,
+    )
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
-        _vocabulary(imported, content),
-        files,
+        text.vocabulary,
+        text.files,
         {
-            "special_ids": special_ids,
-            "tokenizer": TokenizerFiles(
-                kind="pieces",
-                source_file=SOURCE_MODEL,
-                target_file=target_file,
-                vocabulary_file=VOCABULARY,
-                source_end=imported.source_end,
-            ),
+            "special_ids": imported.special_ids,
+            "tokenizer": text.tokenizer,
             "languages": imported.languages,
             "search": imported.search | ({"shortlist": True} if imported.shortlist else {}),
             "attribution": _attribution(imported, source, licence),
@@ -228,20 +222,6 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
         },
         max_source=imported.max_source,
     )
-
-
-def _vocabulary(imported: Imported, content: bytes) -> Vocabulary:
-    pieces, special_ids = imported.pieces, imported.special_ids
-
-    def read(model: Path) -> PieceVocabulary:
-        try:
-            return PieceVocabulary(model, content, special_ids)
-        except (OSError, RuntimeError, ValueError) as error:
-            reason = " ".join(str(error).split())
-            raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
-
-    source, target = read(pieces.source_model), read(pieces.target_model)
-    return Vocabulary(source, target, special_ids, imported.source_end)
 
 
 def _attribution(imported: Imported, source: Path, licence: str | None) -> str:
@@ -271,7 +251,7 @@ def _compared(
 ) -> ComparedText:
     """The texts as the model is to be told of them; what is wrong with a file shows here."""
     if isinstance(dev, TextPair):
-        if languages.is_multilingual:
+        if len(languages.trained) > 1 and languages.is_multilingual:
             raise ExportError(
                 "--dev is for a model of one direction; give --text FILE with source text, and "
                 "--test-direction FROM TO NAME SOURCE REFERENCE to score one direction"
@@ -293,14 +273,16 @@ def _compared(
 
 def _told(vocabulary: Vocabulary, languages: Languages, text: DevSet) -> DevSet:
     """A text in which each sentence in turn is for the next of the pairs."""
-    if not languages.is_multilingual:
+    if not (languages.is_multilingual or languages.source_tags):
         return text
+    ids = ids_of_pieces(vocabulary.source)
     prefixes, firsts = [], []
     for (source, target), _ in zip(cycle(_spread(languages)), text.sources, strict=False):
         tags = languages.source_tags.get(source), languages.tags.get(target)
-        prefixes.append([_tag(vocabulary, tag) for tag in tags if tag is not None])
+        told = [tag for tag in tags if tag is not None] + [*languages.prefixes.get(target, ())]
+        prefixes.append([ids[piece] for piece in told])
         first = languages.first_pieces.get(target)
-        firsts.append([] if first is None else [_tag(vocabulary, first)])
+        firsts.append([] if first is None else [ids[first]])
     return replace(text, prefixes=prefixes, target_prefixes=firsts)
 
 
@@ -309,16 +291,11 @@ def _spread(languages: Languages) -> tuple[tuple[str, str], ...]:
     return languages.trained[:: -(-len(languages.trained) // _PAIRS)]
 
 
-def _tag(vocabulary: Vocabulary, piece: str) -> int:
-    found = vocabulary.source.control_id(piece)
-    assert found is not None  # its reader has found it in the vocabulary
-    return found
-
-
 def _tests(languages: Languages, tests: tuple[TextPair, ...]) -> list[tuple[str, DevSet]]:
     found = []
     for test in tests:
-        if languages.is_multilingual and test.languages not in languages.trained:
+        several = len(languages.trained) > 1 and languages.is_multilingual
+        if several and test.languages not in languages.trained:
             raise ExportError(
                 f"{test.name}: the model translates {languages.listing}, and which of these the "
                 "text is must be told: give it as --test-direction FROM TO NAME SOURCE REFERENCE"

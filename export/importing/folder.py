@@ -111,6 +111,11 @@ class Weights:
         """The shape of a tensor that is there."""
         return tuple(self._tensors[name].shape)
 
+    def same(self, name: str, other: str) -> bool:
+        """Whether two tensors that may be there are, and are one."""
+        pair = self._tensors.get(name), self._tensors.get(other)
+        return pair[0] is not None and pair[1] is not None and torch.equal(pair[0], pair[1])
+
     def take(self, name: str, *shape: int) -> Tensor:
         """A tensor of that shape in fp32; raises ExportError where it is missing or differs."""
         found = self._tensors.pop(name, None)

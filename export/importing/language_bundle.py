@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import logging
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from export.bundle import Form
-from export.errors import ExportError
 from export.importing.folder import read_json
 from export.importing.gguf import read_gguf
 from export.importing.gpt2 import read_gpt2
-from export.importing.language_model import TEMPLATE, TOKENIZER, ImportedLanguageModel
+from export.importing.language_model import TEMPLATE, ImportedLanguageModel
 from export.importing.llama import read_llama
+from export.importing.text_side import TOKENIZER, fast_vocabulary
 from export.language_bundle import (
     ComparedDocuments,
     ExportedLanguageModel,
     write_language_bundle,
 )
 from export.texts import DocumentReader, compared_windows, fitting_windows, read_sources
-from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.manifest import Manifest, TokenizerFiles
 
 LANGUAGE_READERS: dict[str, Callable[[Path], ImportedLanguageModel]] = {
@@ -60,7 +58,9 @@ def import_language_bundle(
         config.model_dim,
         config.vocab_size,
     )
-    vocabulary = _vocabulary(imported, source)
+    vocabulary = fast_vocabulary(
+        imported.tokenizer, config.vocab_size, imported.special_ids, source
+    )
     length = min(_WINDOW, imported.max_positions)
     reader = DocumentReader(vocabulary, length, imported.special_ids.bos)
     file = text or sentences
@@ -82,17 +82,6 @@ def import_language_bundle(
             fitting_windows(form.precision, file, windows),
         ),
     )
-
-
-def _vocabulary(imported: ImportedLanguageModel, source: Path) -> FastVocabulary:
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / TOKENIZER
-        path.write_bytes(imported.tokenizer)
-        try:
-            return FastVocabulary(path, imported.model.config.vocab_size, imported.special_ids)
-        except Exception as error:  # the library raises nothing more special
-            reason = " ".join(str(error).split())
-            raise ExportError(f"{source}: {TOKENIZER}: no usable tokenizer: {reason}") from error
 
 
 def _files(imported: ImportedLanguageModel) -> dict[str, bytes]:

@@ -12,12 +12,13 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.folder import Options, read_json
 from export.importing.model import find_file
+from export.importing.text_side import TOKENIZER
 from serving.search.ids import SpecialIds
 from training.errors import ConfigError
 from training.models import CausalLanguageModel, LanguageModelConfig
 
-TOKENIZER, TEMPLATE = "tokenizer.json", "chat_template.jinja"
-"""Files of a checkpoint, and what a bundle calls its own."""
+TEMPLATE = "chat_template.jinja"
+"""A file of a checkpoint, and what a bundle calls its own."""
 
 HARMLESS = frozenset(
     {

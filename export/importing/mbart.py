@@ -58,7 +58,7 @@ def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
         options.get(name)  # the language of the request is forced
     search = search_options(options, generation)
     options.finish(HARMLESS)
-    state = _read_state(read_weights(folder), config)
+    state = learnt_state(read_weights(folder), config)
     silent = {"<s>", "<pad>", "</s>", "<mask>", *TAGS}
     model = find_file(folder, MODEL, "the SentencePiece model")
     return Imported(
@@ -78,23 +78,31 @@ def _read_config(options: Options) -> TransformerConfig:
         options.must(name, False, default=False)
     for name in ("tie_word_embeddings", "is_encoder_decoder"):
         options.must(name, True, default=True)
+    return replace(
+        read_sizes(options, activation="gelu", scale_embedding=False),
+        norm="pre",
+        positions="learnt",
+        max_positions=read_positions(options),
+        embedding_norm=True,
+        output_bias=True,
+    )
+
+
+def read_positions(options: Options) -> int:
+    """The rows of a table of positions that stand for one; raises ExportError where they are too
+    few for what requests may ask."""
     positions = options.integer("max_position_embeddings")
     if positions < _LEAST_POSITIONS:
         raise ExportError(
             f"{options.path}: max_position_embeddings must be >= {_LEAST_POSITIONS}, for sources "
             f"and targets of {MAX_STEPS} pieces, got {positions}"
         )
-    return replace(
-        read_sizes(options, activation="gelu", scale_embedding=False),
-        norm="pre",
-        positions="learnt",
-        max_positions=positions,
-        embedding_norm=True,
-        output_bias=True,
-    )
+    return positions
 
 
-def _read_state(weights: Weights, config: TransformerConfig) -> State:
+def learnt_state(weights: Weights, config: TransformerConfig) -> State:
+    """All that is in the weights of a model with learnt positions, a norm after the embedding and a
+    bias of the output, as BART has them."""
     dim, size = config.model_dim, config.vocab_size
     state = transformer_state(weights, config)
     for side in ("encoder", "decoder"):
@@ -103,6 +111,7 @@ def _read_state(weights: Weights, config: TransformerConfig) -> State:
         state[f"{side}_side.positions.weight"] = table[_UNUSED_ROWS:].clone()
         norm = f"model.{side}.layernorm_embedding"
         state |= take_norm(weights, norm, f"{side}_side.norm", dim)
+        weights.drop(f"model.{side}.version")  # of fairseq's layers, in older files
     state["output_bias"] = weights.take("final_logits_bias", 1, size)[0]
     weights.finish()
     return state

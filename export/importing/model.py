@@ -90,13 +90,21 @@ class Pieces:
 
 
 @dataclass(frozen=True)
+class FastTokenizerFile:
+    """The vocabulary of a checkpoint as a file of the `tokenizers` library, which splits texts for
+    it and puts nothing around them."""
+
+    content: bytes
+
+
+@dataclass(frozen=True)
 class Imported:
     """A checkpoint that has been read."""
 
     kind: str
     """What it is, for people."""
     model: TranslationModel
-    pieces: Pieces
+    pieces: Pieces | FastTokenizerFile
     special_ids: SpecialIds
     languages: Languages
     search: dict[str, Any] = field(default_factory=dict)

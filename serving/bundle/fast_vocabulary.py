@@ -1,5 +1,5 @@
-"""The vocabulary of a language model that comes as a file of the `tokenizers` library: merges of
-bytes, or of characters with bytes for those that are no piece."""
+"""A vocabulary that comes as a file of the `tokenizers` library: merges of bytes, or of characters
+with bytes for those that are no piece."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class FastVocabulary:
 
     The control pieces are the file's special tokens, and ids of the model that the file does not
     have. No text of a caller's is encoded to them, however it is written; `encode_marked` reads
-    what a chat template has written. Raises ValueError where the file is no tokenizer of a language
-    model, or has ids that the model has not.
+    what a chat template has written. Raises ValueError where the file is no tokenizer of a model
+    that writes text, or has ids that the model has not.
     """
 
     def __init__(self, path: Path, vocab_size: int, special_ids: SpecialIds) -> None:
@@ -54,8 +54,8 @@ class FastVocabulary:
                 self._written[number] = added[number].content
                 if added[number].special:
                     self._control.add(number)
-            elif "ByteLevel" in decoders and all(character in _BYTES for character in piece):
-                self._add_bytes(number, bytes(_BYTES[character] for character in piece))
+            elif "ByteLevel" in decoders and all(character in BYTES for character in piece):
+                self._add_bytes(number, bytes(BYTES[character] for character in piece))
             else:
                 self._written[number] = piece
                 if "ByteFallback" in decoders and _BYTE.fullmatch(piece):
@@ -186,4 +186,5 @@ def _byte_characters() -> dict[str, int]:
     return found | {chr(0x100 + place): byte for place, byte in enumerate(others)}
 
 
-_BYTES = _byte_characters()
+BYTES = _byte_characters()
+"""By the characters that stand for them."""

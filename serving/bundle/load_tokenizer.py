@@ -13,17 +13,13 @@ from serving.errors import BundleError
 
 def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer:
     """Read one of the tokenizers that a manifest names, by its file; raises BundleError where it is
-    not one of the kind and the size that the manifest says, or one of an encoder."""
+    not one of the kind and the size that the manifest says."""
     files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
     path = folder / file
     tokenizer: TextTokenizer
-    if files.kind == "tokenizers" and manifest.task != "generate":
-        raise BundleError(
-            f"{path}: the tokenizer must be sentencepiece, words or pieces, got {files.kind}"
-        )
     try:
         if files.kind == "tokenizers":
-            # Translation has nothing of that library in memory.
+            # A bundle of another kind has nothing of that library in memory.
             from serving.bundle.fast_vocabulary import FastVocabulary
 
             tokenizer = FastVocabulary(path, vocab_size, manifest.decoding_ids)

@@ -160,7 +160,7 @@ class TokenizerFiles(_Strict):
 
     kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
     """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
-    a file of that library, for encoders and language models."""
+    a file of that library."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
@@ -180,8 +180,8 @@ class Languages(_Strict):
     """Language codes (ISO 639-1) that the model reads and writes.
 
     A model of several directions was trained on `pairs` of them, or, where none are named, on all.
-    It is told the languages by tags: pieces that no text is encoded to. For others all of these are
-    empty, and left out of the file.
+    It is told the languages by tags: pieces that no text is encoded to, or in words. For others all
+    of these are empty, and left out of the file.
     """
 
     source: tuple[str, ...]
@@ -191,6 +191,9 @@ class Languages(_Strict):
     """The piece of each target language that stands before each source."""
     source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
     """The piece of each source language that stands before each source, first of all."""
+    prefixes: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=lambda found: not found)
+    """The pieces of each target language that stand before each source, behind tags: a task in
+    words, as T5 is told it. They may be any."""
     first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
     """The piece of each target language with which each translation begins."""
 
@@ -201,9 +204,12 @@ class Languages(_Strict):
         if {target for _, target in self.pairs} - set(self.target):
             raise ValueError("pairs hold a language that target does not")
         if self.pairs and not self.is_multilingual:
-            raise ValueError("pairs need tags or first_pieces, by which the model is told of them")
+            raise ValueError(
+                "pairs need tags, prefixes or first_pieces, by which the model is told of them"
+            )
         for name, codes in (
             ("tags", self.target),
+            ("prefixes", self.target),
             ("first_pieces", self.target),
             ("source_tags", self.source),
         ):
@@ -215,7 +221,13 @@ class Languages(_Strict):
     @property
     def is_multilingual(self) -> bool:
         """Whether the model has to be told the target language."""
-        return bool(self.tags or self.first_pieces)
+        return bool(self.tags or self.prefixes or self.first_pieces)
+
+    @property
+    def most_before(self) -> int:
+        """How many pieces stand before a source at most."""
+        words = max(map(len, self.prefixes.values()), default=0)
+        return bool(self.source_tags) + bool(self.tags) + words
 
     @functools.cached_property
     def trained(self) -> tuple[tuple[str, str], ...]:

@@ -82,6 +82,12 @@ class TextTokenizer(Protocol):
         ...
 
 
+def ids_of_pieces(tokenizer: TextTokenizer) -> dict[str, int]:
+    """The id of each written form."""
+    written = tokenizer.pieces(list(range(tokenizer.vocab_size)))
+    return {piece: token_id for token_id, piece in enumerate(written)}
+
+
 class Tokenizer:
     """One SentencePiece model.
 

@@ -31,6 +31,8 @@ class TermReader:
 
     def __init__(self, tokenizer: TextTokenizer) -> None:
         self._tokenizer = tokenizer
+        # Where a text begins with a word of its own in any case, the space is no part of its ids.
+        self._before = " " if tokenizer.encode(" a") != tokenizer.encode("a") else ""
         pieces = tokenizer.pieces(list(range(tokenizer.vocab_size)))
         self._signs = frozenset(
             token_id
@@ -57,8 +59,8 @@ class TermReader:
         )
 
     def _ids(self, term: str, parameter: str) -> Ids:
-        ids = tuple(self._tokenizer.encode(term))
-        if not ids or self._tokenizer.unk_id in ids:
+        ids = tuple(self._tokenizer.encode(self._before + term))
+        if not term.strip() or not ids or self._tokenizer.unk_id in ids:
             raise InvalidOptionError(
                 f"terms must be text that the model can write, got {term!r}; leave it out",
                 parameter=parameter,
@@ -68,7 +70,8 @@ class TermReader:
     def _segmentations(self, term: str) -> list[Ids]:
         """Ways to write a term as a word of its own, the likeliest at least."""
         self._ids(term, "forbidden")
-        return [tuple(ids) for ids in self._tokenizer.segmentations(term)]
+        found = self._tokenizer.segmentations(self._before + term)
+        return [tuple(ids) for ids in found]
 
     def _without_space(self, term: str) -> list[Ids]:
         """Ways to write a term right after a sign."""

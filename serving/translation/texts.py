@@ -9,7 +9,7 @@ from pathlib import Path
 
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist, read_manifest
-from serving.bundle.tokenizer import TextTokenizer
+from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
 from serving.errors import (
     BundleError,
     InvalidOptionError,
@@ -52,15 +52,16 @@ class TextProcessor:
     ) -> None:
         """`sizes` tell what sentences take of the caches, of which one may have at most
         `max_cache_bytes`. Raises BundleError for a language's tag that is no piece out of reach of
-        texts."""
+        texts, and for a prefix of others than pieces."""
         languages = manifest.languages
         self.manifest, self.target = manifest, target
         self.sizes, self._max_cache_bytes = sizes, max_cache_bytes
         self._source, self._terms = source, TermReader(target)
         self._tags = _tag_ids(manifest.name, languages.tags, source)
         self._source_tags = _tag_ids(manifest.name, languages.source_tags, source)
+        self._prefixes = _prefix_ids(manifest.name, languages.prefixes, source)
         self._first_pieces = _tag_ids(manifest.name, languages.first_pieces, target)
-        self._tag_length = bool(self._tags) + bool(self._source_tags)
+        self._most_before = languages.most_before
         end = self.manifest.decoding_ids.eos
         self._source_end = [end] if self.manifest.tokenizer.source_end else []
         self.first_length = 1 if self._first_pieces else 0
@@ -100,7 +101,7 @@ class TextProcessor:
         check_shortlist(options, self.manifest)
         prefix = self.encode_target(target_prefix, "target_prefix")
         ids = self.encode_source(text, source, target)
-        if len(ids) == self._tag_length + len(self._source_end):
+        if not (text.strip() and self._source_pieces(text)):
             return None
         sentence = Sentence(
             ids,
@@ -121,7 +122,7 @@ class TextProcessor:
 
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
-        return self._tag_length + len(self._source_pieces(text)) < self._max_source
+        return self._most_before + len(self._source_pieces(text)) < self._max_source
 
     def text_stream(self) -> TextStream:
         """Makes text of a translation's pieces as they come."""
@@ -156,20 +157,25 @@ class TextProcessor:
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
     ) -> list[int]:
-        """The tags of the languages where the bundle has tags, piece ids and, where sources have
-        one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
+        """What tells the languages where the bundle has to be told, piece ids and, where sources
+        have one, eos; raises InvalidTextError, TooLongError or UnknownLanguageError."""
         check_text(text)
-        pieces, limit = self._source_pieces(text), self._max_source - self._tag_length
+        pieces, limit = self._source_pieces(text), self._max_source - self._most_before
         if len(pieces) >= limit:
             raise TooLongError(
                 f"text must have at most {limit - 1} pieces for this model, got {len(pieces)}; "
                 "split it into sentences",
                 parameter="text",
             )
-        first = _chosen(self._source_tags, "source", source)
-        return [*first, *_chosen(self._tags, "target", target), *pieces, *self._source_end]
+        return [
+            *_chosen(self._source_tags, "source", source),
+            *_chosen(self._tags, "target", target),
+            *_chosen(self._prefixes, "target", target),
+            *pieces,
+            *self._source_end,
+        ]
 
-    def first_pieces(self, target: str | None) -> tuple[int, ...]:
+    def first_pieces(self, target: str | None) -> Sequence[int]:
         """The ids of the target language with which each translation begins, `first_length` in
         number; raises UnknownLanguageError."""
         return _chosen(self._first_pieces, "target", target)
@@ -210,7 +216,7 @@ class TextProcessor:
             token_scores=hypothesis.token_scores[self.first_length :],
             finished=hypothesis.finished,
             probability=self._probability(hypothesis, sentence),
-            alignment=self._links(hypothesis, sentence.text, text),
+            alignment=self._links(hypothesis, sentence, text),
         )
 
     def _probability(self, hypothesis: Hypothesis, sentence: Sentence) -> float | None:
@@ -223,12 +229,14 @@ class TextProcessor:
         return calibration.probability(score)
 
     def _links(
-        self, hypothesis: Hypothesis, source: str | None, target: str
+        self, hypothesis: Hypothesis, sentence: Sentence, target: str
     ) -> tuple[Link, ...] | None:
+        source = sentence.text
         if source is None or hypothesis.attention_TS is None:
             return None
+        own = len(self._source_pieces(source)) + len(self._source_end)
         return word_links(
-            hypothesis.attention_TS[self.first_length :, self._tag_length :],
+            hypothesis.attention_TS[self.first_length :, len(sentence.source) - own :],
             word_spans(source),
             self._source.spans(source),
             word_spans(target),
@@ -254,20 +262,40 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
     return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
 
 
-def _chosen(ids: Mapping[str, int], parameter: str, language: str | None) -> tuple[int, ...]:
-    """The id of a language; none where the model is not told of it."""
+def _chosen(
+    ids: Mapping[str, Sequence[int]], parameter: str, language: str | None
+) -> Sequence[int]:
+    """The ids of a language; none where the model is not told of it."""
     if not ids:
         return ()
     if language is None or language not in ids:
         raise UnknownLanguageError(
             f"{parameter} must be one of {sorted(ids)}, got {language!r}", parameter=parameter
         )
-    return (ids[language],)
+    return ids[language]
 
 
-def _tag_ids(name: str, tags: Mapping[str, str], tokenizer: TextTokenizer) -> dict[str, int]:
+def _prefix_ids(
+    name: str, prefixes: Mapping[str, Sequence[str]], tokenizer: TextTokenizer
+) -> dict[str, tuple[int, ...]]:
+    """The ids that stand before each language's sources in the bundle of that name."""
+    ids = ids_of_pieces(tokenizer) if prefixes else {}
+    missing = {piece for pieces in prefixes.values() for piece in pieces} - ids.keys()
+    if missing:
+        raise BundleError(
+            f"{name}: {min(missing)!r}, of languages.prefixes, is no piece of its vocabulary; "
+            "export the bundle again"
+        )
+    return {
+        language: tuple(ids[piece] for piece in pieces) for language, pieces in prefixes.items()
+    }
+
+
+def _tag_ids(
+    name: str, tags: Mapping[str, str], tokenizer: TextTokenizer
+) -> dict[str, tuple[int, ...]]:
     """The id of each language's tag in the bundle of that name."""
-    ids = {}
+    ids: dict[str, tuple[int, ...]] = {}
     for language, tag in tags.items():
         found = tokenizer.control_id(tag)
         if found is None:
@@ -275,7 +303,7 @@ def _tag_ids(name: str, tags: Mapping[str, str], tokenizer: TextTokenizer) -> di
                 f"{name}: {tag!r}, the tag of {language}, is no control piece of its "
                 "vocabulary; export the bundle again"
             )
-        ids[language] = found
+        ids[language] = (found,)
     return ids
 
 

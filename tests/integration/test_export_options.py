@@ -32,6 +32,20 @@ MODELS: dict[str, ModelConfig] = {
     "weighted": replace(BASE, block="weighted"),
     "universal": replace(BASE, share_layers=True, block="macaron", num_decoder_layers=3),
     "relative": replace(BASE, positions="relative", max_relative_distance=3),
+    "t5": replace(
+        BASE,
+        positions="relative_bias",
+        num_buckets=16,
+        max_distance=20,
+        head_dim=12,
+        block="macaron",
+        norm_type="rms",
+        activation="geglu_tanh",
+        attention_bias=False,
+        ffn_bias=False,
+        tie_embeddings=False,
+        embedding_scale="none",
+    ),
     "rotary": replace(BASE, positions="rotary", block="macaron"),
     "halting": replace(BASE, share_layers=True, halting=True, num_encoder_layers=3),
 }
@@ -44,7 +58,7 @@ def written(name: str, precision: str, folder: Path) -> tuple[Any, Manifest]:
     model = build_model(MODELS[name])
     with torch.no_grad():
         for key, parameter in model.named_parameters():
-            if key != "embedding.weight":
+            if key not in ("embedding.weight", "output_matrix"):
                 parameter.add_(torch.randn_like(parameter) * 0.2)
     return model.eval(), write_graphs(model, folder, name="random", precision=precision)
 

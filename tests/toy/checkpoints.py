@@ -1,5 +1,5 @@
-"""Small checkpoints of `transformers` with random weights, laid out as OPUS-MT, M2M100 and NLLB are
-published."""
+"""Small checkpoints of `transformers` with random weights, laid out as OPUS-MT, M2M100, NLLB and
+others are published."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import Any
 
 import sentencepiece
 import torch
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
 
 from tests.toy.corpus import toy_pairs
 
@@ -48,7 +49,7 @@ def pieces_of(path: Path) -> list[str]:
     return [model.id_to_piece(i) for i in range(3, model.vocab_size())]
 
 
-def randomise(model: torch.nn.Module, seed: int = 7) -> None:
+def randomise(model: torch.nn.Module, seed: int = 7, matrices: float = 0.5) -> None:
     """Give every parameter noise: fresh ones have zero biases, which hide mistakes, and matrices so
     small that all sources have one output."""
     generator = torch.Generator().manual_seed(seed)
@@ -56,7 +57,7 @@ def randomise(model: torch.nn.Module, seed: int = 7) -> None:
         for name, parameter in model.named_parameters():
             if "embed" not in name and "shared" not in name:
                 noise = torch.randn(parameter.shape, generator=generator)
-                parameter.add_(noise * (0.5 if parameter.dim() == 2 else 0.1))
+                parameter.add_(noise * (matrices if parameter.dim() == 2 else 0.1))
 
 
 def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
@@ -137,14 +138,7 @@ def write_mbart50(folder: Path, **changed: Any) -> Any:
     options = {**SIZES, "vocab_size": size, "max_position_embeddings": 514, **changed}
     options |= {"decoder_start_token_id": 2, "activation_function": "gelu"}
     model = MBartForConditionalGeneration(MBartConfig(**options)).eval()
-    randomise(model)
-    with torch.no_grad():
-        model.final_logits_bias.normal_(0.0, 0.5)
-        model.model.shared.weight.normal_(0.0, 0.1)
-        for side in (model.model.encoder, model.model.decoder):
-            side.embed_positions.weight.normal_(0.0, 0.3)
-            side.layernorm_embedding.weight.normal_(1.0, 0.2)
-            side.layernorm_embedding.bias.normal_(0.0, 0.2)
+    _randomise_learnt(model)
     _save(model, folder)
     return model
 
@@ -175,6 +169,111 @@ def write_pegasus(folder: Path, **changed: Any) -> Any:
         model.model.shared.weight.normal_(0.0, 0.1)
     _save(model, folder)
     return model
+
+
+def write_bart(
+    folder: Path, *, in_one_file: bool = False, forces_first: bool = True, **changed: Any
+) -> Any:
+    """A BART of two layers a side, its vocabulary in two files or in one, whose outputs have to
+    begin with <s> or need not; returns the model."""
+    from transformers import BartConfig, BartForConditionalGeneration, BartTokenizer
+
+    folder.mkdir(parents=True, exist_ok=True)
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.train_from_iterator(
+        [text for pair in PAIRS for text in pair],
+        trainers.BpeTrainer(
+            vocab_size=330,
+            special_tokens=["<s>", "<pad>", "</s>", "<unk>"],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    vocabulary = tokenizer.get_vocab() | {"<mask>": tokenizer.get_vocab_size()}
+    merges = json.loads(tokenizer.to_str())["model"]["merges"]
+    if in_one_file:
+        BartTokenizer(vocab=vocabulary, merges=[tuple(pair) for pair in merges]).save_pretrained(
+            folder
+        )
+    else:
+        (folder / "vocab.json").write_text(json.dumps(vocabulary, ensure_ascii=False), "utf-8")
+        lines = ["#version: 0.2", *(" ".join(pair) for pair in merges)]
+        (folder / "merges.txt").write_text("\n".join(lines) + "\n", "utf-8")
+    torch.manual_seed(10)
+    options = {**SIZES, "vocab_size": len(vocabulary), "max_position_embeddings": 514, **changed}
+    model = BartForConditionalGeneration(BartConfig(**options)).eval()
+    model.generation_config.forced_bos_token_id = 0 if forces_first else None
+    _randomise_learnt(model, matrices=0.25)
+    torch.manual_seed(3)
+    with torch.no_grad():
+        model.model.shared.weight.normal_(0.0, 0.15)
+        model.final_logits_bias[0, 2] = 1.5  # some outputs end
+    _save(model, folder)
+    return model
+
+
+def write_t5(
+    folder: Path, *, kind: str = "T5", tied: bool = True, tags: Sequence[str] = (), **changed: Any
+) -> Any:
+    """A T5 (or MT5) of two layers a side, whose heads are wider than the model, with rows behind
+    its pieces that stand for none; returns the model. With `tags` these are pieces. Its weights do
+    not depend on its pieces."""
+    import transformers
+    from safetensors.torch import save_file
+
+    folder.mkdir(parents=True, exist_ok=True)
+    buffer = io.BytesIO()
+    sentencepiece.SentencePieceTrainer.train(
+        sentence_iterator=iter([f"{a} : {b}" for a, b in PAIRS] + ["translate to English German"]),
+        model_writer=buffer,
+        vocab_size=150,
+        pad_id=0,
+        eos_id=1,
+        unk_id=2,
+        bos_id=-1,
+        user_defined_symbols=list(tags),
+        minloglevel=2,
+    )
+    (folder / "spiece.model").write_bytes(buffer.getvalue())
+    sizes = {"d_model": 32, "d_kv": 12, "num_heads": 4, "d_ff": 48, "num_layers": 2}
+    options = {"vocab_size": 262, "decoder_start_token_id": 0, **sizes, **changed}
+    torch.manual_seed(12)
+    config = getattr(transformers, f"{kind}Config")(**options, tie_word_embeddings=tied)
+    model = getattr(transformers, f"{kind}ForConditionalGeneration")(config).eval()
+    if not tied:
+        model.lm_head.weight = torch.nn.Parameter(torch.empty(config.vocab_size, 32))
+    with torch.no_grad():
+        for name, parameter in model.named_parameters():
+            if "norm" in name:
+                parameter.add_(torch.randn(parameter.shape) * 0.1)
+            else:
+                # What is tied is scaled by 32^-0.5, and queries are not scaled by 12^-0.5.
+                wide = 1.0 if "relative" in name else 0.5 if "shared" in name else 0.2
+                parameter.normal_(0.0, 0.08 if ".q." in name else wide)
+    state = model.state_dict()
+    for name in ("encoder.embed_tokens.weight", "decoder.embed_tokens.weight"):
+        state.pop(name, None)
+    if tied:
+        state.pop("lm_head.weight")
+    save_file(
+        {name: tensor.clone() for name, tensor in state.items()}, folder / "model.safetensors"
+    )
+    tree = json.loads(config.to_json_string()) | {"tie_word_embeddings": tied}
+    tree.pop("scale_decoder_outputs", None)  # which files of before have not
+    (folder / "config.json").write_text(json.dumps(tree))
+    return model
+
+
+def _randomise_learnt(model: Any, matrices: float = 0.5) -> None:
+    randomise(model, matrices=matrices)
+    with torch.no_grad():
+        model.final_logits_bias.normal_(0.0, 0.5)
+        model.model.shared.weight.normal_(0.0, 0.1)
+        for side in (model.model.encoder, model.model.decoder):
+            side.embed_positions.weight.normal_(0.0, 0.3)
+            side.layernorm_embedding.weight.normal_(1.0, 0.2)
+            side.layernorm_embedding.bias.normal_(0.0, 0.2)
 
 
 def _write_bpe(folder: Path) -> list[str]:

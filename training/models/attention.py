@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
 from training.models.dropout import HeadDropout
-from training.models.operators import attention, reshape, split_heads
+from training.models.operators import attention, biased_attention, reshape, split_heads
 from training.models.positions import RelativePositions, RotaryPositions
 
 
@@ -68,29 +68,33 @@ class SelfAttention(nn.Module):
         dropout: float,
         *,
         kv_heads: int | None = None,
+        head_dim: int | None = None,
         bias: bool = True,
         positions: RotaryPositions | RelativePositions | None = None,
+        is_biased: bool = False,
     ) -> None:
-        """`positions` is how it knows of them, where the embedding does not say; `kv_heads`, if not
-        given, are `num_heads`."""
+        """`positions` is how it knows of them, where neither the embedding says it nor, where it
+        `is_biased`, the masks, which may then differ from head to head. If not given, `kv_heads`
+        are `num_heads`, and `head_dim` is the width of the model over them."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
         self.head_counts = [num_heads, *[kv_heads or num_heads] * 2]
-        width = model_dim // num_heads
+        width = head_dim or model_dim // num_heads
         self.in_proj = nn.Linear(model_dim, sum(self.head_counts) * width, bias=bias)
-        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim, bias=bias)
+        self.out_proj: nn.Module = nn.Linear(num_heads * width, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
         self.rotary = positions if isinstance(positions, RotaryPositions) else None
         self.relative = positions if isinstance(positions, RelativePositions) else None
-        if self.relative is not None:
+        self._attention = biased_attention if is_biased else attention
+        if self.relative is not None or is_biased:
             self.needs = StepNeeds(attentions=1, slot_positions=True)
         init_linear(self.in_proj, self.out_proj)
 
     def forward(
         self, x_BQD: Tensor, mask: Tensor | Packing | None = None, rows_sharing_dropout: int = 1
     ) -> Tensor:
-        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], or within
-        each of the texts that are packed.
+        """Bidirectional attention of an encoder under an additive mask [B,1,1 or S,S], where it is
+        biased [B,H,S,S], or within each of the texts that are packed.
 
         Each `rows_sharing_dropout` successive rows of B drop the same probabilities.
         """
@@ -132,9 +136,9 @@ class SelfAttention(nn.Module):
         return self._attend(
             query,
             KeyValue(key, value),
-            None,
+            context.visible,
             self._distance(positions_BQ, positions_BQ),
-            causal=True,
+            causal=context.visible is None,
             rows_sharing_dropout=rows_sharing_dropout,
         )
 
@@ -188,7 +192,7 @@ class SelfAttention(nn.Module):
         """The weighted values of all heads [B,Q,D]."""
         dropout = self.dropout if self.training else 0.0
         if self.relative is None:
-            return attention(
+            return self._attention(
                 query,
                 key_value.keys,
                 key_value.values,
@@ -227,12 +231,22 @@ def _in_order(x_BQD: Tensor) -> Tensor:
 class SourceAttention(nn.Module):
     """Attention over the encoder's output; keys and values are projected once a sentence."""
 
-    def __init__(self, model_dim: int, num_heads: int, dropout: float) -> None:
+    def __init__(
+        self,
+        model_dim: int,
+        num_heads: int,
+        dropout: float,
+        *,
+        head_dim: int | None = None,
+        bias: bool = True,
+    ) -> None:
+        """`head_dim`, if not given, is the width of the model over the number of heads."""
         super().__init__()
         self.num_heads, self.dropout = num_heads, dropout
-        self.query_proj = nn.Linear(model_dim, model_dim)
-        self.key_value_proj = nn.Linear(model_dim, 2 * model_dim)
-        self.out_proj: nn.Module = nn.Linear(model_dim, model_dim)
+        width = num_heads * (head_dim or model_dim // num_heads)
+        self.query_proj = nn.Linear(model_dim, width, bias=bias)
+        self.key_value_proj = nn.Linear(model_dim, 2 * width, bias=bias)
+        self.out_proj: nn.Module = nn.Linear(width, model_dim, bias=bias)
         self.head_dropout = HeadDropout(num_heads)
         init_linear(self.query_proj, self.key_value_proj, self.out_proj)
 

@@ -13,12 +13,7 @@ from torch import Tensor, nn
 
 from training.models.attention import Packing, SelfAttention, SourceAttention
 from training.models.branches import Branches
-from training.models.config import (
-    CONVOLUTIONS,
-    LanguageModelConfig,
-    ModelConfig,
-    TransformerConfig,
-)
+from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
 from training.models.context import AttentionContext, CacheContext, KeyValue
 from training.models.convolution import Convolution
 from training.models.dropout import Dropout
@@ -186,9 +181,14 @@ BLOCKS: dict[str, Block] = {
 
 def self_attention(config: ModelConfig) -> SelfAttention:
     """Self-attention of the configured sizes."""
-    positions = make_positions(config)
     return SelfAttention(
-        config.model_dim, config.num_heads, config.attention_dropout, positions=positions
+        config.model_dim,
+        config.num_heads,
+        config.attention_dropout,
+        head_dim=config.head_width,
+        bias=config.attention_bias,
+        positions=make_positions(config),
+        is_biased=config.positions == "relative_bias",
     )
 
 
@@ -205,7 +205,13 @@ def mixing(config: ModelConfig, side: str) -> SelfAttention | Convolution | Ssru
 
 def source_attention(config: ModelConfig) -> SourceAttention:
     """Source attention of the configured sizes."""
-    return SourceAttention(config.model_dim, config.num_heads, config.attention_dropout)
+    return SourceAttention(
+        config.model_dim,
+        config.num_heads,
+        config.attention_dropout,
+        head_dim=config.head_width,
+        bias=config.attention_bias,
+    )
 
 
 def feed_forward(
@@ -220,7 +226,7 @@ def feed_forward(
         dropout,
         activation or config.activation,
         config.ffn_hidden_layers,
-        bias=not isinstance(config, LanguageModelConfig) or config.ffn_bias,
+        bias=config.ffn_bias,
     )
 
 

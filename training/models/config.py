@@ -24,7 +24,16 @@ class ModelConfig(ABC):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = {
         "norm": ("pre", "post"),
         "norm_type": ("layer", "rms", "scale"),
-        "activation": ("relu", "gelu", "gelu_tanh", "silu", "reglu", "geglu", "swiglu"),
+        "activation": (
+            "relu",
+            "gelu",
+            "gelu_tanh",
+            "silu",
+            "reglu",
+            "geglu",
+            "swiglu",
+            "geglu_tanh",
+        ),
         "attention_init": ("xavier", "small"),
         "embedding_scale": ("token", "sum", "none"),
         "ffn_hidden_layers": (1, 2),
@@ -43,8 +52,8 @@ class ModelConfig(ABC):
     """Inner size of one feed-forward; layers of Macaron and joint models have two."""
     activation: str = "relu"
     """Of the feed-forward: `relu`, `gelu`, `gelu_tanh` (GELU by tanh, nearly), `silu`, or gated
-    `reglu`, `geglu`, `swiglu`, which have three matrices of `ffn_dim` each: two thirds of it keep
-    the number of parameters."""
+    `reglu`, `geglu`, `geglu_tanh`, `swiglu`, which have three matrices of `ffn_dim` each: two
+    thirds of it keep the number of parameters."""
     ffn_hidden_layers: int = 1
     """Of the feed-forward, each of `ffn_dim`: 1, or 2, with an activation behind each and no
     residual inside (the ablation of Lu et al. 2019)."""
@@ -105,12 +114,7 @@ class ModelConfig(ABC):
         for name, low in least.items():
             if getattr(self, name) < low:
                 raise ConfigError(f"{name} must be >= {low}, got {getattr(self, name)}")
-        # Sinusoids need two frequencies at least.
-        if self.model_dim < 4 or self.model_dim % (2 * self.num_heads):
-            raise ConfigError(
-                f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
-                f"got {self.model_dim}"
-            )
+        self._check_width()
         for name, allowed in self.choices.items():
             if getattr(self, name) not in allowed:
                 raise ConfigError(
@@ -132,6 +136,15 @@ class ModelConfig(ABC):
             if not 0.0 <= getattr(self, name) < 1.0:
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         self._check_layerdrop()
+
+    def _check_width(self) -> None:
+        """Raise ConfigError for a width that sinusoids or heads have no place in."""
+        # Sinusoids need two frequencies at least.
+        if self.model_dim < 4 or self.model_dim % (2 * self.num_heads):
+            raise ConfigError(
+                f"model_dim must be >= 4 and a multiple of 2 * num_heads = {2 * self.num_heads}, "
+                f"got {self.model_dim}"
+            )
 
     def _check_block(self, block: str) -> None:
         """Raise ConfigError for sizes that a block has no place for."""
@@ -167,6 +180,26 @@ class ModelConfig(ABC):
         return True
 
     @property
+    def attention_bias(self) -> bool:
+        """Whether the projections of attention have biases."""
+        return True
+
+    @property
+    def ffn_bias(self) -> bool:
+        """Whether the feed-forward has biases."""
+        return True
+
+    @property
+    def head_width(self) -> int:
+        """Features of one head of attention."""
+        return self.model_dim // self.num_heads
+
+    @property
+    def attention_width(self) -> int:
+        """Features of all heads of attention together."""
+        return self.num_heads * self.head_width
+
+    @property
     @abstractmethod
     def family(self) -> str:
         """What a bundle's manifest calls models of this kind."""
@@ -187,6 +220,7 @@ class TransformerConfig(ModelConfig):
             "sinusoid",
             "relative",
             "rotary",
+            "relative_bias",
             "marian",
             "tensor2tensor",
             "fairseq",
@@ -200,16 +234,30 @@ class TransformerConfig(ModelConfig):
     """A key of `blocks.ORDERS` (`standard`, `macaron`, `attention_ffn_attention`, `weighted`), or
     `package.module:name` of a pair (encoder layer, decoder layer)."""
     positions: str = "sinusoid"
-    """As in all models; `marian`, `tensor2tensor` and `fairseq`, which count or space the halves of
-    `sinusoid` otherwise; `interleaved`, with sines and cosines in turn; or `learnt`: a table of
-    `max_positions` rows for each side."""
+    """As in all models; `relative_bias`: in self-attention a number for each distance and head,
+    which all layers of a side share (Raffel et al. 2020, "T5"); `marian`, `tensor2tensor` and
+    `fairseq`, which count or space the halves of `sinusoid` otherwise; `interleaved`, with sines
+    and cosines in turn; or `learnt`: a table of `max_positions` rows for each side."""
+    num_buckets: int = 32
+    """Of positions that are a `relative_bias`: distances that are told apart. Half of them are
+    single distances, the others ranges that grow; in the encoder each direction has half."""
+    max_distance: int = 128
+    """Of positions that are a `relative_bias`: those from here on count as one."""
     max_positions: int = 0
     """Positions of a `learnt` table, which bounds source and target; 0 for all others, whose length
     is open."""
     embedding_norm: bool = False
     """A norm after the embedding of each side, of the configured type."""
+    tie_embeddings: bool = True
+    """One matrix for the embeddings and the output."""
     output_bias: bool = False
-    """A bias beside the output matrix, which is the embedding."""
+    """A bias beside the output matrix."""
+    head_dim: int = 0
+    """Features of one head of attention; 0 is `model_dim` over `num_heads`."""
+    attention_bias: bool = True
+    """Biases in the projections of attention."""
+    ffn_bias: bool = True
+    """Biases in the feed-forward."""
     share_layers: bool = False
     """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
     `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
@@ -239,8 +287,38 @@ class TransformerConfig(ModelConfig):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._check_steps()
+        self._check_heads()
         self._check_positions()
         self._check_convolutions()
+
+    def _check_width(self) -> None:
+        if not self.head_dim:
+            super()._check_width()
+            return
+        if self.model_dim < 4 or self.model_dim % 2:
+            raise ConfigError(f"model_dim must be >= 4 and even, got {self.model_dim}")
+        if self.head_dim < 2 or self.head_dim % 2:
+            raise ConfigError(f"head_dim must be 0 or even, got {self.head_dim}")
+
+    def _check_heads(self) -> None:
+        """Raise ConfigError for matrices that do not fit one another."""
+        if self.head_dim and self.block == "weighted":
+            raise ConfigError(
+                "block: weighted gives each head a share of model_dim, got head_dim: "
+                f"{self.head_dim}; set head_dim: 0 or another block"
+            )
+        for side in ("encoder", "decoder"):
+            mixing = getattr(self, f"{side}_mixing")
+            if self.head_dim and mixing in CONVOLUTIONS:
+                raise ConfigError(
+                    f"{side}_mixing: {mixing} divides model_dim among heads, got head_dim: "
+                    f"{self.head_dim}; set head_dim: 0 or {side}_mixing: attention"
+                )
+        if self.fix_norm and not self.tie_embeddings:
+            raise ConfigError(
+                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
+                "matrix, got tie_embeddings: false; change one of them"
+            )
 
     def _check_steps(self) -> None:
         self._check_block(self.block)
@@ -267,6 +345,8 @@ class TransformerConfig(ModelConfig):
                 "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
                 f"{self.max_positions} for {self.positions!r}"
             )
+        if self.positions == "relative_bias":
+            self._check_buckets()
         if self.share_layers and self.positions in (
             "marian",
             "tensor2tensor",
@@ -276,7 +356,20 @@ class TransformerConfig(ModelConfig):
         ):
             raise ConfigError(
                 "share_layers: true adds the positions of sinusoid before each step, got "
-                f"positions: {self.positions}; use sinusoid, relative or rotary"
+                f"positions: {self.positions}; use sinusoid, relative, relative_bias or rotary"
+            )
+
+    def _check_buckets(self) -> None:
+        """Raise ConfigError for distances that cannot be told apart."""
+        if self.num_buckets < 4 or self.num_buckets % 2:
+            raise ConfigError(
+                "num_buckets of positions: relative_bias must be even and >= 4, got "
+                f"{self.num_buckets}"
+            )
+        if self.max_distance <= self.num_buckets // 2:
+            raise ConfigError(
+                f"max_distance must be > num_buckets / 2 = {self.num_buckets // 2}, up to which "
+                f"each distance has a bucket of its own, got {self.max_distance}"
             )
 
     def _check_convolutions(self) -> None:
@@ -293,7 +386,7 @@ class TransformerConfig(ModelConfig):
         for side in ("encoder", "decoder"):
             self._check_kernel_sizes(side)
             mixing = getattr(self, f"{side}_mixing")
-            if mixing != "attention" and self.positions in ("relative", "rotary"):
+            if mixing != "attention" and self.positions in ("relative", "relative_bias", "rotary"):
                 raise ConfigError(
                     f"positions: {self.positions} is part of self-attention, which {side}_mixing: "
                     f"{mixing} replaces; use positions: sinusoid"
@@ -345,6 +438,10 @@ class TransformerConfig(ModelConfig):
         if not sizes:
             return self
         return replace(self, num_encoder_layers=1, num_decoder_layers=1, **sizes)  # type: ignore[arg-type]
+
+    @property
+    def head_width(self) -> int:
+        return self.head_dim or super().head_width
 
     @property
     def family(self) -> str:

@@ -27,7 +27,7 @@ class StepNeeds:
     """
 
     attentions: int = 0
-    """Pairs of keys and values, of the model's width each."""
+    """Pairs of keys and values, of the width of all heads each."""
     states: tuple[int, ...] = ()
     """Widths of the states that are kept beside these, in the order in which they are written."""
     ancestors: int = 0
@@ -69,8 +69,9 @@ class KeyValue:
 class CacheContext:
     """What the causal part of one layer sees in one call.
 
-    Training leaves all of it empty: positions are then those of a row, in order. Decoding passes
-    `write_index` [B], `visible` [B,1,Q,C] (0 or -inf), and the layer's caches, which the layer's
+    Training leaves all of it empty, but for a `visible` of attention that is biased: positions are
+    those of a row, in order. Decoding passes `write_index` [B], `visible` [B,1,Q,C] (0 or -inf;
+    where attention is biased [B,H,Q,C] with the bias), and the layer's caches, which the layer's
     modules take one after the other and append to (`append_key_value`, `append_state`). What a
     module asks for (`StepNeeds`) is there too: `ancestors` [B,Q,W], the slots of each query's
     nearest ancestors, nearest first, -1 where there is none, and `slot_positions` [B,C].

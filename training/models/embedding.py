@@ -88,6 +88,7 @@ POSITIONS: dict[str, Callable[[Tensor, int], Tensor] | None] = {
     "interleaved": interleaved_sinusoid,
     "learnt": None,
     "relative": None,
+    "relative_bias": None,
     "rotary": None,
     "none": None,
 }

@@ -17,7 +17,7 @@ _ACTIVATIONS: dict[str, Callable[[Tensor], Tensor]] = {
     "gelu_tanh": partial(nn.functional.gelu, approximate="tanh"),
     "silu": nn.functional.silu,
 }
-_GATES = {"reglu": "relu", "geglu": "gelu", "swiglu": "silu"}
+_GATES = {"reglu": "relu", "geglu": "gelu", "geglu_tanh": "gelu_tanh", "swiglu": "silu"}
 
 
 def activation_of(name: str) -> Callable[[Tensor], Tensor]:
@@ -29,10 +29,10 @@ class FeedForward(nn.Module):
     """Linear, activation, Linear (Vaswani et al. 2017, equation 2, with ReLU).
 
     GELU is the exact one, by the error function (Hendrycks and Gimpel 2016), `gelu_tanh` its
-    approximation (section 2 there), SiLU x * sigmoid(x). `reglu`, `geglu` and `swiglu` multiply the
-    activation of one product by another (Shazeer 2020, equation 6, with biases unless told
-    otherwise): `up_proj` holds the rows of the gate, then those of the other. A second hidden layer
-    comes between, where asked for (Lu et al. 2019, table 3: "no residual").
+    approximation (section 2 there), SiLU x * sigmoid(x). `reglu`, `geglu`, `geglu_tanh` and
+    `swiglu` multiply the activation of one product by another (Shazeer 2020, equation 6, with
+    biases unless told otherwise): `up_proj` holds the rows of the gate, then those of the other. A
+    second hidden layer comes between, where asked for (Lu et al. 2019, table 3: "no residual").
     """
 
     def __init__(

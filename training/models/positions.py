@@ -106,6 +106,48 @@ def _by_query(x_BHQN: Tensor, matrix_BQNM: Tensor) -> Tensor:
     return (x_BHQN.transpose(1, 2) @ matrix_BQNM).transpose(1, 2)
 
 
+class RelativeBias(nn.Module):
+    """A number for each head and each bucket of distances, which is added to a score (Raffel et al.
+    2020, section 2.1; their code tells the buckets).
+
+    The first half of the buckets are single distances; the others are ranges that grow by one
+    factor up to `max_distance`, from which on the last one has all. Where positions ahead are seen
+    too, these have the second half of all buckets, divided likewise.
+    """
+
+    def __init__(
+        self, num_heads: int, num_buckets: int, max_distance: int, *, sees_ahead: bool
+    ) -> None:
+        super().__init__()
+        self.most = max_distance
+        # Not [R,H]: such a table would be an embedding, which int8 rounds.
+        self.weight_1RH = nn.Parameter(torch.zeros(1, num_buckets, num_heads))
+        buckets_R = _buckets(num_buckets, max_distance, sees_ahead=sees_ahead)
+        self.register_buffer("buckets_R", buckets_R, persistent=False)
+
+    def forward(self, distance_BQC: Tensor) -> Tensor:
+        """[B,H,Q,C], where a key lies `distance` (key less query) from a query."""
+        place_BQC = distance_BQC.clamp(-self.most, self.most) + self.most
+        assert isinstance(self.buckets_R, Tensor)
+        bias_BQCH = self.weight_1RH[0, self.buckets_R][place_BQC]
+        return bias_BQCH.permute(0, 3, 1, 2)
+
+
+def _buckets(count: int, most: int, *, sees_ahead: bool) -> Tensor:
+    """The bucket of each distance from `-most` to `most`."""
+    distance_R = torch.arange(-most, most + 1)
+    ahead_R = (distance_R > 0) & sees_ahead
+    if sees_ahead:
+        count //= 2
+    else:
+        distance_R = distance_R.clamp(max=0)
+    single, length_R = count // 2, distance_R.abs()
+    # In fp32, as in the authors' code: it decides where a range ends.
+    growth_R = torch.log(length_R.clamp(min=1).float() / single) / math.log(most / single)
+    range_R = (single + (growth_R * (count - single)).long()).clamp(max=count - 1)
+    return torch.where(length_R < single, length_R, range_R) + ahead_R * count
+
+
 def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions | None:
     """What a self-attention of its own has of positions, by the configuration."""
     if config.positions == "rotary":
@@ -113,6 +155,5 @@ def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions |
             return RotaryPositions(config.num_heads, config.kv_heads, config.rotary_base)
         return RotaryPositions(config.num_heads)
     if config.positions == "relative":
-        width = config.model_dim // config.num_heads
-        return RelativePositions(width, config.max_relative_distance)
+        return RelativePositions(config.head_width, config.max_relative_distance)
     return None

@@ -26,13 +26,15 @@ from training.models.context import (
 )
 from training.models.embedding import SideEmbedding, TokenEmbedding, sinusoid
 from training.models.norms import make_norm, make_output_norm
+from training.models.positions import RelativeBias
 from training.models.stack import Halting, Stack
 
 T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder with one embedding for source, target and output."""
+    """Encoder-decoder with one embedding for source and target, and the output where it has no
+    matrix of its own."""
 
     decoder_kind = "cross"
     alignment_role = "alignment_query"
@@ -48,13 +50,19 @@ class Transformer(TranslationModel):
         self.encoder_norm = make_norm(config, "pre")
         self.decoder_norm = make_output_norm(config, "pre")
         self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
+        self.encoder_bias = make_bias(config, sees_ahead=True)
+        self.decoder_bias = make_bias(config, sees_ahead=False)
         if config.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.register_parameter("output_matrix", None)
+        if not config.tie_embeddings:
+            shape = (config.vocab_size, config.model_dim)
+            self.output_matrix = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
         """Axes of keys and values: a row for each sentence, whose beams share it."""
-        return ("B", "C", self.config.model_dim)
+        return ("B", "C", self.config.attention_width)
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
@@ -97,6 +105,9 @@ class Transformer(TranslationModel):
         """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
         and the appended caches, each [B,C,D] or of a state's own width."""
         asked = asked or {}
+        if self.decoder_bias is not None:
+            slots_B1C = asked["slot_positions"].unsqueeze(1)
+            visible_B1QC = visible_B1QC + self.decoder_bias(slots_B1C - positions_BQ.unsqueeze(2))
         source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
         pairs = [KeyValue(*pair) for pair in zip(sources[::2], sources[1::2], strict=True)]
         contexts = [
@@ -123,6 +134,9 @@ class Transformer(TranslationModel):
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
+        if self.encoder_bias is not None:
+            bias_1HSS = self.encoder_bias(positions_1S[:, None] - positions_1S[..., None])
+            source_mask = bias_1HSS if source_mask is None else bias_1HSS + source_mask
         x_BSD = self.encoder_side(self.embedding(source_BS, positions_1S), positions_1S)
         masks = [(source_mask,)] * self.encoder.depth
         x_BSD = self._run(self.encoder, self.encoder_halting, x_BSD, positions_1S, masks)
@@ -168,8 +182,8 @@ class Transformer(TranslationModel):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D], which source, target and output share."""
-        return self.embedding.vectors
+        """The embedding [V,D], which source, target and output share, or a matrix of its own."""
+        return self.embedding.vectors if self.output_matrix is None else self.output_matrix
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Decoder states [B,T,D] of a training batch."""
@@ -182,17 +196,27 @@ class Transformer(TranslationModel):
         `alignment_layer` has seen; its `source_query` is set."""
         mask_B11S = padding_mask(source_BS)
         memory_BSD = self.encode(source_BS, mask_B11S)
+        positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
+        visible = self._visible(positions_1T)
         contexts = [
-            AttentionContext(source=key_value, source_mask=mask_B11S)
+            AttentionContext(source=key_value, source_mask=mask_B11S, visible=visible)
             for key_value in self._at_each_step(self.project_source(memory_BSD))
         ]
-        positions_1T = torch.arange(target_BT.shape[1], device=target_BT.device)[None]
         x_BTD = self.decode(target_BT, positions_1T, contexts)
         if self.config.halting and self.training:
             self.penalty = self.config.ponder_weight * (
                 _mean_ponder(self.encoder, source_BS) + _mean_ponder(self.decoder, target_BT)
             )
         return x_BTD, contexts[self._alignment_step]
+
+    def _visible(self, positions_1T: Tensor) -> Tensor | None:
+        """What is added to the scores of the decoder's self-attention in training, [1,H,T,T]; None
+        where nothing is but what hides the positions ahead."""
+        if self.decoder_bias is None:
+            return None
+        distance_1TT = positions_1T[:, None] - positions_1T[..., None]
+        ahead_11TT = (distance_1TT > 0).unsqueeze(1)
+        return self.decoder_bias(distance_1TT).masked_fill(ahead_11TT, -torch.inf)
 
 
 def make_stack(
@@ -204,6 +228,15 @@ def make_stack(
     layers = [layer(config.of_layer(number)) for number in range(count)]
     rate = getattr(config, f"{side}_layerdrop")
     return Stack(layers, depth, rate, learns_rates=config.learns_layerdrop)
+
+
+def make_bias(config: TransformerConfig, *, sees_ahead: bool) -> RelativeBias | None:
+    """What is added to the scores of a side's self-attention by distance, where anything is."""
+    if config.positions != "relative_bias":
+        return None
+    return RelativeBias(
+        config.num_heads, config.num_buckets, config.max_distance, sees_ahead=sees_ahead
+    )
 
 
 def make_halting(config: TransformerConfig) -> Halting | None:

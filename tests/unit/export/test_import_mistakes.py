@@ -235,8 +235,8 @@ def test_texts_that_exclude_each_other(
     both = ["--from", "de", "--to", "de"]
     assert main(["import", str(sources["m2m100"]), str(tmp_path / "out"), *both]) == 1
     assert "no pair of two languages" in capsys.readouterr().err
-    assert main([*words, "--family", "t5"]) == 1
-    assert "'t5' is not supported" in capsys.readouterr().err
+    assert main([*words, "--family", "umt5"]) == 1
+    assert "'umt5' is not supported" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

@@ -7,6 +7,7 @@ from a module's state dict. Shape letters: T tokens, S source positions, D model
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ def part(weights: Weights, prefix: str) -> Weights:
 
 
 def linear(x_TD: Array, weights: Weights, name: str) -> Array:
-    return x_TD @ weights[f"{name}.weight"].T + weights[f"{name}.bias"]
+    return x_TD @ weights[f"{name}.weight"].T + weights.get(f"{name}.bias", 0.0)
 
 
 def normalise(x_TD: Array, weights: Weights, config: ModelConfig) -> Array:
@@ -74,10 +75,12 @@ def attend(
     *,
     causal: bool,
     tables: tuple[Array, Array] | None = None,
+    biases: Callable[[int, int], float] = lambda head, distance: 0.0,
 ) -> Array:
     """Vaswani et al. 2017, equation 1, head by head, query by query, key by key.
 
-    With `tables` of a vector for each distance -k to k, Shaw et al. 2018, equations 3 and 4.
+    With `tables` of a vector for each distance -k to k, Shaw et al. 2018, equations 3 and 4; with
+    `biases` of a head and a distance, Raffel et al. 2020, section 2.1.
     """
     out = np.zeros_like(query_TD)
     width = query_TD.shape[1] // heads
@@ -89,7 +92,10 @@ def attend(
             reach = t + 1 if causal else len(key_SD)
             places = [max(-most, min(most, s - t)) + most for s in range(reach)]
             weights = [
-                math.exp(float(query @ (key_SD[s, columns] + keys[places[s]])) / math.sqrt(width))
+                math.exp(
+                    float(query @ (key_SD[s, columns] + keys[places[s]])) / math.sqrt(width)
+                    + biases(head, s - t)
+                )
                 for s in range(reach)
             ]
             for s, weight in enumerate(weights):
@@ -115,11 +121,33 @@ def attend_to_itself(projected_TP: Array, weights: Weights, config: Any, *, caus
     """The heads' outputs by queries, keys and values side by side."""
     query, key, value = np.split(projected_TP, 3, axis=1)
     tables = None
+    if config.positions == "relative_bias":
+        table_RH = weights["biases_1RH"][0]
+
+        def biases(head: int, distance: int) -> float:
+            return float(table_RH[bucket(distance, config, causal=causal), head])
+
+        return attend(query, key, value, config.num_heads, causal=causal, biases=biases)
     if config.positions == "rotary":
         query, key = turn(query, config.num_heads), turn(key, config.num_heads)
     elif config.positions == "relative":
         tables = weights["relative.keys_1RE"][0], weights["relative.values_1RE"][0]
     return attend(query, key, value, config.num_heads, causal=causal, tables=tables)
+
+
+def bucket(distance: int, config: TransformerConfig, *, causal: bool) -> int:
+    """The bucket of a key's place less the query's: single distances, then ranges whose ends grow
+    by one factor from the number of these to the greatest distance."""
+    count = config.num_buckets if causal else config.num_buckets // 2
+    first = count if distance > 0 and not causal else 0
+    single, length = count // 2, abs(distance)
+    if length < single:
+        return first + length
+    factor = (config.max_distance / single) ** (1 / (count - single))
+    number, end = single, single * factor
+    while number < count - 1 and length >= end:
+        number, end = number + 1, end * factor
+    return first + number
 
 
 def self_attention(x_TD: Array, weights: Weights, config: ModelConfig, *, causal: bool) -> Array:
@@ -176,10 +204,8 @@ def mix(
 
 
 def source_attention(x_TD: Array, memory_SD: Array, weights: Weights, config: ModelConfig) -> Array:
-    dim = x_TD.shape[1]
-    projected = linear(memory_SD, weights, "key_value_proj")
     query = linear(x_TD, weights, "query_proj")
-    keys, values = projected[:, :dim], projected[:, dim:]
+    keys, values = np.split(linear(memory_SD, weights, "key_value_proj"), 2, axis=1)
     heads = attend(query, keys, values, config.num_heads, causal=False)
     return project_out(heads, weights, config)
 
@@ -189,7 +215,7 @@ def activate(x: float, name: str) -> float:
         return max(x, 0.0)
     if name in ("gelu", "geglu"):  # x times the normal distribution's share below x
         return x * 0.5 * (1.0 + math.erf(x / math.sqrt(2.0)))
-    if name == "gelu_tanh":  # Hendrycks and Gimpel 2016, section 2
+    if name in ("gelu_tanh", "geglu_tanh"):  # Hendrycks and Gimpel 2016, section 2
         return x * 0.5 * (1.0 + math.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
     return x / (1.0 + math.exp(-x))
 
@@ -197,7 +223,7 @@ def activate(x: float, name: str) -> float:
 def feed_forward(x_TD: Array, weights: Weights, config: ModelConfig, activation: str = "") -> Array:
     """Vaswani et al. 2017, equation 2; gated: Shazeer 2020, equation 6."""
     name, hidden = activation or config.activation, x_TD
-    gated = name.endswith("glu")
+    gated = "glu" in name
     for projection in ("up_proj", "inner_proj")[: config.ffn_hidden_layers]:
         wide = linear(hidden, weights, projection)
         size = wide.shape[1] // 2 if gated else wide.shape[1]
@@ -319,6 +345,8 @@ def run_layers(x_TD: Array, memory: Array | None, whole: Weights, config: Any) -
         if config.share_layers:
             x_TD = add_signal(x_TD, step, config.positions)
         own = part(weights, "0" if config.share_layers else str(step))
+        if config.positions == "relative_bias":  # one for all layers
+            own["self_attention.biases_1RH"] = whole[f"{side}_bias.weight_1RH"]
         x_TD = ReferenceLayer(own, config)(x_TD, memory)
     return x_TD
 
@@ -372,4 +400,4 @@ def logits(source: list[int], target: list[int], model: Any) -> Array:
         memory = normalise(memory, part(weights, "encoder_norm"), config)
     x = run_layers(x, memory, weights, config)
     x = normalise_output(x, part(weights, "decoder_norm"), config, norm=config.norm == "pre")
-    return x @ table.T
+    return x @ weights.get("output_matrix", table).T

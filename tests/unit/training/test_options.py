@@ -224,7 +224,9 @@ def test_two_thirds_of_the_width_keep_the_parameters_of_a_gated_feed_forward(
         assert float(half.abs().max()) == pytest.approx(0.25, rel=0.02)
 
 
-@pytest.mark.parametrize("activation", ["gelu", "gelu_tanh", "silu", "reglu", "geglu", "swiglu"])
+@pytest.mark.parametrize(
+    "activation", ["gelu", "gelu_tanh", "silu", "reglu", "geglu", "geglu_tanh", "swiglu"]
+)
 def test_the_gradient_of_a_feed_forward_is_that_of_its_formula(activation: str) -> None:
     torch.manual_seed(0)
     ffn = FeedForward(4, 5, Dropout(0.0), activation).double()
@@ -245,6 +247,26 @@ def test_the_gradient_of_a_feed_forward_is_that_of_its_formula(activation: str) 
         (TINY_LM, {"norm_eps": 0.0}, "norm_eps must be > 0, got 0.0"),
         (TINY_LM, {"norm_eps": math.nan}, "norm_eps must be > 0, got nan"),
         (TINY, {"embedding_scale": "both"}, "embedding_scale .*got 'both'"),
+        (TINY, {"tie_embeddings": False, "fix_norm": True}, r"fix_norm .*tie_embeddings"),
+        (TINY, {"head_dim": 6, "block": "weighted"}, "block: weighted .*head_dim: 6"),
+        (
+            TINY,
+            {"head_dim": 6, "encoder_mixing": "light_conv"},
+            "encoder_mixing: light_conv .*head_dim: 6",
+        ),
+        (
+            TINY,
+            {"positions": "relative_bias", "decoder_mixing": "ssru"},
+            "positions: relative_bias .*decoder_mixing: ssru",
+        ),
+        (
+            TINY,
+            {"positions": "relative_bias", "num_buckets": 32, "max_distance": 16},
+            "max_distance must be > num_buckets / 2 = 16.*got 16",
+        ),
+        (TINY, {"positions": "relative_bias", "num_buckets": 7}, "num_buckets .*even.*got 7"),
+        (TINY, {"head_dim": 5}, "head_dim must be 0 or even, got 5"),
+        (TINY_LM, {"positions": "relative_bias"}, "positions .*got 'relative_bias'"),
         (TINY_JOINT, {"attention_init": "tiny"}, "attention_init .*'xavier', 'small'.*got 'tiny'"),
     ],
 )

@@ -39,6 +39,23 @@ PAPERS |= {
     "relative": replace(TINY, positions="relative", max_relative_distance=2),
     "relative_universal": replace(TINY, positions="relative", share_layers=True, norm="post"),
     "rotary": replace(TINY, positions="rotary", block="attention_ffn_attention"),
+    "relative_bias": replace(TINY, positions="relative_bias", num_buckets=8, max_distance=5),
+    "relative_bias_universal": replace(
+        TINY, positions="relative_bias", num_buckets=4, max_distance=3, share_layers=True
+    ),
+    "t5": replace(
+        TINY,
+        positions="relative_bias",
+        num_buckets=8,
+        max_distance=11,
+        head_dim=6,
+        norm_type="rms",
+        activation="geglu_tanh",
+        attention_bias=False,
+        ffn_bias=False,
+        tie_embeddings=False,
+        embedding_scale="none",
+    ),
 }
 SOURCE, TARGET = [5, 9, 30, 7, 11, 3], [2, 8, 6, 33, 20]
 LABELS = torch.tensor([[8, 6, 33, 20, 3]])

@@ -32,6 +32,7 @@ def _chosen(computed: Callable[P, R], exported: Callable[P, R]) -> Callable[P, R
 
 add_scores = _chosen(eager.add_scores, traced.add_scores)
 attention = _chosen(eager.attention, traced.attention)
+biased_attention = _chosen(eager.attention, traced.biased_attention)
 convolve_ancestors = _chosen(eager.convolve_ancestors, traced.convolve_ancestors)
 gather_rows = _chosen(eager.gather_rows, traced.gather_rows)
 integer_divide = _chosen(eager.integer_divide, traced.integer_divide)
@@ -43,6 +44,7 @@ tensor_scatter = _chosen(eager.tensor_scatter, traced.tensor_scatter)
 __all__ = [
     "add_scores",
     "attention",
+    "biased_attention",
     "convolve_ancestors",
     "gather_rows",
     "integer_divide",

@@ -46,9 +46,9 @@ def attention(
 
     Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
     Keys and values may have fewer heads, each for as many successive heads of queries. `mask` is
-    additive, broadcastable to [B,1,Q,C]. Each `rows_sharing_dropout` successive rows of B drop the
-    same probabilities. Where `scales_queries` is false, an exported graph scales scores in their
-    place. Returns [B,Q,D].
+    additive, broadcastable to [B,1,Q,C], that of `biased_attention` to [B,H,Q,C]. Each
+    `rows_sharing_dropout` successive rows of B drop the same probabilities. Where `scales_queries`
+    is false, an exported graph scales scores in their place. Returns [B,Q,D].
     """
     del scales_queries
     if query.dim() != 4:

@@ -81,6 +81,29 @@ def attention(
     return _join_heads(result) if by_head else result
 
 
+def biased_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    *,
+    num_heads: int,
+    mask: Tensor | None,
+    causal: bool = False,
+    dropout: float = 0.0,
+    rows_sharing_dropout: int = 1,
+    scales_queries: bool = True,
+) -> Tensor:
+    """`attention` of three axes whose mask differs from head to head, written out: the runtime's
+    kernels read one for all heads, of which they take what is hidden alone."""
+    assert not causal
+    assert mask is not None
+    del dropout, rows_sharing_dropout, scales_queries
+    query = query * (query.shape[-1] // num_heads) ** -0.5
+    query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
+    scores = query @ key.transpose(-1, -2) + mask
+    return _join_heads(scores.softmax(-1) @ value)
+
+
 def add_scores(log_probs_BQV: Tensor, scores_BK: Tensor) -> Tensor:
     """`Add` whose result has K rows: torch.export would take Q and K for one size."""
     rows, beams = scores_BK.shape

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import ValidationError
 
 from serving.bundle.manifest import (
     CARD,
@@ -169,6 +170,14 @@ def test_without_pairs_a_model_of_several_languages_has_all() -> None:
         several.choose("es", None)
     assert not {"pairs", "tags"} & several.model_dump().keys()
     assert set(Languages(source=("de",), target=("en",)).model_dump()) == {"source", "target"}
+    words = {"en": ("\u2581to", "\u2581English"), "fr": ("\u2581to",)}
+    summaries = Languages(
+        source=("en",), target=("en", "fr"), pairs=(("en", "en"), ("en", "fr")), prefixes=words
+    )
+    assert (summaries.is_multilingual, summaries.most_before) == (True, 2)
+    assert summaries.choose(None, "en") == ("en", "en")
+    with pytest.raises(ValidationError, match="prefixes must have each language of its side"):
+        Languages(source=("en",), target=("en",), prefixes=words)
     many = tuple(f"{a}{b}" for a in "abcdefg" for b in "abcdefg")
     tags = {code: code for code in many}
     listing = Languages(source=many, target=many, source_tags=tags, first_pieces=tags).listing

@@ -10,14 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import InvalidOptionError
 from serving.search.beam import decode
 from serving.search.constraints import Constraints
-from serving.search.ids import EOS_ID
+from serving.search.ids import EOS_ID, SpecialIds
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.terms import TermReader, Terms
+from tests.toy.language_checkpoints import ROWS, write_tokenizer
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import enumerate_all
@@ -128,6 +130,19 @@ def test_terms_as_pieces() -> None:
     for term in ("", "  "):
         with pytest.raises(InvalidOptionError, match="text that the model can write"):
             reader.constraints("", Terms(required=(term,)))
+
+
+def test_a_space_that_is_part_of_a_piece_is_part_of_a_term(tmp_path: Path) -> None:
+    write_tokenizer(tmp_path, begins=False)
+    tokenizer = FastVocabulary(tmp_path / "tokenizer.json", ROWS, SpecialIds(0, 0, 0, 2))
+    reader = TermReader(tokenizer)
+    constraints = reader.constraints("", Terms(("red house",), ("house",)))
+    assert constraints is not None
+    written = [constraints.required, constraints.forbidden, constraints.forbidden_after]
+    texts = [[tokenizer.decode(list(ids)) for ids in terms] for terms in written]
+    assert texts == [[" red house"], [" house"], ["house"]]
+    with pytest.raises(InvalidOptionError, match="text that the model can write"):
+        reader.constraints("", Terms(required=("  ",)))
 
 
 @pytest.mark.parametrize(
