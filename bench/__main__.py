@@ -209,7 +209,13 @@ def _add_encoders(verbs: _Verbs) -> None:
         "encoders",
         help="an encoder of others beside ONNX Runtime's dynamic int8 and CTranslate2",
     )
-    parser.add_argument("bundle", type=Path, help="imported as int8, with pooling by the mean")
+    parser.add_argument(
+        "--bundle",
+        type=Path,
+        required=True,
+        metavar="DIR",
+        help="imported as int8, with pooling by the mean",
+    )
     parser.add_argument(
         "--source", type=Path, required=True, metavar="DIR", help="the BERT that it was made of"
     )

@@ -19,7 +19,7 @@ def test_each_system_has_a_row_for_each_size_of_calls(
 ) -> None:
     text = write_lines(tmp_path)
     bundle = tiny_encoders.bundles / "tiny-embedder"
-    command = ["encoders", str(bundle), "--source", str(tiny_encoders.embedder)]
+    command = ["encoders", "--bundle", str(bundle), "--source", str(tiny_encoders.embedder)]
     command += ["--texts", str(text), "--batch", "1,4", "--repetitions", "1", "--threads", "1"]
     assert main([*command, "--busy"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
@@ -37,7 +37,8 @@ def test_a_bundle_of_another_encoder_is_refused(
     write_foreign_encoder(
         tiny_encoders.embedder, tmp_path / "cls", text=text, precision="fp32", pooling="cls"
     )
-    command = ["encoders", str(tmp_path / "cls"), "--source", str(tiny_encoders.embedder)]
+    command = ["encoders", "--bundle", str(tmp_path / "cls")]
+    command += ["--source", str(tiny_encoders.embedder)]
     assert main([*command, "--texts", str(text), "--threads", "1", "--busy"]) == 1
     assert "pooling must be 'mean', got 'cls'" in capsys.readouterr().err
     (tmp_path / "empty").write_text("\n\n")
