@@ -17,7 +17,7 @@ from tests.system.server import ROOT, Server, running
 pytestmark = pytest.mark.slow
 
 MIB = 2**20
-SOURCE = ROOT / "models" / "macaron-en-de"
+SOURCE = ROOT / "models" / "joint-fast-de-en"
 
 
 def held_mib(server: Server) -> float:
