@@ -1,8 +1,8 @@
 """Translation models of fairseq (Ott et al. 2019), and of macaron-net, which is built on it (Lu et
 al. 2019): a `.pt` with its `dict.*.txt` and a SentencePiece model.
 
-Names are those of fairseq's `models/transformer.py`; those of version 0.6, which macaron-net has,
-are brought to today's as its own `upgrade_state_dict` does.
+Names are those of fairseq's `models/transformer.py` and `models/lightconv.py`; those of version
+0.6, which macaron-net has, are brought to today's as its own `upgrade_state_dict` does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,9 @@ _NORMS = {
 """What `layer_norms` was by number."""
 _NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
+_CONVOLUTIONS = {"lightweight": "light_conv", "dynamic": "dynamic_conv"}
+_KERNELS = {"encoder": (3, 7, 15, 31, 31, 31, 31), "decoder": (3, 7, 15, 31, 31, 31)}
+"""Widths that `models/lightconv.py` has where none are told."""
 _BUFFERS = re.compile(r"model\.(encoder|decoder)\.(version|embed_positions\._float_tensor)")
 
 
@@ -65,13 +69,24 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
         if short_code(str(options.get(theirs)))
     }
     return Imported(
-        "a Macaron Net of fairseq" if config.block == "macaron" else "a Transformer of fairseq",
+        _kind(config),
         loaded(config, state),
         Pieces(written, frozenset({0, 1, 2}), *find_sentencepiece(path.parent)),
         SpecialIds(pad=1, unk=3, bos=2, eos=2),  # the decoder starts with the end
         one_pair(path, choice, told),
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
     )
+
+
+def _kind(config: TransformerConfig) -> str:
+    """What it is, for people."""
+    if config.encoder_mixing != "attention":
+        names = {"light_conv": "LightConv", "dynamic_conv": "DynamicConv"}
+        sides = dict.fromkeys(
+            names[each] for each in (config.encoder_mixing, config.decoder_mixing)
+        )
+        return f"a {' and '.join(sides)} of fairseq"
+    return f"a {'Macaron Net' if config.block == 'macaron' else 'Transformer'} of fairseq"
 
 
 def _options(path: Path, found: Any) -> dict[str, Any]:
@@ -125,7 +140,8 @@ def _config(
     path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], size: int
 ) -> TransformerConfig:
     _check_options(path, options)
-    activation = options.get("activation_fn", "relu")
+    convolves = _convolves(options)
+    activation = "relu" if convolves else options.get("activation_fn", "relu")
     if activation not in ACTIVATIONS:
         raise ExportError(
             f"{path}: activation_fn {activation!r} is not supported; supported: "
@@ -133,13 +149,13 @@ def _config(
         )
     learnt = _equal(path, options, "learned_pos", False)
     rows = model.get("encoder.embed_positions.weight") if learnt else None
-    return TransformerConfig(
+    config = TransformerConfig(
         block="macaron" if options.get("macaron") else "standard",
         model_dim=_equal(path, options, "embed_dim", 512),
         num_heads=_equal(path, options, "attention_heads", 8),
         ffn_dim=_equal(path, options, "ffn_embed_dim", 2048),
         activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.get("encoder_layers", 6),
+        num_encoder_layers=options.get("encoder_layers", 7 if convolves else 6),
         num_decoder_layers=options.get("decoder_layers", 6),
         vocab_size=size,
         norm="pre" if _equal(path, options, "normalize_before", False) else "post",
@@ -148,6 +164,63 @@ def _config(
         max_positions=0 if rows is None else len(rows) - _UNUSED_ROWS,
         embedding_norm=bool(options.get("layernorm_embedding")),
     )
+    return _with_convolutions(path, options, config) if convolves else config
+
+
+def _convolves(options: Mapping[str, Any]) -> bool:
+    """Whether it is a model of `models/lightconv.py`."""
+    named = str(options.get("arch")).startswith(("lightconv", "dynamicconv"))
+    return named or "encoder_kernel_size_list" in options
+
+
+def _with_convolutions(
+    path: Path, options: Mapping[str, Any], config: TransformerConfig
+) -> TransformerConfig:
+    """The configuration with what `models/lightconv.py` reads beside the Transformer's options."""
+    found: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        kind = options.get(f"{side}_conv_type", "dynamic")
+        if kind not in _CONVOLUTIONS:
+            raise ExportError(
+                f"{path}: {side}_conv_type {kind!r} is not supported; it must be "
+                f"{' or '.join(map(repr, _CONVOLUTIONS))}"
+            )
+        width = options.get(f"{side}_conv_dim", config.model_dim)
+        if width != config.model_dim:
+            raise ExportError(
+                f"{path}: {side}_conv_dim {width} is not supported; it must be {side}_embed_dim, "
+                f"{config.model_dim}"
+            )
+        found[f"{side}_mixing"] = _CONVOLUTIONS[kind]
+        layers = getattr(config, f"num_{side}_layers")
+        found[f"{side}_kernel_sizes"] = _kernel_sizes(path, options, side, layers)
+    return replace(
+        config,
+        conv_glu=bool(_equal(path, options, "glu", True)),
+        kernel_softmax=bool(options.get("weight_softmax", True)),
+        **found,
+    )
+
+
+def _kernel_sizes(
+    path: Path, options: Mapping[str, Any], side: str, layers: int
+) -> tuple[int, ...]:
+    """The widths of a side's convolutions, one a layer; one width stands for all."""
+    name = f"{side}_kernel_size_list"
+    widths = options.get(name) or _KERNELS[side]
+    if not isinstance(widths, list | tuple):
+        raise ExportError(f"{path}: {name} must be a list of widths, got {widths!r}")
+    widths = tuple(widths) * layers if len(widths) == 1 else tuple(widths)
+    if len(widths) != layers:
+        raise ExportError(
+            f"{path}: {name} must have a width for each of {layers} layers, got {list(widths)}"
+        )
+    for width in widths:
+        if type(width) is not int or width < 3 or width % 2 == 0:
+            raise ExportError(
+                f"{path}: {name} {list(widths)} is not supported; widths must be odd, from 3 on"
+            )
+    return widths
 
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
@@ -168,8 +241,6 @@ def _check_options(path: Path, options: Mapping[str, Any]) -> None:
         "scale_heads",
         "scale_resids",
         "quant_noise_pq",
-        "encoder_conv_type",
-        "decoder_conv_type",
     ):
         if options.get(name):
             raise ExportError(
@@ -200,6 +271,9 @@ def _renamed(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if numbered := _NUMBERED.fullmatch(name):
             side, layer, number, kind = numbered.groups()
             name = f"model.{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"
+        name = name.replace(".conv_layer_norm.", ".self_attn_layer_norm.")
+        if name.endswith(".conv.weight"):
+            tensor = tensor.flatten(0, -2)  # [H,1,K], or [H,K] of the modules for CUDA
         if joined := _JOINED.fullmatch(name):
             for part, rows in zip("qkv", tensor.chunk(3), strict=True):
                 found[f"{joined[1]}{part}_proj.{joined[2]}"] = rows

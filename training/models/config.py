@@ -230,6 +230,9 @@ class TransformerConfig(ModelConfig):
     decoder_kernel_sizes: tuple[int, ...] = ()
     conv_glu: bool = True
     """A gated linear unit before each convolution."""
+    kernel_softmax: bool = True
+    """The taps of convolutions sum to one; else they are what is learnt or computed, as it is
+    (`weight_softmax` in the authors' code)."""
     conv_input_dropout: float = 0.0
     """On what a convolution's sublayer is given."""
     kernel_dropout: float = 0.0
@@ -299,6 +302,11 @@ class TransformerConfig(ModelConfig):
                     f"{mixing} replaces; use positions: sinusoid"
                 )
         if not convolves:
+            if not self.kernel_softmax:
+                raise ConfigError(
+                    "kernel_softmax: false needs encoder_mixing or decoder_mixing to be one of "
+                    f"{CONVOLUTIONS}, got {self.encoder_mixing!r} and {self.decoder_mixing!r}"
+                )
             return
         if self.share_layers:
             raise ConfigError(

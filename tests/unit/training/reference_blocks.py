@@ -141,11 +141,13 @@ def convolution(x_TD: Array, weights: Weights, config: TransformerConfig, *, cau
         width = kernel.shape[1]
         for d in range(dim):
             taps = kernel[d * heads // dim]
-            total = sum(math.exp(tap) for tap in taps)
+            if config.kernel_softmax:
+                powers = [math.exp(tap) for tap in taps]
+                taps = [power / sum(powers) for power in powers]
             for j, tap in enumerate(taps):
                 place = t - j + (0 if causal else width // 2)
                 if 0 <= place < len(x_TD):
-                    out[t, d] += math.exp(tap) / total * x_TD[place, d]
+                    out[t, d] += tap * x_TD[place, d]
     return linear(out, weights, "out_proj")
 
 

@@ -1,0 +1,40 @@
+"""What stands around the weights in checkpoints of fairseq, by their documented names."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tests.toy.checkpoints import PAIRS, pieces_of, write_sentencepiece
+
+PIECES = "sentencepiece.bpe.model"
+SIZES = {"embed_dim": 32, "ffn_embed_dim": 48, "attention_heads": 4, "layers": 2}
+
+
+def write_files(folder: Path) -> int:
+    """The dictionary of both languages and its SentencePiece model; returns how many ids it has."""
+    folder.mkdir(parents=True)
+    write_sentencepiece(folder / PIECES, [text for pair in PAIRS for text in pair], 100)
+    pieces = [*pieces_of(folder / PIECES), "madeupword0000"]
+    lines = "".join(f"{piece} {1000 - n}\n" for n, piece in enumerate(pieces))
+    for code in ("de", "en"):
+        (folder / f"dict.{code}.txt").write_text(lines, encoding="utf-8")
+    return 4 + len(pieces)
+
+
+def options(**changed: Any) -> dict[str, Any]:
+    """The options of a pre-norm Transformer from German to English."""
+    found = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in SIZES.items()}
+    found |= {f"{side}_normalize_before": True for side in ("encoder", "decoder")}
+    found |= {"share_all_embeddings": True, "source_lang": "de", "target_lang": "en"}
+    return {**found, "lr": [5e-4], "arch": "transformer", **changed}
+
+
+def save(folder: Path, model: dict[str, Tensor], **parts: Any) -> None:
+    """Write the weights with these parts beside them."""
+    torch.save(
+        {"model": model, "extra_state": {"epoch": 3}, **parts}, folder / "checkpoint_best.pt"
+    )
