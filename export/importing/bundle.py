@@ -27,7 +27,9 @@ from export.importing.mbart import read_mbart
 from export.importing.model import (
     AS_TOLD,
     SOURCE_MODEL,
+    SOURCE_RULES,
     TARGET_MODEL,
+    TARGET_RULES,
     VOCABULARY,
     Imported,
     LanguageChoice,
@@ -197,10 +199,15 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     """The model as the export takes it, and what the manifest tells of it."""
     pieces, special_ids = imported.pieces, imported.special_ids
     content = vocabulary_file(pieces.written, pieces.control)
-    files = {SOURCE_MODEL: pieces.source_model.read_bytes(), VOCABULARY: content}
-    target_file = SOURCE_MODEL
-    if pieces.target_model != pieces.source_model:
-        files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
+    files = {VOCABULARY: content}
+    if pieces.moses is not None:
+        source_file, target_file = SOURCE_RULES, TARGET_RULES
+        files |= {source_file: pieces.moses[0], target_file: pieces.moses[1]}
+    else:
+        source_file = target_file = SOURCE_MODEL
+        files[source_file] = pieces.source_model.read_bytes()
+        if pieces.target_model != pieces.source_model:
+            files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
@@ -209,8 +216,8 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
         {
             "special_ids": special_ids,
             "tokenizer": TokenizerFiles(
-                kind="pieces",
-                source_file=SOURCE_MODEL,
+                kind="moses" if pieces.moses else "pieces",
+                source_file=source_file,
                 target_file=target_file,
                 vocabulary_file=VOCABULARY,
                 source_end=imported.source_end,
@@ -232,6 +239,11 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
 
 def _vocabulary(imported: Imported, content: bytes) -> Vocabulary:
     pieces, special_ids = imported.pieces, imported.special_ids
+    if pieces.moses is not None:
+        from serving.bundle.moses import MosesVocabulary  # an extra has what it imports
+
+        before, after = (MosesVocabulary(rules, content, special_ids) for rules in pieces.moses)
+        return Vocabulary(before, after, special_ids, imported.source_end)
 
     def read(model: Path) -> PieceVocabulary:
         try:

@@ -10,8 +10,8 @@ from typing import Any
 from export.errors import ExportError
 from export.importing.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.folder import CONFIG, read_json
-from export.importing.model import Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import Imported, LanguageChoice, loaded
+from export.importing.pair import check_tags, find_pieces, one_pair
 from export.importing.spec_layers import SpecLayers
 from serving.search.ids import SpecialIds
 
@@ -57,11 +57,10 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
             f"{config.vocab_size} rows"
         )
     silent = {special.pad, special.bos, special.eos}
-    models = find_sentencepiece(source, folder)
     return Imported(
         "a Transformer of CTranslate2",
         loaded(config, layers.state),
-        Pieces(written, frozenset(silent - {special.unk}), *models),
+        find_pieces(source, written, frozenset(silent - {special.unk}), languages, folder),
         special,
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},

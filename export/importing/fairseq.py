@@ -20,8 +20,8 @@ from export.errors import ExportError
 from export.importing.folder import Weights, checkpoint_file, read_pickled
 from export.importing.languages import short_code
 from export.importing.layers import State, take_norm, transformer_state
-from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, loaded
+from export.importing.pair import check_tags, find_pieces, one_pair
 from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 
@@ -68,12 +68,13 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
         for ours, theirs in (("from_code", "source_lang"), ("to_code", "target_lang"))
         if short_code(str(options.get(theirs)))
     }
+    languages = one_pair(path, choice, told)
     return Imported(
         _kind(config),
         loaded(config, state),
-        Pieces(written, frozenset({0, 1, 2}), *find_sentencepiece(path.parent)),
+        find_pieces(path.parent, written, frozenset({0, 1, 2}), languages),
         SpecialIds(pad=1, unk=3, bos=2, eos=2),  # the decoder starts with the end
-        one_pair(path, choice, told),
+        languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
     )
 

@@ -20,8 +20,8 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.ctranslate2_file import SpecFile
 from export.importing.folder import checkpoint_file, read_pickled
-from export.importing.model import Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import Imported, LanguageChoice, loaded
+from export.importing.pair import check_tags, find_pieces, one_pair
 from export.importing.spec_layers import SpecLayers
 from serving.search.ids import SpecialIds
 
@@ -94,12 +94,13 @@ def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
         ids[name] = written.index(piece)
     special = SpecialIds(**ids)
     silent = frozenset({special.pad, special.bos, special.eos} - {special.unk})
+    languages = one_pair(source, choice, {})
     return Imported(
         "a Transformer of OpenNMT-py",
         loaded(layers.config, layers.state),
-        Pieces(written, silent, *find_sentencepiece(path.parent)),
+        find_pieces(path.parent, written, silent, languages),
         special,
-        one_pair(source, choice, {}),
+        languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
         source_end=False,
     )

@@ -1,5 +1,5 @@
 """What toolkits leave to their users, for models of one pair of languages: to know the languages,
-and SentencePiece."""
+and what cuts texts into pieces."""
 
 from __future__ import annotations
 
@@ -10,7 +10,8 @@ from typing import Any
 
 from export.errors import ExportError
 from export.importing.languages import short_code
-from export.importing.model import LanguageChoice
+from export.importing.model import LanguageChoice, Pieces
+from export.importing.moses import find_codes, is_cut_by_bpe, moses_rules
 from serving.bundle.manifest import Languages
 
 _PAIR = ("source.spm", "target.spm")
@@ -47,6 +48,23 @@ def check_tags(source: Path, written: Sequence[str]) -> None:
             f"{source}: the vocabulary has tags of languages ({tag!r}), and nothing tells how "
             "they are used; import the checkpoint of transformers that it comes from"
         )
+
+
+def find_pieces(
+    source: Path,
+    written: Sequence[str],
+    control: frozenset[int],
+    languages: Languages,
+    *places: Path,
+) -> Pieces:
+    """The vocabulary with what cuts texts for it, which lies in one of the folders: the vocabulary
+    tells whether it is SentencePiece or codes of BPE. Raises ExportError where it is not there."""
+    if not is_cut_by_bpe(written):
+        return Pieces(written, control, *find_sentencepiece(source, *places))
+    codes = find_codes(source, dict.fromkeys((*places, source)))
+    codes_of = zip(codes, (languages.source[0], languages.target[0]), strict=True)
+    source_rules, target_rules = (moses_rules(path, code, written) for path, code in codes_of)
+    return Pieces(written, control, *codes, moses=(source_rules, target_rules))
 
 
 def find_sentencepiece(source: Path, *places: Path) -> tuple[Path, Path]:

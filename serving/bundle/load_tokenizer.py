@@ -9,6 +9,7 @@ from serving.bundle.pieces import PieceVocabulary
 from serving.bundle.tokenizer import TextTokenizer, Tokenizer
 from serving.bundle.words import WordVocabulary
 from serving.errors import BundleError
+from serving.search.ids import SpecialIds
 
 
 def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer:
@@ -19,7 +20,7 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
     tokenizer: TextTokenizer
     if files.kind == "tokenizers" and manifest.task != "generate":
         raise BundleError(
-            f"{path}: the tokenizer must be sentencepiece, words or pieces, got {files.kind}"
+            f"{path}: the tokenizer must be sentencepiece, words, pieces or moses, got {files.kind}"
         )
     try:
         if files.kind == "tokenizers":
@@ -29,9 +30,15 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
             tokenizer = FastVocabulary(path, vocab_size, manifest.decoding_ids)
         elif files.vocabulary_file is not None:
             vocabulary = (folder / files.vocabulary_file).read_bytes()
-            tokenizer = PieceVocabulary(path, vocabulary, manifest.decoding_ids)
+            ids = manifest.decoding_ids
+            moses = files.kind == "moses"
+            tokenizer = (
+                _moses(path, vocabulary, ids) if moses else PieceVocabulary(path, vocabulary, ids)
+            )
         else:
             tokenizer = WordVocabulary(path) if files.kind == "words" else Tokenizer(path)
+    except BundleError:
+        raise
     except Exception as error:  # one of the libraries raises nothing more special
         raise BundleError(" ".join(f"{path}: not a tokenizer: {error}".split())) from error
     if tokenizer.vocab_size != vocab_size:
@@ -39,3 +46,15 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
             f"{path}: the tokenizer has {tokenizer.vocab_size} ids, the model {vocab_size}"
         )
     return tokenizer
+
+
+def _moses(path: Path, vocabulary: bytes, special_ids: SpecialIds) -> TextTokenizer:
+    """Other bundles do without these packages."""
+    try:
+        from serving.bundle.moses import MosesVocabulary
+    except ImportError as error:
+        raise BundleError(
+            f"{path}: texts are cut by Moses' rules and BPE, which needs sacremoses and "
+            f"subword-nmt: pip install 'macaron[moses]' ({error})"
+        ) from error
+    return MosesVocabulary(path.read_bytes(), vocabulary, special_ids)

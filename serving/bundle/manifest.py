@@ -158,9 +158,10 @@ class ModelSizes(_Strict):
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
-    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
-    a file of that library, for encoders and language models."""
+    kind: Literal["sentencepiece", "words", "pieces", "moses", "tokenizers"]
+    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `moses`: BPE
+    of Moses' tokens, with the same; `tokenizers`: a file of that library, for encoders and language
+    models."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
@@ -171,8 +172,8 @@ class TokenizerFiles(_Strict):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if (self.kind == "pieces") != (self.vocabulary_file is not None):
-            raise ValueError("vocabulary_file and the kind 'pieces' go together")
+        if (self.kind in ("pieces", "moses")) != (self.vocabulary_file is not None):
+            raise ValueError("vocabulary_file and the kinds 'pieces' and 'moses' go together")
         return self
 
 
@@ -509,7 +510,7 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
     ids = manifest.special_ids
     if manifest.task == "translate" and ids.eos in (ids.pad, ids.unk):
         raise BundleError(f"{path}: special_ids must have eos neither pad nor unk, got {vars(ids)}")
-    if ids != OWN_IDS and manifest.tokenizer.kind not in ("pieces", "tokenizers"):
+    if ids != OWN_IDS and manifest.tokenizer.kind in ("sentencepiece", "words"):
         raise BundleError(
             f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
             f"{manifest.tokenizer.kind!r}, got {vars(ids)}"

@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from sacremoses import MosesDetokenizer
 from torch import Tensor
 
 from export.errors import ExportError
@@ -21,13 +22,14 @@ from export.importing.fairseq import read_fairseq
 from export.importing.model import AS_TOLD
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS
-from tests.toy.fairseq_files import options, save, write_files
+from tests.toy.fairseq_files import options, save, write_bpe_files, write_files
 from training.stepper import TorchStepper
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
 
 Array = NDArray[np.float64]
 DIM, FFN, HEADS, LAYERS = 32, 48, 4, 2
+_SPECIAL = ["<s>", "<pad>", "</s>", "<unk>"]
 
 
 def conv_options(**changed: Any) -> dict[str, Any]:
@@ -239,6 +241,55 @@ def test_a_checkpoint_becomes_an_int8_bundle_that_translates(tmp_path: Path) -> 
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]
     assert translator.translate(texts) == [translator.translate([text])[0] for text in texts]
+
+
+@pytest.mark.parametrize("fast", [False, True], ids=["subword-nmt", "fastBPE"])
+def test_texts_are_cut_by_the_codes_beside_it(tmp_path: Path, fast: bool) -> None:
+    cut = write_bpe_files(tmp_path / "run", fast=fast)
+    given = conv_options()
+    written = [*_SPECIAL, *read_dictionary(tmp_path / "run" / "dict.de.txt")]
+    save(tmp_path / "run", random_weights(given, len(written)), args=argparse.Namespace(**given))
+    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", precision="int8")
+    assert manifest.tokenizer.kind == "moses"
+    translator = Translator(tmp_path / "bundle")
+    texts = [source for source, _ in PAIRS[:6]]
+    for text, pieces in zip(texts, cut, strict=False):
+        found = translator.texts.encode_source(text)
+        assert [written[i] for i in found] == [*pieces, "</s>"]
+    outcomes = translator.translate(texts)
+    assert outcomes == [translator.translate([text])[0] for text in texts]
+    detokenizer = MosesDetokenizer("en")
+    for outcome in outcomes:
+        best = outcome.hypotheses[0]
+        kept = [piece for piece in best.tokens if piece not in ("<s>", "<pad>", "</s>")]
+        joined = (" ".join(kept) + " ").replace("@@ ", "")
+        assert best.text == detokenizer.detokenize(joined.split())
+
+
+def read_dictionary(path: Path) -> list[str]:
+    return [line.rpartition(" ")[0] for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+@pytest.mark.parametrize(
+    ("lines", "message"),
+    [
+        (None, "no codes are there; put them beside the weights as bpecodes"),
+        ("#version: 0.2\na b\na b c\n", "bpecodes: line 3 must be two pieces to merge"),
+    ],
+)
+def test_codes_that_are_not_there_or_are_none_are_refused(
+    tmp_path: Path, lines: str | None, message: str
+) -> None:
+    write_bpe_files(tmp_path / "run", fast=False)
+    given = conv_options()
+    written = [*_SPECIAL, *read_dictionary(tmp_path / "run" / "dict.de.txt")]
+    args = argparse.Namespace(**given)
+    save(tmp_path / "run", random_weights(given, len(written)), args=args)
+    codes = tmp_path / "run" / "bpecodes"
+    codes.unlink() if lines is None else codes.write_text(lines)
+    with pytest.raises(ExportError, match="run") as told:
+        read_fairseq(tmp_path / "run", AS_TOLD)
+    assert message in str(told.value)
 
 
 @pytest.mark.parametrize(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import io
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import torch
+from sacremoses import MosesTokenizer
+from subword_nmt.apply_bpe import BPE
+from subword_nmt.learn_bpe import learn_bpe
 from torch import Tensor
 
 from tests.toy.checkpoints import PAIRS, pieces_of, write_sentencepiece
@@ -23,6 +28,30 @@ def write_files(folder: Path) -> int:
     for code in ("de", "en"):
         (folder / f"dict.{code}.txt").write_text(lines, encoding="utf-8")
     return 4 + len(pieces)
+
+
+def write_bpe_files(folder: Path, *, fast: bool) -> list[list[str]]:
+    """The dictionary of both languages and codes of BPE over their Moses tokens, with `fast` in
+    fastBPE's form. Returns the pieces of each pair's source."""
+    folder.mkdir(parents=True)
+    texts = [text for pair in PAIRS for text in pair] + ["Wie geht's dem well-known Bäcker?"]
+    lines = [MosesTokenizer("de").tokenize(text, True, return_str=True) for text in texts]
+    codes = io.StringIO()
+    learn_bpe(io.StringIO("\n".join(lines)), codes, 60)
+    bpe = BPE(codes)
+    merges = codes.getvalue().splitlines()[1:]
+    (folder / "bpecodes").write_text(
+        "".join(f"{merge} {900 - n}\n" for n, merge in enumerate(merges))
+        if fast
+        else codes.getvalue(),
+        encoding="utf-8",
+    )
+    cut = [bpe.process_line(line).split() for line in lines]
+    counts = Counter(piece for pieces in cut for piece in pieces)
+    listed = "".join(f"{piece} {count}\n" for piece, count in counts.most_common())
+    for code in ("de", "en"):
+        (folder / f"dict.{code}.txt").write_text(listed, encoding="utf-8")
+    return cut[::2][: len(PAIRS)]
 
 
 def options(**changed: Any) -> dict[str, Any]:
