@@ -28,6 +28,7 @@ from export.importing.model import (
     AS_TOLD,
     SOURCE_MODEL,
     SOURCE_RULES,
+    SOURCE_VOCABULARY,
     TARGET_MODEL,
     TARGET_RULES,
     VOCABULARY,
@@ -200,6 +201,10 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     pieces, special_ids = imported.pieces, imported.special_ids
     content = vocabulary_file(pieces.written, pieces.control)
     files = {VOCABULARY: content}
+    source_content = content
+    if pieces.source_written is not None:
+        source_content = vocabulary_file(pieces.source_written, pieces.source_control)
+        files[SOURCE_VOCABULARY] = source_content
     if pieces.moses is not None:
         source_file, target_file = SOURCE_RULES, TARGET_RULES
         files |= {source_file: pieces.moses[0], target_file: pieces.moses[1]}
@@ -211,7 +216,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     licence = licence or told_licence(source)
     return ExportedModel(
         imported.model,
-        _vocabulary(imported, content),
+        _vocabulary(imported, source_content, content),
         files,
         {
             "special_ids": special_ids,
@@ -220,6 +225,7 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
                 source_file=source_file,
                 target_file=target_file,
                 vocabulary_file=VOCABULARY,
+                source_vocabulary_file=SOURCE_VOCABULARY if SOURCE_VOCABULARY in files else None,
                 source_end=imported.source_end,
             ),
             "languages": imported.languages,
@@ -237,22 +243,28 @@ def _exported(imported: Imported, source: Path, licence: str | None) -> Exported
     )
 
 
-def _vocabulary(imported: Imported, content: bytes) -> Vocabulary:
+def _vocabulary(imported: Imported, source_content: bytes, content: bytes) -> Vocabulary:
+    """The tokenizers of both sides, each of the content of its vocabulary."""
     pieces, special_ids = imported.pieces, imported.special_ids
     if pieces.moses is not None:
         from serving.bundle.moses import MosesVocabulary  # an extra has what it imports
 
-        before, after = (MosesVocabulary(rules, content, special_ids) for rules in pieces.moses)
-        return Vocabulary(before, after, special_ids, imported.source_end)
+        return Vocabulary(
+            MosesVocabulary(pieces.moses[0], source_content, special_ids),
+            MosesVocabulary(pieces.moses[1], content, special_ids),
+            special_ids,
+            imported.source_end,
+        )
 
-    def read(model: Path) -> PieceVocabulary:
+    def read(model: Path, content: bytes) -> PieceVocabulary:
         try:
             return PieceVocabulary(model, content, special_ids)
         except (OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
 
-    source, target = read(pieces.source_model), read(pieces.target_model)
+    source = read(pieces.source_model, source_content)
+    target = read(pieces.target_model, content)
     return Vocabulary(source, target, special_ids, imported.source_end)
 
 

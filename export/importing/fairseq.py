@@ -21,7 +21,7 @@ from export.importing.folder import Weights, checkpoint_file, read_pickled
 from export.importing.languages import short_code
 from export.importing.layers import State, take_norm, transformer_state
 from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, loaded
-from export.importing.pair import check_tags, find_pieces, one_pair
+from export.importing.pair import Written, check_tags, find_pieces, one_pair
 from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 
@@ -57,9 +57,9 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
     path = checkpoint_file(source)
     found = read_pickled(path, _ADVICE, allowed=[argparse.Namespace])
     options = _options(path, found)
-    written = _dictionary(path)
+    written = _dictionaries(path, options, choice)
     check_tags(path, written)
-    config = _config(path, options, found["model"], len(written))
+    config = _config(path, options, found["model"], written)
     weights = Weights(path, _renamed(found["model"]))
     state = _state(weights, config, options)
     weights.finish()
@@ -72,7 +72,7 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
     return Imported(
         _kind(config),
         loaded(config, state),
-        find_pieces(path.parent, written, frozenset({0, 1, 2}), languages),
+        find_pieces(path.parent, written, _SPECIAL[:3], languages),
         SpecialIds(pad=1, unk=3, bos=2, eos=2),  # the decoder starts with the end
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
@@ -106,19 +106,32 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
     return options
 
 
-def _dictionary(path: Path) -> list[str]:
-    """The written form of each id; raises ExportError unless both languages share them."""
+def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
+    """The written forms of the ids of both sides; raises ExportError where one embedding is for two
+    lists, or it is not told which list is whose."""
     files = find_dictionaries(path)
     if not files:
         raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")
-    lists = [_read_dictionary(file) for file in files]
-    for file, pieces in zip(files, lists, strict=True):
-        if pieces != lists[0]:
+    lists = {file.name: _read_dictionary(file) for file in files}
+    first = lists[files[0].name]
+    if all(pieces == first for pieces in lists.values()):
+        return Written([*_SPECIAL, *first], [*_SPECIAL, *first])
+    if options.get("share_all_embeddings"):
+        other = next(name for name, pieces in lists.items() if pieces != first)
+        raise ExportError(
+            f"{path.parent / other}: differs from {files[0].name}, and share_all_embeddings says "
+            "that source and target share one dictionary"
+        )
+    sides = []
+    for option, chosen in (("source_lang", choice.source), ("target_lang", choice.target)):
+        code = options.get(option) or ",".join(chosen)
+        if f"dict.{code}.txt" not in lists:
             raise ExportError(
-                f"{file}: differs from {files[0].name}; separate vocabularies are not supported, "
-                "source and target must share one (--joined-dictionary)"
+                f"{path.parent}: dict.{code or '<language>'}.txt is missing, the dictionary of "
+                f"{option}; there are {', '.join(lists)}"
             )
-    return [*_SPECIAL, *lists[0]]
+        sides.append([*_SPECIAL, *lists[f"dict.{code}.txt"]])
+    return Written(*sides)
 
 
 def _read_dictionary(file: Path) -> list[str]:
@@ -138,7 +151,7 @@ def _read_dictionary(file: Path) -> list[str]:
 
 
 def _config(
-    path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], size: int
+    path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], written: Written
 ) -> TransformerConfig:
     _check_options(path, options)
     convolves = _convolves(options)
@@ -148,6 +161,7 @@ def _config(
             f"{path}: activation_fn {activation!r} is not supported; supported: "
             f"{', '.join(ACTIVATIONS)}"
         )
+    shared = options.get("share_all_embeddings")
     learnt = _equal(path, options, "learned_pos", False)
     rows = model.get("encoder.embed_positions.weight") if learnt else None
     config = TransformerConfig(
@@ -158,7 +172,9 @@ def _config(
         activation=ACTIVATIONS[activation],
         num_encoder_layers=options.get("encoder_layers", 7 if convolves else 6),
         num_decoder_layers=options.get("decoder_layers", 6),
-        vocab_size=size,
+        vocab_size=len(written.target),
+        source_vocab_size=0 if shared else len(written.source),
+        tie_embeddings=bool(shared or options.get("share_decoder_input_output_embed")),
         norm="pre" if _equal(path, options, "normalize_before", False) else "post",
         embedding_scale="none" if options.get("no_scale_embedding") else "token",
         positions="learnt" if learnt else "fairseq",
@@ -226,11 +242,6 @@ def _kernel_sizes(
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
     """Raise ExportError for options that change what is computed and are not supported."""
-    if not options.get("share_all_embeddings"):
-        raise ExportError(
-            f"{path}: share_all_embeddings False is not supported; source, target and output must "
-            "share one embedding"
-        )
     for name in (
         "adaptive_softmax_cutoff",
         "no_cross_attention",

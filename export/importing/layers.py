@@ -21,7 +21,7 @@ EMBEDDINGS = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-"""All stand for one matrix [V,D]."""
+"""All stand for one matrix [V,D], unless the configuration has some of their own."""
 
 State = dict[str, Tensor]
 
@@ -30,7 +30,7 @@ def transformer_state(weights: Weights, config: TransformerConfig) -> State:
     """The state of a `Transformer`, taken from the weights; positions, norms of embeddings and the
     output bias are the caller's."""
     dim = config.model_dim
-    state = {"embedding.weight": weights.take_one(EMBEDDINGS, config.vocab_size, dim)}
+    state = _embeddings(weights, config)
     sides = {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers}
     for side, count in sides.items():
         for number in range(count):
@@ -40,6 +40,22 @@ def transformer_state(weights: Weights, config: TransformerConfig) -> State:
         if config.norm == "pre":
             state |= take_norm(weights, f"model.{side}.layer_norm", f"{side}_norm", dim)
     return state
+
+
+def _embeddings(weights: Weights, config: TransformerConfig) -> State:
+    """Vectors of the target, and those of source and output where they have their own."""
+    shared, source, target, output = EMBEDDINGS
+    names, state = [shared, source, target], {}
+    if config.source_vocab_size:
+        rows = weights.take(source, config.source_vocab_size, config.model_dim)
+        names, state["source_embedding.weight"] = [target], rows
+    if config.tie_embeddings:
+        names.append(output)
+    else:
+        state["output"] = weights.take(output, config.vocab_size, config.model_dim)
+    return state | {
+        "embedding.weight": weights.take_one(names, config.vocab_size, config.model_dim)
+    }
 
 
 def drop_sinusoids(

@@ -12,10 +12,25 @@ from serving.errors import BundleError
 from serving.search.ids import SpecialIds
 
 
-def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer:
-    """Read one of the tokenizers that a manifest names, by its file; raises BundleError where it is
-    not one of the kind and the size that the manifest says, or one of an encoder."""
+def load_tokenizers(folder: Path, manifest: Manifest) -> tuple[TextTokenizer, TextTokenizer]:
+    """The tokenizers of source and target, which may be one; raises as `load_tokenizer` does."""
+    files = manifest.tokenizer
+    target = load_tokenizer(folder, files.target_file, manifest)
+    if files.source_vocabulary_file is None and files.source_file == files.target_file:
+        return target, target
+    return load_tokenizer(folder, files.source_file, manifest, source=True), target
+
+
+def load_tokenizer(
+    folder: Path, file: str, manifest: Manifest, *, source: bool = False
+) -> TextTokenizer:
+    """Read one of the tokenizers that a manifest names, by its file; that of the `source` may have
+    a vocabulary of its own. Raises BundleError where it is not one of the kind and the size that
+    the manifest says, or one of an encoder."""
     files, vocab_size = manifest.tokenizer, manifest.sizes.vocab_size
+    vocabulary_file = files.vocabulary_file
+    if source and files.source_vocabulary_file is not None:
+        vocabulary_file, vocab_size = files.source_vocabulary_file, manifest.source_pieces
     path = folder / file
     tokenizer: TextTokenizer
     if files.kind == "tokenizers" and manifest.task != "generate":
@@ -28,8 +43,8 @@ def load_tokenizer(folder: Path, file: str, manifest: Manifest) -> TextTokenizer
             from serving.bundle.fast_vocabulary import FastVocabulary
 
             tokenizer = FastVocabulary(path, vocab_size, manifest.decoding_ids)
-        elif files.vocabulary_file is not None:
-            vocabulary = (folder / files.vocabulary_file).read_bytes()
+        elif vocabulary_file is not None:
+            vocabulary = (folder / vocabulary_file).read_bytes()
             ids = manifest.decoding_ids
             moses = files.kind == "moses"
             tokenizer = (

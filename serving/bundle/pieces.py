@@ -124,8 +124,9 @@ class PieceVocabulary:
 
 
 def check_special_ids(special_ids: SpecialIds, size: int) -> None:
-    """Raise ValueError for one that is not within a vocabulary of this size."""
-    for name, found in vars(special_ids).items():
+    """Raise ValueError where what texts are given is not within a vocabulary of this size. The
+    decoder's start and padding may be behind a source's vocabulary."""
+    for name, found in (("unk", special_ids.unk), ("eos", special_ids.eos)):
         if not 0 <= found < size:
             raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
 

@@ -172,10 +172,16 @@ def option(name: str, value: Any) -> Change:
     return lambda _, parts: setattr(parts["args"], name, value)
 
 
+def of_other_names(folder: Path, args: argparse.Namespace) -> None:
+    """Two dictionaries, of which nothing says whose they are."""
+    args.share_all_embeddings = False
+    (folder / "dict.de.txt").rename(folder / "dict.src.txt")
+    (folder / "dict.en.txt").write_text("a 1\n")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (option("share_all_embeddings", False), "share_all_embeddings False is not supported"),
         (option("decoder_embed_dim", 64), "encoder_embed_dim and decoder_embed_dim must be equal"),
         (option("activation_fn", "gelu_accurate"), "activation_fn 'gelu_accurate'"),
         (option("adaptive_softmax_cutoff", "1000,2000"), "adaptive_softmax_cutoff"),
@@ -186,6 +192,7 @@ def option(name: str, value: Any) -> Change:
             "encoder.layers.0.gate.weight",
         ),
         (lambda folder, _: (folder / "dict.en.txt").write_text("a 1\n"), "differs from dict.de"),
+        (lambda folder, parts: of_other_names(folder, parts["args"]), "dict.de.txt is missing"),
         (lambda folder, _: (folder / "dict.de.txt").write_text("a\n"), "line 1 must be a piece"),
         (lambda folder, _: (folder / PIECES).unlink(), "no SentencePiece model"),
     ],

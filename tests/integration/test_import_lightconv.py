@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import sentencepiece
 import torch
 from numpy.typing import NDArray
 from sacremoses import MosesDetokenizer
@@ -22,7 +23,7 @@ from export.importing.fairseq import read_fairseq
 from export.importing.model import AS_TOLD
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS
-from tests.toy.fairseq_files import options, save, write_bpe_files, write_files
+from tests.toy.fairseq_files import options, save, write_bpe_files, write_files, write_own_files
 from training.stepper import TorchStepper
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
@@ -56,7 +57,9 @@ def widths(given: dict[str, Any], side: str) -> list[int]:
     return listed * LAYERS if len(listed) == 1 else listed
 
 
-def random_weights(given: dict[str, Any], size: int) -> dict[str, Tensor]:
+def random_weights(
+    given: dict[str, Any], size: int, source_size: int | None = None
+) -> dict[str, Tensor]:
     """Every tensor that the model has, as it saves them."""
     generator = torch.Generator().manual_seed(11)
     found: dict[str, Tensor] = {}
@@ -73,8 +76,12 @@ def random_weights(given: dict[str, Any], size: int) -> dict[str, Tensor]:
         found[f"{name}.weight"] += 1.0
         add(f"{name}.bias", DIM, scale=0.1)
 
-    add("encoder.embed_tokens.weight", size, DIM, scale=0.15)
+    add("encoder.embed_tokens.weight", source_size or size, DIM, scale=0.15)
     found["decoder.embed_tokens.weight"] = found["encoder.embed_tokens.weight"]
+    if not given["share_all_embeddings"]:
+        add("decoder.embed_tokens.weight", size, DIM, scale=0.15)
+        if not given["share_decoder_input_output_embed"]:
+            add("decoder.embed_out", size, DIM, scale=0.15)
     for side in ("encoder", "decoder"):
         found[f"{side}.version"] = torch.tensor([2.0])
         found[f"{side}.embed_positions._float_tensor"] = torch.zeros(1)
@@ -108,7 +115,9 @@ class Slow:
 
     def logits(self, source: list[int], target: list[int]) -> Array:
         memory = self.stack("encoder", source, None)
-        return self.stack("decoder", target, memory) @ self.weights["decoder.embed_tokens.weight"].T
+        shared = self.weights["decoder.embed_tokens.weight"]
+        output = self.weights.get("decoder.embed_out", shared)
+        return self.stack("decoder", target, memory) @ output.T
 
     def stack(self, side: str, ids: list[int], memory: Array | None) -> Array:
         x = self.weights[f"{side}.embed_tokens.weight"][ids] * math.sqrt(DIM) + np.stack(
@@ -218,10 +227,60 @@ def test_log_probabilities_are_those_of_a_slow_forward(
     tmp_path: Path, changed: dict[str, Any]
 ) -> None:
     given, weights, size = write(tmp_path / "run", **changed)
-    stepper = TorchStepper(read_fairseq(tmp_path / "run", AS_TOLD).model)
+    assert_as_slow(tmp_path / "run", given, weights, size, size)
+
+
+@pytest.mark.parametrize("tied", [True, False])
+def test_sides_may_have_dictionaries_and_embeddings_of_their_own(
+    tmp_path: Path, tied: bool
+) -> None:
+    source_size, size = write_own_files(tmp_path / "run")
+    assert source_size != size
+    given = conv_options(share_all_embeddings=False, share_decoder_input_output_embed=tied)
+    weights = random_weights(given, size, source_size)
+    save(tmp_path / "run", weights, args=argparse.Namespace(**given))
+    assert_as_slow(tmp_path / "run", given, weights, source_size, size)
+
+
+def test_a_model_with_two_vocabularies_becomes_an_int8_bundle_that_translates(
+    tmp_path: Path,
+) -> None:
+    source_size, size = write_own_files(tmp_path / "run")
+    given = conv_options(share_all_embeddings=False, share_decoder_input_output_embed=False)
+    weights = random_weights(given, size, source_size)
+    save(tmp_path / "run", weights, args=argparse.Namespace(**given))
+    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", precision="int8")
+    assert (manifest.sizes.source_vocab_size, manifest.sizes.vocab_size) == (source_size, size)
+    translator = Translator(tmp_path / "bundle")
+    texts = [source for source, _ in PAIRS[:6]]
+    source, target = (
+        sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "run" / f"{side}.spm"))
+        for side in ("source", "target")
+    )
+    for text in texts:
+        wanted = [i + 1 for i in source.encode(text)]  # its own ids begin behind <unk>, <s>, </s>
+        assert translator.texts.encode_source(text) == [*wanted, 2]
+    outcomes = translator.translate(texts)
+    assert outcomes == [translator.translate([text])[0] for text in texts]
+    for outcome in outcomes:
+        kept = [piece for piece in outcome.hypotheses[0].tokens if piece not in _SPECIAL]
+        if len(kept) == len(outcome.hypotheses[0].tokens):
+            assert outcome.text == target.decode(kept)
+
+
+def assert_as_slow(
+    folder: Path,
+    given: dict[str, Any],
+    weights: dict[str, Tensor],
+    source_size: int,
+    size: int,
+) -> None:
+    stepper = TorchStepper(read_fairseq(folder, AS_TOLD).model)
     slow = Slow(given, weights)
     generator = torch.Generator().manual_seed(2)
-    sources = [[*torch.randint(4, size, (n,), generator=generator).tolist(), 2] for n in (3, 8)]
+    sources = [
+        [*torch.randint(4, source_size, (n,), generator=generator).tolist(), 2] for n in (3, 8)
+    ]
     outputs = torch.randint(4, size, (2, 7), generator=generator)
     given_BT = torch.cat([torch.full((2, 1), 2), outputs], 1)
     labels_BT = torch.cat([outputs, torch.full((2, 1), 2)], 1)

@@ -30,6 +30,19 @@ def write_files(folder: Path) -> int:
     return 4 + len(pieces)
 
 
+def write_own_files(folder: Path) -> tuple[int, int]:
+    """A dictionary and a SentencePiece model for each language; returns how many ids they have."""
+    folder.mkdir(parents=True)
+    sizes = []
+    for side, (code, name) in enumerate((("de", "source.spm"), ("en", "target.spm"))):
+        write_sentencepiece(folder / name, [pair[side] for pair in PAIRS], 90 - 10 * side)
+        pieces = pieces_of(folder / name)
+        lines = "".join(f"{piece} {1000 - n}\n" for n, piece in enumerate(pieces))
+        (folder / f"dict.{code}.txt").write_text(lines, encoding="utf-8")
+        sizes.append(4 + len(pieces))
+    return sizes[0], sizes[1]
+
+
 def write_bpe_files(folder: Path, *, fast: bool) -> list[list[str]]:
     """The dictionary of both languages and codes of BPE over their Moses tokens, with `fast` in
     fastBPE's form. Returns the pieces of each pair's source."""

@@ -178,7 +178,8 @@ class ModelConfig(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
+    """Sizes of an encoder-decoder Transformer; source, target and output have one embedding unless
+    it says otherwise."""
 
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "encoder_mixing": ("attention", *CONVOLUTIONS),
@@ -209,7 +210,12 @@ class TransformerConfig(ModelConfig):
     embedding_norm: bool = False
     """A norm after the embedding of each side, of the configured type."""
     output_bias: bool = False
-    """A bias beside the output matrix, which is the embedding."""
+    """A bias beside the output matrix."""
+    source_vocab_size: int = 0
+    """Vectors of an embedding of the source's own; 0 where it is the target's. `vocab_size` counts
+    the target's pieces then."""
+    tie_embeddings: bool = True
+    """Whether the output matrix is the target's embedding; else it is one of its own."""
     share_layers: bool = False
     """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
     `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
@@ -241,9 +247,19 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_embeddings()
         self._check_steps()
         self._check_positions()
         self._check_convolutions()
+
+    def _check_embeddings(self) -> None:
+        if self.source_vocab_size < 0:
+            raise ConfigError(f"source_vocab_size must be >= 0, got {self.source_vocab_size}")
+        if self.fix_norm and not self.tie_embeddings:
+            raise ConfigError(
+                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
+                "matrix, got tie_embeddings: false; change one of them"
+            )
 
     def _check_steps(self) -> None:
         self._check_block(self.block)

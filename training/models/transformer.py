@@ -7,6 +7,7 @@ D model, V vocabulary, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -32,16 +33,18 @@ T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder with one embedding for source, target and output."""
+    """Encoder-decoder; source, target and output have one embedding, or some of their own."""
 
     decoder_kind = "cross"
     alignment_role = "alignment_query"
+    output: nn.Parameter | None
 
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
         # Where layers are shared, each step adds the positions anew.
-        self.embedding = TokenEmbedding(config, "none" if config.share_layers else config.positions)
+        positions = "none" if config.share_layers else config.positions
+        self.embedding = TokenEmbedding(config, positions)
         self.encoder = make_stack(config, "encoder", block.encoder_layer)
         self.decoder = make_stack(config, "decoder", block.decoder_layer)
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
@@ -50,6 +53,14 @@ class Transformer(TranslationModel):
         self.encoder_side, self.decoder_side = SideEmbedding(config), SideEmbedding(config)
         if config.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.source_embedding: TokenEmbedding | None = None
+        if config.source_vocab_size:
+            own = replace(config, vocab_size=config.source_vocab_size)
+            self.source_embedding = TokenEmbedding(own, positions)
+        self.register_parameter("output", None)
+        if not config.tie_embeddings:
+            shape = (config.vocab_size, config.model_dim)
+            self.output = nn.Parameter(torch.randn(shape) * config.model_dim**-0.5)
 
     @property
     def cache_axes(self) -> tuple[str | int, ...]:
@@ -123,7 +134,8 @@ class Transformer(TranslationModel):
     def encode(self, source_BS: Tensor, source_mask: Tensor | None) -> Tensor:
         """Source ids to the encoder's output [B,S,D]; the mask is additive, [B,1,1 or S,S]."""
         positions_1S = torch.arange(source_BS.shape[1], device=source_BS.device)[None]
-        x_BSD = self.encoder_side(self.embedding(source_BS, positions_1S), positions_1S)
+        embedding = self.source_embedding or self.embedding
+        x_BSD = self.encoder_side(embedding(source_BS, positions_1S), positions_1S)
         masks = [(source_mask,)] * self.encoder.depth
         x_BSD = self._run(self.encoder, self.encoder_halting, x_BSD, positions_1S, masks)
         return self.encoder_norm(x_BSD)
@@ -168,8 +180,8 @@ class Transformer(TranslationModel):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D], which source, target and output share."""
-        return self.embedding.vectors
+        """The target's embedding [V,D], or the output's own matrix."""
+        return self.embedding.vectors if self.output is None else self.output
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:
         """Decoder states [B,T,D] of a training batch."""

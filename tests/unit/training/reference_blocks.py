@@ -366,12 +366,15 @@ def logits(source: list[int], target: list[int], model: Any) -> Array:
     table, scale = vectors_of(weights, config), config.embedding_scale
     absolute = config.positions == "sinusoid"
     memory, x = (
-        embed(ids, table, scale, positions=absolute and not config.share_layers)
-        for ids in (source, target)
+        embed(ids, vectors, scale, positions=absolute and not config.share_layers)
+        for ids, vectors in (
+            (source, weights.get("source_embedding.weight", table)),
+            (target, table),
+        )
     )
     memory = run_layers(memory, None, weights, config)
     if config.norm == "pre":
         memory = normalise(memory, part(weights, "encoder_norm"), config)
     x = run_layers(x, memory, weights, config)
     x = normalise_output(x, part(weights, "decoder_norm"), config, norm=config.norm == "pre")
-    return x @ table.T
+    return x @ weights.get("output", table).T + weights.get("output_bias", 0.0)
