@@ -60,7 +60,7 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
     written = _dictionaries(path, options, choice)
     check_tags(path, written)
     config = _config(path, options, found["model"], written)
-    weights = Weights(path, _renamed(found["model"]))
+    weights = Weights(path, _renamed(found["model"]), "its options")
     state = _state(weights, config, options)
     weights.finish()
     told = {

@@ -133,7 +133,7 @@ class Weights:
             if not torch.equal(first, other):
                 raise ExportError(
                     f"{self.path}: {name!r} differs from {present[0]!r}; by {self._told_by} they "
-                    "are one embedding"
+                    "share one matrix"
                 )
         return first
 
