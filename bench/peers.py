@@ -77,10 +77,10 @@ def convert_to_ctranslate2(
         alignment_layer=model.alignment_layer,
         alignment_heads=config.num_heads,  # our alignments are the mean over all heads
     )
-    embedding = array_of(model.output_weight)
-    spec.encoder.embeddings[0].weight = embedding
-    spec.decoder.embeddings.weight = embedding
-    spec.decoder.projection.weight = embedding
+    embedding = model.source_embedding or model.embedding
+    spec.encoder.embeddings[0].weight = array_of(embedding.vectors)
+    spec.decoder.embeddings.weight = array_of(model.embedding.vectors)
+    spec.decoder.projection.weight = array_of(model.output_weight)
     # `scale_embeddings` is on and `position_encodings` is left out: CTranslate2 then multiplies by
     # sqrt(model_dim) and adds sinusoids of its own, which are ours (training/models/embedding.py).
     if config.norm == "pre":

@@ -75,16 +75,20 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
         precision += f" weights and activations ({manifest.activations} scales)"
     if precision == "w8a16":
         precision += " (weights in blocks of int8, activations in fp16)"
-    kind = manifest.tokenizer.kind
+    files = manifest.tokenizer
+    kind: str = files.kind
     if kind == "pieces":
         kind = "sentencepiece"  # with the ids of a vocabulary, which is nothing to a reader
+    if kind == "moses":
+        kind = "BPE of Moses' tokens"
+    own = f"{manifest.source_pieces:,} of the source, " if files.source_vocabulary_file else ""
     yield ""
     yield from _table(
         ("", ""),
         [
             ("architecture", f"{manifest.family}, {layers} of width {sizes.model_dim}"),
             ("parameters", f"{sizes.num_parameters / 1e6:.2f} million"),
-            ("vocabulary", f"{sizes.vocab_size:,} pieces ({kind})"),
+            ("vocabulary", f"{own}{sizes.vocab_size:,} pieces ({kind})"),
             ("precision", precision),
             ("runs on", manifest.target),
             ("size", f"{size / 1e6:.1f} MB"),

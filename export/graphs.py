@@ -347,6 +347,7 @@ def _sizes(config: ModelConfig, model: nn.Module, others: dict[str, Any]) -> Mod
         num_encoder_layers=config.num_encoder_layers,
         num_decoder_layers=config.num_decoder_layers,
         vocab_size=config.vocab_size,
+        source_vocab_size=getattr(config, "source_vocab_size", None) or None,
         num_parameters=sum(p.numel() for p in model.parameters()),
         **others,
     )

@@ -23,6 +23,7 @@ def prepare_tokenizer(recipe: Recipe, run: Path, texts: Iterable[str]) -> TextTo
 
     Raises ConfigError where it cannot be had, or is not of the model's size.
     """
+    _check_source(recipe)
     path = _prepare_file(recipe, run, texts)
     tokenizer = load_text_tokenizer(path, words=recipe.tokenizer.kind == "words")
     _check_size(recipe, path, tokenizer.vocab_size)
@@ -75,4 +76,15 @@ def _check_size(recipe: Recipe, path: Path, size: int) -> None:
         raise ConfigError(
             f"model.vocab_size is {recipe.model.vocab_size}, but {path} has {size} entries; set "
             f"model.vocab_size={size}"
+        )
+
+
+def _check_source(recipe: Recipe) -> None:
+    """Raise ConfigError for a source's own vocabulary, of which texts know nothing here."""
+    own = getattr(recipe.model, "source_vocab_size", 0)
+    if own not in (0, recipe.model.vocab_size):
+        raise ConfigError(
+            "recipes have one vocabulary for both sides: model.source_vocab_size must be 0, or "
+            f"model.vocab_size = {recipe.model.vocab_size} for an embedding of the source's own, "
+            f"got {own}"
         )

@@ -10,8 +10,8 @@ from typing import Any
 from export.errors import ExportError
 from export.importing.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.folder import CONFIG, read_json
-from export.importing.model import Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import Imported, LanguageChoice, loaded
+from export.importing.pair import Written, check_special, check_tags, find_pieces, one_pair
 from export.importing.spec_layers import SpecLayers
 from serving.search.ids import SpecialIds
 
@@ -46,22 +46,20 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
         )
     layers = SpecLayers(folder / MODEL, file, told.get("layer_norm_epsilon"))
     from_zero = bool(file.options.get("decoder/start_from_zero_embedding"))
-    special = _special_ids(path, told, written, from_zero=from_zero)
-    if special.pad == len(written):  # a row that was left out, as nothing writes it
-        written.append("<pad>")
+    layers.check_rows(folder, written)
+    special = _special_ids(path, told, written.target, from_zero=from_zero)
+    if special.pad == len(written.target):  # a row that was left out, as nothing writes it
+        target = [*written.target, "<pad>"]
+        written = Written(written.source if written.differ else target, target)
         layers.append_row()
     config = layers.config
-    if config.vocab_size != len(written):
-        raise ExportError(
-            f"{folder}: the vocabulary has {len(written)} pieces and the embedding "
-            f"{config.vocab_size} rows"
-        )
-    silent = {special.pad, special.bos, special.eos}
-    models = find_sentencepiece(source, folder)
+    pieces = written.target
+    check_special(path, written, {pieces[i]: i for i in (special.unk, special.eos)})
+    silent = {pieces[i] for i in (special.pad, special.bos, special.eos)} - {pieces[special.unk]}
     return Imported(
         "a Transformer of CTranslate2",
         loaded(config, layers.state),
-        Pieces(written, frozenset(silent - {special.unk}), *models),
+        find_pieces(source, written, sorted(silent), languages, folder),
         special,
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
@@ -70,20 +68,15 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
     )
 
 
-def _vocabulary(folder: Path) -> list[str]:
-    """The written form of each id; raises ExportError unless source and target share them."""
+def _vocabulary(folder: Path) -> Written:
+    """The written forms of the ids of both sides; raises ExportError where there are none."""
     for names in (("shared",), ("source", "target")):
         for ending in (".json", ".txt"):
             paths = [folder / f"{name}_vocabulary{ending}" for name in names]
             if not all(path.is_file() for path in paths):
                 continue
             lists = [_read_vocabulary(path) for path in paths]
-            if any(found != lists[0] for found in lists):
-                raise ExportError(
-                    f"{paths[1]}: differs from {paths[0].name}; separate vocabularies are not "
-                    "supported, source and target must share one"
-                )
-            return lists[0]
+            return Written(lists[0], lists[-1])
     raise ExportError(f"{folder}: shared_vocabulary.json is missing, the pieces of the ids")
 
 

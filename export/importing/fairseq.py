@@ -1,8 +1,8 @@
 """Translation models of fairseq (Ott et al. 2019), and of macaron-net, which is built on it (Lu et
 al. 2019): a `.pt` with its `dict.*.txt` and a SentencePiece model.
 
-Names are those of fairseq's `models/transformer.py`; those of version 0.6, which macaron-net has,
-are brought to today's as its own `upgrade_state_dict` does.
+Names are those of fairseq's `models/transformer.py` and `models/lightconv.py`; those of version
+0.6, which macaron-net has, are brought to today's as its own `upgrade_state_dict` does.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,8 +20,8 @@ from export.errors import ExportError
 from export.importing.folder import Weights, checkpoint_file, read_pickled
 from export.importing.languages import short_code
 from export.importing.layers import State, take_norm, transformer_state
-from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, loaded
+from export.importing.pair import Written, check_tags, find_pieces, one_pair
 from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 
@@ -38,6 +39,9 @@ _NORMS = {
 """What `layer_norms` was by number."""
 _NUMBERED = re.compile(r"model\.(encoder|decoder)\.layers\.(\d+)\.layer_norms\.(\d)\.(weight|bias)")
 _JOINED = re.compile(r"(.*\.)in_proj_(weight|bias)")
+_CONVOLUTIONS = {"lightweight": "light_conv", "dynamic": "dynamic_conv"}
+_KERNELS = {"encoder": (3, 7, 15, 31, 31, 31, 31), "decoder": (3, 7, 15, 31, 31, 31)}
+"""Widths that `models/lightconv.py` has where none are told."""
 _BUFFERS = re.compile(r"model\.(encoder|decoder)\.(version|embed_positions\._float_tensor)")
 
 
@@ -53,10 +57,10 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
     path = checkpoint_file(source)
     found = read_pickled(path, _ADVICE, allowed=[argparse.Namespace])
     options = _options(path, found)
-    written = _dictionary(path)
+    written = _dictionaries(path, options, choice)
     check_tags(path, written)
-    config = _config(path, options, found["model"], len(written))
-    weights = Weights(path, _renamed(found["model"]))
+    config = _config(path, options, found["model"], written)
+    weights = Weights(path, _renamed(found["model"]), "its options")
     state = _state(weights, config, options)
     weights.finish()
     told = {
@@ -64,14 +68,26 @@ def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:
         for ours, theirs in (("from_code", "source_lang"), ("to_code", "target_lang"))
         if short_code(str(options.get(theirs)))
     }
+    languages = one_pair(path, choice, told)
     return Imported(
-        "a Macaron Net of fairseq" if config.block == "macaron" else "a Transformer of fairseq",
+        _kind(config),
         loaded(config, state),
-        Pieces(written, frozenset({0, 1, 2}), *find_sentencepiece(path.parent)),
+        find_pieces(path.parent, written, _SPECIAL[:3], languages),
         SpecialIds(pad=1, unk=3, bos=2, eos=2),  # the decoder starts with the end
-        one_pair(path, choice, told),
+        languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
     )
+
+
+def _kind(config: TransformerConfig) -> str:
+    """What it is, for people."""
+    if config.encoder_mixing != "attention":
+        names = {"light_conv": "LightConv", "dynamic_conv": "DynamicConv"}
+        sides = dict.fromkeys(
+            names[each] for each in (config.encoder_mixing, config.decoder_mixing)
+        )
+        return f"a {' and '.join(sides)} of fairseq"
+    return f"a {'Macaron Net' if config.block == 'macaron' else 'Transformer'} of fairseq"
 
 
 def _options(path: Path, found: Any) -> dict[str, Any]:
@@ -90,19 +106,32 @@ def _options(path: Path, found: Any) -> dict[str, Any]:
     return options
 
 
-def _dictionary(path: Path) -> list[str]:
-    """The written form of each id; raises ExportError unless both languages share them."""
+def _dictionaries(path: Path, options: Mapping[str, Any], choice: LanguageChoice) -> Written:
+    """The written forms of the ids of both sides; raises ExportError where one embedding is for two
+    lists, or it is not told which list is whose."""
     files = find_dictionaries(path)
     if not files:
         raise ExportError(f"{path.parent}: dict.<language>.txt is missing, the pieces of the ids")
-    lists = [_read_dictionary(file) for file in files]
-    for file, pieces in zip(files, lists, strict=True):
-        if pieces != lists[0]:
+    lists = {file.name: _read_dictionary(file) for file in files}
+    first = lists[files[0].name]
+    if all(pieces == first for pieces in lists.values()):
+        return Written([*_SPECIAL, *first], [*_SPECIAL, *first])
+    if options.get("share_all_embeddings"):
+        other = next(name for name, pieces in lists.items() if pieces != first)
+        raise ExportError(
+            f"{path.parent / other}: differs from {files[0].name}, and share_all_embeddings says "
+            "that source and target share one dictionary"
+        )
+    sides = []
+    for option, chosen in (("source_lang", choice.source), ("target_lang", choice.target)):
+        code = options.get(option) or ",".join(chosen)
+        if f"dict.{code}.txt" not in lists:
             raise ExportError(
-                f"{file}: differs from {files[0].name}; separate vocabularies are not supported, "
-                "source and target must share one (--joined-dictionary)"
+                f"{path.parent}: dict.{code or '<language>'}.txt is missing, the dictionary of "
+                f"{option}; there are {', '.join(lists)}"
             )
-    return [*_SPECIAL, *lists[0]]
+        sides.append([*_SPECIAL, *lists[f"dict.{code}.txt"]])
+    return Written(*sides)
 
 
 def _read_dictionary(file: Path) -> list[str]:
@@ -122,41 +151,97 @@ def _read_dictionary(file: Path) -> list[str]:
 
 
 def _config(
-    path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], size: int
+    path: Path, options: Mapping[str, Any], model: Mapping[str, Tensor], written: Written
 ) -> TransformerConfig:
     _check_options(path, options)
-    activation = options.get("activation_fn", "relu")
+    convolves = _convolves(options)
+    activation = "relu" if convolves else options.get("activation_fn", "relu")
     if activation not in ACTIVATIONS:
         raise ExportError(
             f"{path}: activation_fn {activation!r} is not supported; supported: "
             f"{', '.join(ACTIVATIONS)}"
         )
+    shared = options.get("share_all_embeddings")
     learnt = _equal(path, options, "learned_pos", False)
     rows = model.get("encoder.embed_positions.weight") if learnt else None
-    return TransformerConfig(
+    config = TransformerConfig(
         block="macaron" if options.get("macaron") else "standard",
         model_dim=_equal(path, options, "embed_dim", 512),
         num_heads=_equal(path, options, "attention_heads", 8),
         ffn_dim=_equal(path, options, "ffn_embed_dim", 2048),
         activation=ACTIVATIONS[activation],
-        num_encoder_layers=options.get("encoder_layers", 6),
+        num_encoder_layers=options.get("encoder_layers", 7 if convolves else 6),
         num_decoder_layers=options.get("decoder_layers", 6),
-        vocab_size=size,
+        vocab_size=len(written.target),
+        source_vocab_size=0 if shared else len(written.source),
+        tie_embeddings=bool(shared or options.get("share_decoder_input_output_embed")),
         norm="pre" if _equal(path, options, "normalize_before", False) else "post",
         embedding_scale="none" if options.get("no_scale_embedding") else "token",
         positions="learnt" if learnt else "fairseq",
         max_positions=0 if rows is None else len(rows) - _UNUSED_ROWS,
         embedding_norm=bool(options.get("layernorm_embedding")),
     )
+    return _with_convolutions(path, options, config) if convolves else config
+
+
+def _convolves(options: Mapping[str, Any]) -> bool:
+    """Whether it is a model of `models/lightconv.py`."""
+    named = str(options.get("arch")).startswith(("lightconv", "dynamicconv"))
+    return named or "encoder_kernel_size_list" in options
+
+
+def _with_convolutions(
+    path: Path, options: Mapping[str, Any], config: TransformerConfig
+) -> TransformerConfig:
+    """The configuration with what `models/lightconv.py` reads beside the Transformer's options."""
+    found: dict[str, Any] = {}
+    for side in ("encoder", "decoder"):
+        kind = options.get(f"{side}_conv_type", "dynamic")
+        if kind not in _CONVOLUTIONS:
+            raise ExportError(
+                f"{path}: {side}_conv_type {kind!r} is not supported; it must be "
+                f"{' or '.join(map(repr, _CONVOLUTIONS))}"
+            )
+        width = options.get(f"{side}_conv_dim", config.model_dim)
+        if width != config.model_dim:
+            raise ExportError(
+                f"{path}: {side}_conv_dim {width} is not supported; it must be {side}_embed_dim, "
+                f"{config.model_dim}"
+            )
+        found[f"{side}_mixing"] = _CONVOLUTIONS[kind]
+        layers = getattr(config, f"num_{side}_layers")
+        found[f"{side}_kernel_sizes"] = _kernel_sizes(path, options, side, layers)
+    return replace(
+        config,
+        conv_glu=bool(_equal(path, options, "glu", True)),
+        kernel_softmax=bool(options.get("weight_softmax", True)),
+        **found,
+    )
+
+
+def _kernel_sizes(
+    path: Path, options: Mapping[str, Any], side: str, layers: int
+) -> tuple[int, ...]:
+    """The widths of a side's convolutions, one a layer; one width stands for all."""
+    name = f"{side}_kernel_size_list"
+    widths = options.get(name) or _KERNELS[side]
+    if not isinstance(widths, list | tuple):
+        raise ExportError(f"{path}: {name} must be a list of widths, got {widths!r}")
+    widths = tuple(widths) * layers if len(widths) == 1 else tuple(widths)
+    if len(widths) != layers:
+        raise ExportError(
+            f"{path}: {name} must have a width for each of {layers} layers, got {list(widths)}"
+        )
+    for width in widths:
+        if type(width) is not int or width < 3 or width % 2 == 0:
+            raise ExportError(
+                f"{path}: {name} {list(widths)} is not supported; widths must be odd, from 3 on"
+            )
+    return widths
 
 
 def _check_options(path: Path, options: Mapping[str, Any]) -> None:
     """Raise ExportError for options that change what is computed and are not supported."""
-    if not options.get("share_all_embeddings"):
-        raise ExportError(
-            f"{path}: share_all_embeddings False is not supported; source, target and output must "
-            "share one embedding"
-        )
     for name in (
         "adaptive_softmax_cutoff",
         "no_cross_attention",
@@ -168,8 +253,6 @@ def _check_options(path: Path, options: Mapping[str, Any]) -> None:
         "scale_heads",
         "scale_resids",
         "quant_noise_pq",
-        "encoder_conv_type",
-        "decoder_conv_type",
     ):
         if options.get(name):
             raise ExportError(
@@ -200,6 +283,9 @@ def _renamed(model: Mapping[str, Tensor]) -> dict[str, Tensor]:
         if numbered := _NUMBERED.fullmatch(name):
             side, layer, number, kind = numbered.groups()
             name = f"model.{side}.layers.{layer}.{_NORMS[side][int(number)]}.{kind}"
+        name = name.replace(".conv_layer_norm.", ".self_attn_layer_norm.")
+        if name.endswith(".conv.weight"):
+            tensor = tensor.flatten(0, -2)  # [H,1,K], or [H,K] of the modules for CUDA
         if joined := _JOINED.fullmatch(name):
             for part, rows in zip("qkv", tensor.chunk(3), strict=True):
                 found[f"{joined[1]}{part}_proj.{joined[2]}"] = rows

@@ -137,8 +137,8 @@ class Weights:
         for name, other in zip(present[1:], others, strict=True):
             if not torch.equal(first, other):
                 raise ExportError(
-                    f"{self.path}: {name!r} differs from {present[0]!r}; separate embeddings are "
-                    "not supported, source, target and output must share one"
+                    f"{self.path}: {name!r} differs from {present[0]!r}; by {self._told_by} they "
+                    "share one matrix"
                 )
         return first
 

@@ -1,7 +1,7 @@
 """Layers of the encoder-decoders of `transformers` that share BART's modules, by name, to those of
-`training.models`.
+`training.models`; beside them fairseq's convolutions, which have no others.
 
-Shape letters: D model, F feed-forward, V vocabulary.
+Shape letters: D model, F feed-forward, V vocabulary, H heads, K kernel width.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EMBEDDINGS = (
     "model.decoder.embed_tokens.weight",
     "lm_head.weight",
 )
-"""All stand for one matrix [V,D]."""
+"""All stand for one matrix [V,D], unless the configuration has some of their own."""
 
 State = dict[str, Tensor]
 
@@ -30,15 +30,32 @@ def transformer_state(weights: Weights, config: TransformerConfig) -> State:
     """The state of a `Transformer`, taken from the weights; positions, norms of embeddings and the
     output bias are the caller's."""
     dim = config.model_dim
-    state = {"embedding.weight": weights.take_one(EMBEDDINGS, config.vocab_size, dim)}
+    state = _embeddings(weights, config)
     sides = {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers}
     for side, count in sides.items():
         for number in range(count):
             there, here = f"model.{side}.layers.{number}", f"{side}.{number}"
+            state |= _mixing(weights, there, here, config.of_layer(number), side)
             state |= _layer(weights, there, here, config, source=side == "decoder")
         if config.norm == "pre":
             state |= take_norm(weights, f"model.{side}.layer_norm", f"{side}_norm", dim)
     return state
+
+
+def _embeddings(weights: Weights, config: TransformerConfig) -> State:
+    """Vectors of the target, and those of source and output where they have their own."""
+    shared, source, target, output = EMBEDDINGS
+    names, state = [shared, source, target], {}
+    if config.source_vocab_size:
+        rows = weights.take(source, config.source_vocab_size, config.model_dim)
+        names, state["source_embedding.weight"] = [target], rows
+    if config.tie_embeddings:
+        names.append(output)
+    else:
+        state["output_matrix"] = weights.take(output, config.vocab_size, config.model_dim)
+    return state | {
+        "embedding.weight": weights.take_one(names, config.vocab_size, config.model_dim)
+    }
 
 
 def drop_sinusoids(
@@ -69,11 +86,34 @@ def take_norm(weights: Weights, there: str, here: str, dim: int) -> State:
     return {f"{here}.{kind}": weights.take(f"{there}.{kind}", dim) for kind in ("weight", "bias")}
 
 
+def _mixing(weights: Weights, there: str, here: str, config: TransformerConfig, side: str) -> State:
+    """What brings the positions of a side together; the configuration is that of one layer."""
+    dim, place = config.model_dim, f"{here}.self_attention"
+    mixing = config.encoder_mixing if side == "encoder" else config.decoder_mixing
+    if mixing == "attention":
+        return _products(weights, f"{there}.self_attn", place, dim, _SELF)
+    state: State = {}
+    inner = 2 * dim if config.conv_glu else dim
+    for theirs, ours, width in (("linear1", "in_proj", inner), ("linear2", "out_proj", dim)):
+        state[f"{place}.{ours}.weight"] = weights.take(f"{there}.{theirs}.weight", width, dim)
+        state[f"{place}.{ours}.bias"] = weights.take(f"{there}.{theirs}.bias", width)
+    heads, (width,) = config.num_heads, config.kernel_sizes(side)
+    # Their first tap meets the earliest position, ours the latest.
+    if mixing == "light_conv":
+        taps_HK = weights.take(f"{there}.conv.weight", heads, width)
+        state[f"{place}.kernel"] = taps_HK.flip(1)
+    else:
+        rows = weights.take(f"{there}.conv.weight_linear.weight", heads * width, dim)
+        taps_HKD = rows.reshape(heads, width, dim).flip(1)
+        state[f"{place}.kernel_proj.weight"] = taps_HKD.reshape(heads * width, dim)
+    return state
+
+
 def _layer(
     weights: Weights, there: str, here: str, config: TransformerConfig, *, source: bool
 ) -> State:
     dim, ffn_dim = config.model_dim, config.ffn_dim
-    state = _products(weights, f"{there}.self_attn", f"{here}.self_attention", dim, _SELF)
+    state: State = {}
     norms = {"self_attn_layer_norm": "self_attention", "final_layer_norm": "ffn"}
     feed_forwards = {"": "ffn"}
     if config.block == "macaron":

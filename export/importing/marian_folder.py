@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +60,10 @@ _PAIR = re.compile(r"(?:^|\.)([a-z]{2})([a-z]{2})(?:\.|$)")
 """How models are named: `model.enpt.intgemm.alphas.bin`."""
 
 
+_SIDES = re.compile(r"(source|src)\S* (target|trg|tgt)\S*")
+"""How two vocabularies are named, in order: `srcvocab.enja.spm`, `trgvocab.enja.spm`."""
+
+
 @dataclass(frozen=True)
 class MarianFiles:
     """The files of one model, and what its decoder is told."""
@@ -100,6 +104,11 @@ def find_files(source: Path) -> MarianFiles:
     models = [source] if source.is_file() else [path for path in files if is_model(path)]
     lists = [path for path in files if is_shortlist(path)]
     vocabularies = [path for path in files if path.suffix == ".spm"]
+    if len(vocabularies) > 1 and not _SIDES.fullmatch(" ".join(p.name for p in vocabularies)):
+        raise ExportError(
+            f"{folder}: which vocabulary is the source's is not told; give the decoder's .yml, or "
+            f"name them source.spm and target.spm, got {', '.join(p.name for p in vocabularies)}"
+        )
     return MarianFiles(
         _only(folder, "model (.npz or .bin)", models),
         tuple(vocabularies),
@@ -173,36 +182,61 @@ class MarianVocabulary:
     unk: int
 
 
-def read_vocabulary(files: MarianFiles, size: int) -> MarianVocabulary:
-    """One SentencePiece model whose ids are the rows of the embedding, or a YAML of ids with
-    `source.spm` and `target.spm` beside it.
+@dataclass(frozen=True)
+class _Side:
+    """The vocabulary of one side, or of both."""
 
-    A last piece is added for the decoder's start. Raises ExportError where source and target have
-    vocabularies of their own, or pieces and rows differ in number.
+    path: Path
+    written: list[str]
+    control: frozenset[int]
+    eos: int
+    unk: int
+
+
+def read_vocabulary(files: MarianFiles, source_size: int, size: int) -> MarianVocabulary:
+    """SentencePiece models whose ids are the rows of the embeddings, one for both sides or one for
+    each; or YAMLs of ids with `source.spm` and `target.spm` beside them.
+
+    A last piece is added for the decoder's start. Raises ExportError where pieces and rows differ
+    in number, or the sides have other ids of the end and the unknown.
     """
     folder, given = files.model.parent, _distinct(files.vocabularies)
     if not given:
         raise ExportError(f"{folder}: a vocabulary (.spm) is missing; put it beside the model")
-    if len(given) > 1:
+    if len(given) > 2:
         raise ExportError(
-            f"{given[1]}: differs from {given[0].name}; source and target must share a vocabulary"
+            f"{given[2]}: source and target have one vocabulary each, got {len(given)}"
         )
-    (path,) = given
-    if path.suffix == ".spm":
-        written, control, eos, unk = _sentencepiece(path)
-        source_model = target_model = path
-    else:
-        written, control, eos, unk = _yaml_vocabulary(path)
+    if len({path.suffix == ".spm" for path in given}) > 1:
+        raise ExportError(f"{given[1]}: must be of the kind of {given[0].name}, .spm or YAML")
+    source, target = _side(given[0]), _side(given[-1])
+    source_model, target_model = source.path, target.path
+    if source.path.suffix != ".spm":
         source_model = find_file(folder, "source.spm", "the SentencePiece model of the source")
         target_model = find_file(folder, "target.spm", "the SentencePiece model of the target")
-    if len(written) != size:
+    for side, rows in ((source, source_size), (target, size)):
+        if len(side.written) != rows:
+            raise ExportError(
+                f"{side.path}: must give each of the {rows} rows of the embedding one piece, got "
+                f"{len(side.written)} pieces"
+            )
+    if (source.eos, source.unk) != (target.eos, target.unk):
         raise ExportError(
-            f"{path}: must give each of the {size} rows of the embedding one piece, got "
-            f"{len(written)} pieces"
+            f"{target.path}: </s> and <unk> must have the ids {source.eos} and {source.unk} that "
+            f"{source.path.name} gives them, got {target.eos} and {target.unk}"
         )
-    silent = frozenset({*control, eos, size})
-    pieces = Pieces([*written, "<start>"], silent, source_model, target_model)
-    return MarianVocabulary(pieces, eos, unk)
+    silent = target.control | {target.eos, size}
+    pieces = Pieces([*target.written, "<start>"], silent, source_model, target_model)
+    if source.written != target.written:
+        silent = source.control | {source.eos}
+        pieces = replace(pieces, source_written=source.written, source_control=silent)
+    return MarianVocabulary(pieces, target.eos, target.unk)
+
+
+def _side(path: Path) -> _Side:
+    read = _sentencepiece if path.suffix == ".spm" else _yaml_vocabulary
+    written, control, eos, unk = read(path)
+    return _Side(path, written, frozenset(control), eos, unk)
 
 
 def _distinct(paths: Iterable[Path]) -> list[Path]:
@@ -256,7 +290,7 @@ def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> 
             "with --from CODE and --to CODE"
         )
     tags: dict[str, str] = {}
-    for piece in filter(is_tag, pieces.written):
+    for piece in filter(is_tag, pieces.source_written or pieces.written):
         tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
     if tags:
         return tagged(source, choice.target, tags)

@@ -49,8 +49,6 @@ _HARMLESS = frozenset(
         "original-type",
         "output-approx-knn",
         "skip",
-        "tied-embeddings",
-        "tied-embeddings-src",
         "transformer-aan-activation",
         "transformer-aan-depth",
         "transformer-aan-nogate",
@@ -96,13 +94,15 @@ def read_marian_model(source: Path, choice: LanguageChoice) -> Imported:
     file = read_model(files.model)
     config = _read_config(file.options)
     size = config.vocab_size - 1
-    vocabulary = read_vocabulary(files, size)
+    vocabulary = read_vocabulary(files, config.source_vocab_size or size, size)
     special_ids = SpecialIds(pad=size, unk=vocabulary.unk, bos=size, eos=vocabulary.eos)
     search = search_of(files)
     state = _read_state(file, config, special_ids)
     shortlist = None
     if files.shortlist is not None:
-        shortlist = read_marian_shortlist(files.shortlist, size, special_ids.eos)
+        written = vocabulary.pieces.source_written
+        own = None if written is None else len(written)
+        shortlist = read_marian_shortlist(files.shortlist, size, special_ids.eos, own)
     student = ", SSRU decoder" if config.decoder_mixing == "ssru" else ""
     return Imported(
         f"a model of Marian ({files.model.suffix[1:]}{student})",
@@ -127,6 +127,7 @@ def _read_config(options: Options) -> TransformerConfig:
     if recurrent:
         options.must("dec-cell", "ssru")
     activation = options.must("transformer-ffn-activation", *_ACTIVATIONS, default="swish")
+    source_size, size = _sizes(options)
     config = TransformerConfig(
         model_dim=options.integer("dim-emb"),
         num_heads=options.integer("transformer-heads"),
@@ -134,7 +135,9 @@ def _read_config(options: Options) -> TransformerConfig:
         activation=_ACTIVATIONS[activation],
         num_encoder_layers=options.integer("enc-depth"),
         num_decoder_layers=options.integer("dec-depth"),
-        vocab_size=_shared_pieces(options) + 1,
+        vocab_size=size + 1,
+        source_vocab_size=source_size,
+        tie_embeddings=_is_tied(options, "tied-embeddings"),
         norm="pre" if pre else "post",
         norm_eps=1e-6,
         positions="tensor2tensor",
@@ -147,35 +150,59 @@ def _read_config(options: Options) -> TransformerConfig:
     return config
 
 
-def _shared_pieces(options: Options) -> int:
-    """Rows of the one embedding; raises ExportError where there is more than one."""
-    tied = options.get("tied-embeddings-all", False)
-    tied = tied or (options.get("tied-embeddings-src", False) and options.get("tied-embeddings"))
+def _is_tied(options: Options, name: str) -> bool:
+    """Whether two of the embeddings are one: all three may be."""
+    every = options.get("tied-embeddings-all", False)
+    return bool(options.get(name, False) or every)
+
+
+def _sizes(options: Options) -> tuple[int, int]:
+    """Rows of the source's own embedding, 0 where it has the target's, and of the target's; raises
+    ExportError for others than of one source and a target."""
     sizes = options.get("dim-vocabs")
-    if not tied:
+    if not isinstance(sizes, list) or len(sizes) != 2:
         raise ExportError(
-            f"{options.path}: tied-embeddings-all False is not supported; source, target and "
-            "output must share one embedding"
-        )
-    if not isinstance(sizes, list) or len(sizes) != 2 or sizes[0] != sizes[1]:
-        raise ExportError(
-            f"{options.path}: dim-vocabs must be two equal sizes, of one source and a target, got "
+            f"{options.path}: dim-vocabs must be two sizes, of one source and a target, got "
             f"{sizes!r}"
         )
-    if type(sizes[0]) is not int or sizes[0] < 1:
+    if not all(type(size) is int and size > 0 for size in sizes):
         raise ExportError(f"{options.path}: dim-vocabs must be integers > 0, got {sizes!r}")
-    return sizes[0]
+    if not _is_tied(options, "tied-embeddings-src"):
+        return sizes[0], sizes[1]
+    if sizes[0] != sizes[1]:
+        raise ExportError(
+            f"{options.path}: dim-vocabs must be two equal sizes where source and target share an "
+            f"embedding, got {sizes!r}"
+        )
+    return 0, sizes[1]
+
+
+def _embeddings(weights: Weights, config: TransformerConfig) -> State:
+    """Vectors of source, target and output. The decoder starts with a vector of zeros, which is
+    that of the piece behind all others."""
+    dim, size, own = config.model_dim, config.vocab_size - 1, config.source_vocab_size
+    start = torch.zeros(1, dim)
+    state = {}
+    if own:
+        state["source_embedding.weight"] = weights.take("encoder_Wemb", own, dim)
+    if not config.tie_embeddings:
+        name = "decoder_ff_logit_out_W"
+        if name in weights:  # of versions that did not transpose it
+            rows = _matrix(weights, name, dim, size)
+        else:
+            rows = weights.take(f"{name}t", size, dim)
+        state["output_matrix"] = torch.cat([rows, start])
+    table = weights.take("decoder_Wemb" if own else "Wemb", size, dim)
+    return state | {"embedding.weight": torch.cat([table, start])}
 
 
 def _read_state(file: MarianFile, config: TransformerConfig, special_ids: SpecialIds) -> State:
     weights, dim, size = file.weights, config.model_dim, config.vocab_size - 1
-    # The decoder starts with a vector of zeros, which is that of the piece behind all others.
-    table = torch.cat([weights.take("Wemb", size, dim), torch.zeros(1, dim)])
     bias = torch.zeros(size + 1)
     if not file.options.get("output-omit-bias"):
         bias[:size] = weights.take("decoder_ff_logit_out_b", 1, size)[0]
     bias[[special_ids.unk, special_ids.pad]] = _NEVER
-    state = {"embedding.weight": table, "output_bias": bias}
+    state = _embeddings(weights, config) | {"output_bias": bias}
     sides = {"encoder": config.num_encoder_layers, "decoder": config.num_decoder_layers}
     for side, count in sides.items():
         for number in range(count):

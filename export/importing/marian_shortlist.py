@@ -26,10 +26,13 @@ def is_shortlist(path: Path) -> bool:
         return False
 
 
-def read_marian_shortlist(path: Path, vocab_size: int, eos: int) -> Shortlist:
+def read_marian_shortlist(
+    path: Path, vocab_size: int, eos: int, source_size: int | None = None
+) -> Shortlist:
     """Read the binary shortlist (`lex.s2t.bin`) of a model whose source and target share a
     vocabulary of that size; the result has one more piece, the decoder's start. As in Marian, a
-    piece may always stay as it is then.
+    piece may always stay as it is then. With `source_size` the source has a vocabulary of its own,
+    of that size.
 
     u64 magic, checksum, number of most frequent pieces, of translations kept at most, of starts, of
     translations; the starts, u64, of each piece and one more; the translations, u32. Marian adds up
@@ -51,19 +54,24 @@ def read_marian_shortlist(path: Path, vocab_size: int, eos: int) -> Shortlist:
         raise ExportError(f"{path}: damaged: its checksum is another one")
     start = np.frombuffer(content, "<u8", starts, 48).astype(np.int64)
     target = np.frombuffer(content, "<u4", pieces, 48 + 8 * starts).astype(np.int64)
-    fits = starts == vocab_size + 1 and start[0] == 0 and start[-1] == pieces
+    own = source_size is not None
+    source_size = vocab_size if source_size is None else source_size
+    fits = starts == source_size + 1 and start[0] == 0 and start[-1] == pieces
     if not (fits and (np.diff(start) >= 0).all() and (target < vocab_size).all()):
         raise ExportError(
-            f"{path}: does not fit a vocabulary of {vocab_size} pieces: it is for "
+            f"{path}: does not fit a vocabulary of {vocab_size} pieces"
+            f"{f' and {source_size} of the source' if own else ''}: it is for "
             f"{max(starts - 1, 0)} of the source, and has translations up to "
             f"{target.max(initial=0)}"
         )
+    common = np.union1d(np.arange(min(first, vocab_size)), [eos])
+    if own:
+        return Shortlist(common, start, target)
     pieces_V = np.arange(vocab_size)
     sources = np.concatenate([np.repeat(pieces_V, np.diff(start)), pieces_V])
     targets = np.concatenate([target, pieces_V])
     by_source = np.lexsort((targets, sources))
     starts_V2 = np.searchsorted(sources[by_source], np.arange(vocab_size + 2))
-    common = np.union1d(np.arange(min(first, vocab_size)), [eos])
     return Shortlist(common, starts_V2, targets[by_source])
 
 

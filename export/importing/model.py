@@ -19,6 +19,8 @@ from serving.search.options import MAX_STEPS, parse_options
 from training.models import TransformerConfig, TranslationModel, build_model
 
 SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
+SOURCE_VOCABULARY = "source.vocabulary.json"
+SOURCE_RULES, TARGET_RULES = "source.moses.json", "target.moses.json"
 """What a bundle calls the files of an imported tokenizer."""
 
 HARMLESS = frozenset(
@@ -79,7 +81,8 @@ AS_TOLD = LanguageChoice()
 
 @dataclass(frozen=True)
 class Pieces:
-    """The vocabulary of a checkpoint, and the SentencePiece models that split texts for it."""
+    """The vocabulary of a checkpoint, and the SentencePiece models, or codes of BPE, that split
+    texts for it."""
 
     written: Sequence[str]
     """The written form of each id."""
@@ -87,6 +90,11 @@ class Pieces:
     """Ids that no text has."""
     source_model: Path
     target_model: Path
+    source_written: Sequence[str] | None = None
+    """Of the source, where its ids are others than the target's."""
+    source_control: frozenset[int] = frozenset()
+    moses: tuple[bytes, bytes] | None = None
+    """Of codes of BPE: what a bundle's files of the kind `moses` hold for source and target."""
 
 
 @dataclass(frozen=True)

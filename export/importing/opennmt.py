@@ -20,8 +20,8 @@ from torch import Tensor
 from export.errors import ExportError
 from export.importing.ctranslate2_file import SpecFile
 from export.importing.folder import checkpoint_file, read_pickled
-from export.importing.model import Imported, LanguageChoice, Pieces, loaded
-from export.importing.pair import check_tags, find_sentencepiece, one_pair
+from export.importing.model import Imported, LanguageChoice, loaded
+from export.importing.pair import Written, check_special, check_tags, find_pieces, one_pair
 from export.importing.spec_layers import SpecLayers
 from serving.search.ids import SpecialIds
 
@@ -77,29 +77,27 @@ def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
     tensors |= {f"generator.{name}": value for name, value in checkpoint["generator"].items()}
     file = SpecFile("", _renamed(tensors), _numbers(path, options, tensors))
     layers = SpecLayers(path, file, options.get("norm_eps", 1e-6))
-    if len(written) != layers.config.vocab_size:
-        raise ExportError(
-            f"{path}: the vocabulary has {len(written)} pieces and the embedding "
-            f"{layers.config.vocab_size} rows"
-        )
-    ids = {}
+    layers.check_rows(path, written)
+    ids, pieces = {}, {}
     for name, piece in {
         "pad": "<blank>",
         "unk": "<unk>",
         "bos": options.get("decoder_start_token") or "<s>",
         "eos": "</s>",
     }.items():
-        if piece not in written:
+        if piece not in written.target:
             raise ExportError(f"{path}: the piece {piece!r} is not in the vocabulary")
-        ids[name] = written.index(piece)
+        ids[name], pieces[name] = written.target.index(piece), piece
     special = SpecialIds(**ids)
-    silent = frozenset({special.pad, special.bos, special.eos} - {special.unk})
+    check_special(path, written, {pieces[name]: ids[name] for name in ("unk", "eos")})
+    silent = sorted(set(pieces.values()) - {pieces["unk"]})
+    languages = one_pair(source, choice, {})
     return Imported(
         "a Transformer of OpenNMT-py",
         loaded(layers.config, layers.state),
-        Pieces(written, silent, *find_sentencepiece(path.parent)),
+        find_pieces(path.parent, written, silent, languages),
         special,
-        one_pair(source, choice, {}),
+        languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
         source_end=False,
     )
@@ -151,7 +149,7 @@ def _check_options(path: Path, options: Mapping[str, Any]) -> None:
         )
 
 
-def _vocabulary(path: Path, vocab: Any) -> list[str]:
+def _vocabulary(path: Path, vocab: Any) -> Written:
     lists: list[list[str]] = []
     for side in ("src", "tgt"):
         found = vocab.get(side) if isinstance(vocab, dict) else None
@@ -160,13 +158,7 @@ def _vocabulary(path: Path, vocab: Any) -> list[str]:
         lists.append(found)
     if vocab.get("src_feats"):
         raise ExportError(f"{path}: vocab has src_feats; features of pieces are not supported")
-    source, target = lists
-    if source != target:
-        raise ExportError(
-            f"{path}: src and tgt have vocabularies of their own, which are not supported; both "
-            "must share one"
-        )
-    return source
+    return Written(*lists)
 
 
 def _numbers(

@@ -1,22 +1,37 @@
 """What toolkits leave to their users, for models of one pair of languages: to know the languages,
-and SentencePiece."""
+and what cuts texts into pieces."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
 from export.importing.languages import short_code
-from export.importing.model import LanguageChoice
+from export.importing.model import LanguageChoice, Pieces
+from export.importing.moses import find_codes, is_cut_by_bpe, moses_rules
 from serving.bundle.manifest import Languages
 
 _PAIR = ("source.spm", "target.spm")
 _SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")
 _TAG = re.compile(r">>.+<<|__[a-z]{2,3}__|[a-z]{3}_[A-Z][a-z]{3}|[a-z]{2}_[A-Z]{2}")
 """What models of several languages are told them by: of Marian, M2M100, NLLB and mBART."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """The written forms of the ids of both sides."""
+
+    source: list[str]
+    target: list[str]
+
+    @property
+    def differ(self) -> bool:
+        """Whether the sides have vocabularies of their own."""
+        return self.source != self.target
 
 
 def one_pair(source: Path, choice: LanguageChoice, told: Mapping[str, Any]) -> Languages:
@@ -38,15 +53,52 @@ def one_pair(source: Path, choice: LanguageChoice, told: Mapping[str, Any]) -> L
     return Languages(source=codes[0], target=codes[1])
 
 
-def check_tags(source: Path, written: Sequence[str]) -> None:
+def check_tags(source: Path, written: Written) -> None:
     """Raise ExportError for a vocabulary with tags of several languages, where the checkpoint does
     not say how they are used."""
-    tag = next(filter(_TAG.fullmatch, written), None)
+    tag = next(filter(_TAG.fullmatch, (*written.source, *written.target)), None)
     if tag is not None:
         raise ExportError(
             f"{source}: the vocabulary has tags of languages ({tag!r}), and nothing tells how "
             "they are used; import the checkpoint of transformers that it comes from"
         )
+
+
+def find_pieces(
+    source: Path,
+    written: Written,
+    control: Sequence[str],
+    languages: Languages,
+    *places: Path,
+) -> Pieces:
+    """The vocabulary with what cuts texts for it, which lies in one of the folders: the vocabulary
+    tells whether it is SentencePiece or codes of BPE. `control` are the pieces that no text has.
+    Raises ExportError where it is not there."""
+    sides = (written.source, written.target)
+    silent = [frozenset(i for i, piece in enumerate(side) if piece in control) for side in sides]
+    found = dict.fromkeys((*places, source))
+    moses = None
+    if any(map(is_cut_by_bpe, sides)):
+        paths = find_codes(source, found)
+        codes = (languages.source[0], languages.target[0])
+        first, second = map(moses_rules, paths, codes, sides)
+        moses = (first, second)
+    else:
+        paths = find_sentencepiece(source, *places)
+    if not written.differ:
+        return Pieces(written.target, silent[1], *paths, moses=moses)
+    return Pieces(written.target, silent[1], *paths, written.source, silent[0], moses)
+
+
+def check_special(source: Path, written: Written, ids: Mapping[str, int]) -> None:
+    """Raise ExportError where the source's own vocabulary has these pieces at other ids: the
+    unknown and the end have one id on both sides."""
+    for piece, number in ids.items():
+        if written.source[number : number + 1] != [piece]:
+            raise ExportError(
+                f"{source}: {piece!r} has the id {number} in the target's vocabulary and another "
+                "in the source's, which is not supported; both must have one"
+            )
 
 
 def find_sentencepiece(source: Path, *places: Path) -> tuple[Path, Path]:

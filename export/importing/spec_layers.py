@@ -6,6 +6,7 @@ Shape letters: D model, F feed-forward, V vocabulary, E head, R distances.
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from export.importing.ctranslate2_file import SpecFile
 from export.importing.folder import Weights
 from export.importing.layers import State
 from export.importing.marian import NEVER
+from export.importing.pair import Written
 from training.models import TransformerConfig
 from training.models.embedding import POSITIONS
 
 _ACTIVATIONS = {0: "relu", 2: "silu", 3: "gelu"}
 _GATED = {"relu": "reglu", "silu": "swiglu", "gelu": "geglu"}
-_EMBEDDING = "embeddings_0/weight"
+_SOURCE = "encoder/embeddings_0/weight"
+_TARGET, _OUTPUT = "decoder/embeddings/weight", "decoder/projection/weight"
 _WITHOUT_MEANING = ("alignment_layer", "alignment_heads", "embeddings_merge")
 """For logits, in a model with one embedding for each side."""
 
@@ -42,9 +45,13 @@ class SpecLayers:
     def __init__(self, path: Path, file: SpecFile, norm_eps: float | None) -> None:
         self._weights = Weights(path, dict(file.tensors))
         self._path, self._options = path, dict(file.options)
-        self._dim = self._size(f"encoder/{_EMBEDDING}", 1)
+        self._dim = self._size(_SOURCE, 1)
         self._ffn = self._size("encoder/layer_0/ffn/linear_0/weight", 0)
-        self._vocab = self._size(f"encoder/{_EMBEDDING}", 0)
+        target = _TARGET if _TARGET in self._weights else _SOURCE
+        self._vocab = self._size(target, 0)
+        # What is shared is stored again under each name.
+        self._own_source = _differ(file.tensors, _SOURCE, target)
+        self._own_output = _differ(file.tensors, _OUTPUT, target)
         positions = self._positions()
         self.config = self._config(positions, norm_eps)
         self.state = self._state(positions)
@@ -53,12 +60,25 @@ class SpecLayers:
 
     def append_row(self) -> None:
         """A piece that nothing writes, with a vector of zeros."""
-        vectors_VD = self.state["embedding.weight"]
-        bias_V = self.state.get("output_bias", torch.zeros(len(vectors_VD)))
-        self.state["embedding.weight"] = torch.cat([vectors_VD, torch.zeros(1, self._dim)])
+        bias_V = self.state.get("output_bias", torch.zeros(self.config.vocab_size))
+        for name in ("embedding.weight", "output_matrix"):
+            if name in self.state:
+                self.state[name] = torch.cat([self.state[name], torch.zeros(1, self._dim)])
         self.state["output_bias"] = torch.cat([bias_V, torch.tensor([NEVER])])
         rows = self.config.vocab_size + 1
         self.config = replace(self.config, vocab_size=rows, output_bias=True)
+
+    def check_rows(self, source: Path, written: Written) -> None:
+        """Raise ExportError unless each row of the embeddings is a piece's."""
+        sizes = self.config.source_vocab_size or self._vocab, self._vocab
+        for side, pieces, rows in zip(
+            ("source", "target"), (written.source, written.target), sizes, strict=True
+        ):
+            if len(pieces) != rows:
+                raise ExportError(
+                    f"{source}: the vocabulary of the {side} has {len(pieces)} pieces and its "
+                    f"embedding {rows} rows"
+                )
 
     def _size(self, name: str, axis: int) -> int:
         if name not in self._weights:
@@ -90,6 +110,8 @@ class SpecLayers:
             num_encoder_layers=self._count("encoder"),
             num_decoder_layers=self._count("decoder"),
             vocab_size=self._vocab,
+            source_vocab_size=self._size(_SOURCE, 0) if self._own_source else 0,
+            tie_embeddings=not self._own_output,
             norm="pre" if self._both("pre_norm", 1) else "post",
             norm_type="layer" if affine else "rms",
             norm_eps=1e-5 if norm_eps is None else float(norm_eps),
@@ -142,8 +164,17 @@ class SpecLayers:
         return _Positions("learnt", tables=given)
 
     def _state(self, positions: _Positions) -> State:
-        shared = [f"encoder/{_EMBEDDING}", "decoder/embeddings/weight", "decoder/projection/weight"]
-        state = {"embedding.weight": self._weights.take_one(shared, self._vocab, self._dim)}
+        state, shared = {}, [_TARGET]
+        if self._own_source:
+            rows = self.config.source_vocab_size
+            state["source_embedding.weight"] = self._weights.take(_SOURCE, rows, self._dim)
+        else:
+            shared.append(_SOURCE)
+        if self._own_output:
+            state["output_matrix"] = self._weights.take(_OUTPUT, self._vocab, self._dim)
+        else:
+            shared.append(_OUTPUT)
+        state["embedding.weight"] = self._weights.take_one(shared, self._vocab, self._dim)
         if self.config.output_bias:
             state["output_bias"] = self._weights.take("decoder/projection/bias", self._vocab)
         for side in ("encoder", "decoder"):
@@ -217,3 +248,8 @@ class SpecLayers:
                 raise ExportError(
                     f"{self._path}: {name} {value:g} is not supported; it must be left out or 0"
                 )
+
+
+def _differ(tensors: Mapping[str, Tensor], one: str, other: str) -> bool:
+    """Whether both are there and not the same."""
+    return one in tensors and other in tensors and not torch.equal(tensors[one], tensors[other])

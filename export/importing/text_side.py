@@ -11,7 +11,10 @@ from pathlib import Path
 from export.errors import ExportError
 from export.importing.model import (
     SOURCE_MODEL,
+    SOURCE_RULES,
+    SOURCE_VOCABULARY,
     TARGET_MODEL,
+    TARGET_RULES,
     VOCABULARY,
     FastTokenizerFile,
     Pieces,
@@ -77,27 +80,59 @@ def fast_vocabulary(
 
 def _of_pieces(pieces: Pieces, special_ids: SpecialIds, *, source_end: bool) -> TextSide:
     content = vocabulary_file(pieces.written, pieces.control)
-    files = {SOURCE_MODEL: pieces.source_model.read_bytes(), VOCABULARY: content}
-    target_file = SOURCE_MODEL
-    if pieces.target_model != pieces.source_model:
-        files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
+    files, source_vocabulary = {VOCABULARY: content}, None
+    if pieces.source_written is not None:
+        source_vocabulary = SOURCE_VOCABULARY
+        files[source_vocabulary] = vocabulary_file(pieces.source_written, pieces.source_control)
+    if pieces.moses is not None:
+        source_file, target_file = SOURCE_RULES, TARGET_RULES
+        files |= {source_file: pieces.moses[0], target_file: pieces.moses[1]}
+    else:
+        source_file = target_file = SOURCE_MODEL
+        files[source_file] = pieces.source_model.read_bytes()
+        if pieces.target_model != pieces.source_model:
+            files[TARGET_MODEL], target_file = pieces.target_model.read_bytes(), TARGET_MODEL
+    source_content = files[source_vocabulary or VOCABULARY]
+    return TextSide(
+        _vocabulary(pieces, source_content, content, special_ids, source_end=source_end),
+        files,
+        TokenizerFiles(
+            kind="moses" if pieces.moses else "pieces",
+            source_file=source_file,
+            target_file=target_file,
+            vocabulary_file=VOCABULARY,
+            source_vocabulary_file=source_vocabulary,
+            source_end=source_end,
+        ),
+    )
 
-    def read(model: Path) -> PieceVocabulary:
+
+def _vocabulary(
+    pieces: Pieces,
+    source_content: bytes,
+    content: bytes,
+    special_ids: SpecialIds,
+    *,
+    source_end: bool,
+) -> Vocabulary:
+    """The tokenizers of both sides, each of the content of its vocabulary."""
+    if pieces.moses is not None:
+        from serving.bundle.moses import MosesVocabulary  # an extra has what it imports
+
+        return Vocabulary(
+            MosesVocabulary(pieces.moses[0], source_content, special_ids),
+            MosesVocabulary(pieces.moses[1], content, special_ids),
+            special_ids,
+            source_end,
+        )
+
+    def read(model: Path, content: bytes) -> PieceVocabulary:
         try:
             return PieceVocabulary(model, content, special_ids)
         except (OSError, RuntimeError, ValueError) as error:
             reason = " ".join(str(error).split())
             raise ExportError(f"{model}: no usable SentencePiece model: {reason}") from error
 
-    source, target = read(pieces.source_model), read(pieces.target_model)
-    return TextSide(
-        Vocabulary(source, target, special_ids, source_end),
-        files,
-        TokenizerFiles(
-            kind="pieces",
-            source_file=SOURCE_MODEL,
-            target_file=target_file,
-            vocabulary_file=VOCABULARY,
-            source_end=source_end,
-        ),
-    )
+    source = read(pieces.source_model, source_content)
+    target = read(pieces.target_model, content)
+    return Vocabulary(source, target, special_ids, source_end)

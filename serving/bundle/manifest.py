@@ -138,6 +138,10 @@ class ModelSizes(_Strict):
     num_encoder_layers: NonNegativeInt
     num_decoder_layers: NonNegativeInt
     vocab_size: PositiveInt
+    source_vocab_size: PositiveInt | None = Field(
+        default=None, exclude_if=lambda size: size is None
+    )
+    """Rows of an embedding of the source's own; null where it has the target's."""
     max_source: PositiveInt | None = None
     """Longest source in ids with eos, or text in ids with all special ones; null where there is no
     source."""
@@ -158,12 +162,14 @@ class ModelSizes(_Strict):
 class TokenizerFiles(_Strict):
     """The files that turn text into ids and back, and their kind."""
 
-    kind: Literal["sentencepiece", "words", "pieces", "tokenizers"]
-    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `tokenizers`:
-    a file of that library."""
+    kind: Literal["sentencepiece", "words", "pieces", "moses", "tokenizers"]
+    """`pieces`: SentencePiece models whose pieces have the ids of `vocabulary_file`; `moses`: BPE
+    of Moses' tokens, with the same; `tokenizers`: a file of that library."""
     source_file: str
     target_file: str
     vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+    source_vocabulary_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
+    """The source's, where it has other ids than the target."""
     source_end: bool = Field(default=True, exclude_if=lambda ends: ends)
     """Whether eos ends each source; models of OpenNMT read sources without one."""
     chat_template_file: str | None = Field(default=None, exclude_if=lambda file: file is None)
@@ -171,8 +177,10 @@ class TokenizerFiles(_Strict):
 
     @model_validator(mode="after")
     def _agree(self) -> Self:
-        if (self.kind == "pieces") != (self.vocabulary_file is not None):
-            raise ValueError("vocabulary_file and the kind 'pieces' go together")
+        if (self.kind in ("pieces", "moses")) != (self.vocabulary_file is not None):
+            raise ValueError("vocabulary_file and the kinds 'pieces' and 'moses' go together")
+        if self.source_vocabulary_file is not None and self.vocabulary_file is None:
+            raise ValueError("source_vocabulary_file needs vocabulary_file, the target's")
         return self
 
 
@@ -398,6 +406,12 @@ class Manifest(_Strict):
         return self.special_ids
 
     @property
+    def source_pieces(self) -> int:
+        """How many ids the vocabulary of the source has."""
+        own = self.sizes.source_vocab_size if self.tokenizer.source_vocabulary_file else None
+        return own or self.sizes.vocab_size
+
+    @property
     def caches(self) -> list[Tensor]:
         """What a step keeps of each position: keys and values, and other modules' states."""
         return [tensor for tensor in self.step_graph.inputs if tensor.role in ("self", "state")]
@@ -521,10 +535,14 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
     ids = manifest.special_ids
     if manifest.task == "translate" and ids.eos in (ids.pad, ids.unk):
         raise BundleError(f"{path}: special_ids must have eos neither pad nor unk, got {vars(ids)}")
-    if ids != OWN_IDS and manifest.tokenizer.kind not in ("pieces", "tokenizers"):
+    if ids != OWN_IDS and manifest.tokenizer.kind in ("sentencepiece", "words"):
         raise BundleError(
             f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
             f"{manifest.tokenizer.kind!r}, got {vars(ids)}"
+        )
+    if max(vars(ids).values()) >= sizes.vocab_size or min(vars(ids).values()) < 0:
+        raise BundleError(
+            f"{path}: special_ids must be in [0, {sizes.vocab_size - 1}], got {vars(ids)}"
         )
     if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
@@ -577,7 +595,8 @@ def file_hash(path: Path) -> str:
 def _check_files(folder: Path, manifest: Manifest) -> None:
     files = manifest.tokenizer
     needed = {files.source_file, files.target_file}
-    needed |= {file for file in (files.vocabulary_file, files.chat_template_file) if file}
+    others = (files.vocabulary_file, files.source_vocabulary_file, files.chat_template_file)
+    needed |= {file for file in others if file}
     needed |= {graph.file for graph in (manifest.encoder, manifest.step) if graph}
     needed |= {manifest.probe_file} if manifest.probe_file else set()
     if manifest.shortlist:

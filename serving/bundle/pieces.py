@@ -27,10 +27,7 @@ class PieceVocabulary:
     def __init__(self, model: Path, vocabulary: bytes, special_ids: SpecialIds) -> None:
         self._model = sentencepiece.SentencePieceProcessor(model_file=str(model))
         self._pieces, self._control = read_vocabulary(vocabulary)
-        size, special = len(self._pieces), vars(special_ids)
-        for name, found in special.items():
-            if not 0 <= found < size:
-                raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
+        check_special_ids(special_ids, len(self._pieces))
         self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
         self.beginning = (self.eos_id,)
         """Ids that stand before a text at the beginning of a document."""
@@ -124,6 +121,14 @@ class PieceVocabulary:
         alone."""
         foreign = bool(pieces) and pieces[0] not in self._known
         return 1 if foreign and pieces[0].startswith(_SPACE) else 0
+
+
+def check_special_ids(special_ids: SpecialIds, size: int) -> None:
+    """Raise ValueError where what texts are given is not within a vocabulary of this size. The
+    decoder's start and padding may be behind a source's vocabulary."""
+    for name, found in (("unk", special_ids.unk), ("eos", special_ids.eos)):
+        if not 0 <= found < size:
+            raise ValueError(f"{name} must be in [0, {size - 1}], got {found}")
 
 
 def read_vocabulary(content: bytes) -> tuple[list[str], frozenset[int]]:

@@ -44,9 +44,9 @@ class Shortlist:
         np.savez_compressed(path, allow_pickle=False, **small)
 
 
-def load_shortlist(path: Path, vocab_size: int, eos: int) -> Shortlist:
-    """Read a shortlist for a vocabulary of that size and that end of a target; raises BundleError
-    where it is damaged or for other vocabularies."""
+def load_shortlist(path: Path, vocab_size: int, eos: int, source_size: int) -> Shortlist:
+    """Read a shortlist for vocabularies of these sizes, the target's first, and that end of a
+    target; raises BundleError where it is damaged or for other vocabularies."""
     try:
         with path.open("rb") as opened, np.load(opened, allow_pickle=False) as file:
             common, start, target = (
@@ -54,11 +54,14 @@ def load_shortlist(path: Path, vocab_size: int, eos: int) -> Shortlist:
             )
     except (OSError, EOFError, ValueError, KeyError, zipfile.BadZipFile) as error:
         raise BundleError(f"{path}: not a readable shortlist ({error})") from error
-    fits = start.size == vocab_size + 1 and start[0] == 0 and start[-1] == len(target)
+    fits = start.size == source_size + 1 and start[0] == 0 and start[-1] == len(target)
     fits = fits and bool(np.all(np.diff(start) >= 0))
     pieces = np.concatenate([common, target])
     if not (fits and np.all((pieces >= 0) & (pieces < vocab_size))):
-        raise BundleError(f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces")
+        own = "" if source_size == vocab_size else f" and {source_size} of the source"
+        raise BundleError(
+            f"{path}: the shortlist does not fit a vocabulary of {vocab_size} pieces{own}"
+        )
     if eos not in common:
         raise BundleError(f"{path}: eos ({eos}) is not among the common pieces, so nothing ends")
     return Shortlist(common, start, target)

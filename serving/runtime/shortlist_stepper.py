@@ -67,7 +67,10 @@ class ShortlistStepper(CacheSizes):
         )
         self.one_query_first, self.reach = self._stepper.one_query_first, self._stepper.reach
         self._shortlist = load_shortlist(
-            folder / files.lexicon, manifest.sizes.vocab_size, manifest.decoding_ids.eos
+            folder / files.lexicon,
+            manifest.sizes.vocab_size,
+            manifest.decoding_ids.eos,
+            manifest.source_pieces,
         )
 
     def encode(self, sources: Sequence[Sequence[int]]) -> ShortlistState:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 _CONTEXT = 8
 """Ids kept before the next one: a piece's text depends on whether something stands before it."""
@@ -27,6 +27,15 @@ class Detokenizer(Protocol):
         ...
 
 
+@runtime_checkable
+class Revising(Protocol):
+    """A vocabulary whose text of an id may depend on all ids before it and on the next one."""
+
+    def is_open(self, token_id: int) -> bool:
+        """Whether the text up to the id may change with the next one."""
+        ...
+
+
 class TextStream:
     """The text that follows a prompt."""
 
@@ -34,6 +43,7 @@ class TextStream:
         self, tokenizer: Detokenizer, prompt: Sequence[int], stops: Sequence[str] = ()
     ) -> None:
         self._tokenizer, self._stops = tokenizer, stops
+        self._revising = tokenizer if isinstance(tokenizer, Revising) else None
         self._window = [i for i in prompt[-_CONTEXT:] if not tokenizer.is_control(i)]
         self._given = len(self._whole())  # characters of the window's text that are not news
         self._held = ""  # decoded, but perhaps the beginning of a stop string
@@ -47,10 +57,13 @@ class TextStream:
         if self._tokenizer.is_control(token_id):
             return ""
         self._window.append(token_id)
+        if self._revising is not None and self._revising.is_open(token_id):
+            return ""
         text = self._tokenizer.decode(self._window)
         whole = text.rstrip(_REPLACEMENT) if self._tokenizer.is_byte(token_id) else text
         new, self._given = whole[self._given :], max(self._given, len(whole))
-        if len(self._window) > _LONGEST and whole == text:  # else in the midst of a character
+        long = len(self._window) > _LONGEST and self._revising is None
+        if long and whole == text:  # else in the midst of a character
             self._window = self._window[-_CONTEXT:]
             self._given = len(self._whole())
         self.length += len(new)

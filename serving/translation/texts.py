@@ -7,7 +7,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from serving.bundle.load_tokenizer import load_tokenizer
+from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist, read_manifest
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
 from serving.errors import (
@@ -254,10 +254,7 @@ def load_texts(folder: Path, workers: int, limits: BatchLimits | None) -> TextPr
     manifest = read_manifest(folder)
     if manifest.task != "translate":
         raise BundleError(f"{folder}: task must be 'translate', got {manifest.task!r}")
-    files = manifest.tokenizer
-    source = target = load_tokenizer(folder, files.source_file, manifest)
-    if files.target_file != files.source_file:
-        target = load_tokenizer(folder, files.target_file, manifest)
+    source, target = load_tokenizers(folder, manifest)
     max_cache_bytes = (limits or BatchLimits()).max_cache_bytes // workers
     return TextProcessor(manifest, source, target, CacheSizes(manifest), max_cache_bytes)
 

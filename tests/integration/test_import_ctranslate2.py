@@ -221,7 +221,7 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (lambda folder: (folder / "shared_vocabulary.json").unlink(), "shared_vocabulary.json"),
         (
             rewritten("shared_vocabulary.json", lambda text: json.dumps(json.loads(text)[:-1])),
-            "and the embedding",
+            "and its embedding",
         ),
         (
             rewritten("shared_vocabulary.json", lambda text: text.replace('"e"', '"deu_Latn"')),

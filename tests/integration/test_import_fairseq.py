@@ -19,38 +19,12 @@ from export.importing.bundle import import_bundle, recognise
 from export.importing.fairseq import read_fairseq
 from export.importing.model import AS_TOLD
 from serving.translation.translator import Translator
-from tests.toy.checkpoints import PAIRS, pieces_of, randomise, write_sentencepiece
+from tests.toy.checkpoints import PAIRS, randomise
+from tests.toy.fairseq_files import PIECES, options, save, write_files
 from training.models import TransformerConfig, build_model
 from training.stepper import TorchStepper
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
-
-PIECES = "sentencepiece.bpe.model"
-SIZES = {"embed_dim": 32, "ffn_embed_dim": 48, "attention_heads": 4, "layers": 2}
-
-
-def write_files(folder: Path) -> int:
-    """The dictionary of both languages and its SentencePiece model; returns how many ids it has."""
-    folder.mkdir(parents=True)
-    write_sentencepiece(folder / PIECES, [text for pair in PAIRS for text in pair], 100)
-    pieces = [*pieces_of(folder / PIECES), "madeupword0000"]
-    lines = "".join(f"{piece} {1000 - n}\n" for n, piece in enumerate(pieces))
-    for code in ("de", "en"):
-        (folder / f"dict.{code}.txt").write_text(lines, encoding="utf-8")
-    return 4 + len(pieces)
-
-
-def options(**changed: Any) -> dict[str, Any]:
-    found = {f"{side}_{name}": n for side in ("encoder", "decoder") for name, n in SIZES.items()}
-    found |= {f"{side}_normalize_before": True for side in ("encoder", "decoder")}
-    found |= {"share_all_embeddings": True, "source_lang": "de", "target_lang": "en"}
-    return {**found, "lr": [5e-4], "arch": "transformer", **changed}
-
-
-def save(folder: Path, model: dict[str, Tensor], **parts: Any) -> None:
-    torch.save(
-        {"model": model, "extra_state": {"epoch": 3}, **parts}, folder / "checkpoint_best.pt"
-    )
 
 
 def of_transformers(size: int) -> tuple[Any, dict[str, Tensor]]:
@@ -198,10 +172,16 @@ def option(name: str, value: Any) -> Change:
     return lambda _, parts: setattr(parts["args"], name, value)
 
 
+def of_other_names(folder: Path, args: argparse.Namespace) -> None:
+    """Two dictionaries, of which nothing says whose they are."""
+    args.share_all_embeddings = False
+    (folder / "dict.de.txt").rename(folder / "dict.src.txt")
+    (folder / "dict.en.txt").write_text("a 1\n")
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        (option("share_all_embeddings", False), "share_all_embeddings False is not supported"),
         (option("decoder_embed_dim", 64), "encoder_embed_dim and decoder_embed_dim must be equal"),
         (option("activation_fn", "gelu_accurate"), "activation_fn 'gelu_accurate'"),
         (option("adaptive_softmax_cutoff", "1000,2000"), "adaptive_softmax_cutoff"),
@@ -212,6 +192,7 @@ def option(name: str, value: Any) -> Change:
             "encoder.layers.0.gate.weight",
         ),
         (lambda folder, _: (folder / "dict.en.txt").write_text("a 1\n"), "differs from dict.de"),
+        (lambda folder, parts: of_other_names(folder, parts["args"]), "dict.de.txt is missing"),
         (lambda folder, _: (folder / "dict.de.txt").write_text("a\n"), "line 1 must be a piece"),
         (lambda folder, _: (folder / PIECES).unlink(), "no SentencePiece model"),
     ],

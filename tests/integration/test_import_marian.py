@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from tests.toy.marian_files import (
     random_lists,
     random_parameters,
     write_binary,
+    write_lexicon,
     write_npz,
     write_student,
     write_vocabulary,
@@ -45,12 +47,12 @@ def read(source: Path, choice: LanguageChoice = AS_TOLD) -> Imported:
     return recognise(source)(source, choice)
 
 
-def assert_logits_are(imported: Imported, reading: Reading) -> None:
+def assert_logits_are(imported: Imported, reading: Reading, source_size: int = SIZE) -> None:
     """Log-probabilities of random targets after random sources; <unk> has no share of them."""
     generator = np.random.default_rng(5)
     stepper = TorchStepper(imported.model)
     for length in (1, 4, 9):
-        source = [*generator.integers(2, SIZE, length).tolist(), 0]
+        source = [*generator.integers(2, source_size, length).tolist(), 0]
         target = generator.integers(2, SIZE, 7).tolist()
         logits = reading.logits(source, target)
         logits[:, 1] = -np.inf
@@ -74,6 +76,61 @@ def test_npz_computes_what_its_equations_say(tmp_path: Path, changed: dict[str, 
     write_vocabulary(tmp_path / "vocab.spm")
     imported = read(tmp_path / "model.npz", LanguageChoice(("de",), ("en",)))
     assert_logits_are(imported, Reading(parameters, changed))
+
+
+OWN = {"tied-embeddings-all": False}
+
+
+@pytest.mark.parametrize(
+    ("changed", "source_size"),
+    [
+        (OWN | {"tied-embeddings": True}, 90),
+        (OWN, 90),
+        (OWN | {"tied-embeddings-src": True}, None),
+        (OWN | {"legacy": True}, 90),
+    ],
+    ids=["source", "all", "output", "all, not transposed"],
+)
+def test_embeddings_of_their_own(
+    tmp_path: Path, changed: dict[str, Any], source_size: int | None
+) -> None:
+    legacy = changed.pop("legacy", False)
+    parameters = random_parameters(SIZE, changed, source_size)
+    if legacy:
+        output = parameters.pop("decoder_ff_logit_out_Wt")
+        parameters["decoder_ff_logit_out_W"] = np.ascontiguousarray(output.T)
+    write_npz(tmp_path / "model.deen.npz", parameters, changed)
+    write_vocabulary(tmp_path / "trgvocab.deen.spm")
+    if source_size is not None:
+        write_vocabulary(tmp_path / "srcvocab.deen.spm", source_size)
+    imported = read(tmp_path)
+    written = imported.pieces.source_written
+    assert (None if written is None else len(written)) == source_size
+    assert_logits_are(imported, Reading(parameters, changed), source_size or SIZE)
+
+
+def test_a_student_with_two_vocabularies_and_a_shortlist_translates(tmp_path: Path) -> None:
+    changed = OWN | {"tied-embeddings": True}
+    parameters = random_parameters(SIZE, changed, 90)
+    write_binary(tmp_path / "model.deen.bin", items_of(parameters, changed))
+    write_vocabulary(tmp_path / "srcvocab.deen.spm", 90)
+    write_vocabulary(tmp_path / "trgvocab.deen.spm")
+    lists = random_lists(SIZE)[:90]
+    write_lexicon(tmp_path / "lex.50.50.deen.s2t.bin", lists, 20)
+    manifest = import_bundle(tmp_path, tmp_path / "bundle", precision="int8")
+    assert (manifest.sizes.source_vocab_size, manifest.sizes.vocab_size) == (90, SIZE + 1)
+    translator = Translator(tmp_path / "bundle")
+    options = replace(GREEDY, shortlist=True)
+    together = translator.translate(TEXTS, options)
+    assert together == [translator.translate(text, options)[0] for text in TEXTS]
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "srcvocab.deen.spm"))
+    target = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "trgvocab.deen.spm"))
+    for text, result in zip(TEXTS, together, strict=True):
+        source = [*pieces.encode(text), 0]
+        assert translator.texts.encode_source(text) == source
+        allowed = set(range(20)).union(*(lists[piece] for piece in source))
+        tokens = [target.piece_to_id(piece) for piece in result.hypotheses[0].tokens]
+        assert set(tokens) - allowed == set()
 
 
 def test_a_bias_may_be_left_out(tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import argparse
 import dataclasses
 import pickle
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+import sentencepiece
 import torch
 
 from export.errors import ExportError
@@ -17,6 +19,9 @@ from export.importing.bundle import import_bundle, recognise
 from export.importing.ctranslate2 import read_ctranslate2
 from export.importing.model import LanguageChoice
 from export.importing.opennmt import read_opennmt
+from serving.bundle.moses import MosesVocabulary
+from serving.bundle.pieces import vocabulary_file
+from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS, pieces_of, write_sentencepiece
 from training.models.embedding import interleaved_sinusoid
@@ -29,12 +34,24 @@ PIECES = "sentencepiece.model"
 DIM, FFN, HEADS = 32, 48, 4
 
 
-def write_checkpoint(folder: Path, *, biased: bool = True, **changed: Any) -> dict[str, Any]:
+SPECIAL = ["<unk>", "<blank>", "<s>", "</s>"]
+
+
+def write_checkpoint(
+    folder: Path, *, biased: bool = True, own: bool = False, **changed: Any
+) -> dict[str, Any]:
     """A checkpoint of two layers a side with random weights, as the trainer saves it; `changed` are
-    options. Returns its parts."""
+    options, and with `own` source, target and output share nothing. Returns its parts."""
     folder.mkdir(parents=True)
     write_sentencepiece(folder / PIECES, [text for pair in PAIRS for text in pair], 100)
-    written = ["<unk>", "<blank>", "<s>", "</s>", *pieces_of(folder / PIECES)]
+    written = source = [*SPECIAL, *pieces_of(folder / PIECES)]
+    if own:
+        (folder / PIECES).unlink()
+        for side, name in enumerate(("source.spm", "target.spm")):
+            write_sentencepiece(folder / name, [p[side] for p in PAIRS], 90 - 10 * side)
+        source, written = (
+            [*SPECIAL, *pieces_of(folder / name)] for name in ("source.spm", "target.spm")
+        )
     options = {
         "encoder_type": "transformer",
         "decoder_type": "transformer",
@@ -67,8 +84,10 @@ def write_checkpoint(folder: Path, *, biased: bool = True, **changed: Any) -> di
             model[f"{name}.relative_positions_embeddings.weight"] = table
 
     vectors = torch.randn(len(written), DIM) * 0.1
+    first = torch.randn(len(source), DIM) * 0.1 if own else vectors
     for side, layers in (("encoder", "transformer"), ("decoder", "transformer_layers")):
-        model[f"{side}.embeddings.make_embedding.emb_luts.0.weight"] = vectors
+        table = first if side == "encoder" else vectors
+        model[f"{side}.embeddings.make_embedding.emb_luts.0.weight"] = table
         if options["position_encoding"]:
             table = interleaved_sinusoid(torch.arange(60), DIM)[:, None]
             model[f"{side}.embeddings.make_embedding.pe.pe"] = table
@@ -83,11 +102,12 @@ def write_checkpoint(folder: Path, *, biased: bool = True, **changed: Any) -> di
             linear(f"{name}.feed_forward.w_2", DIM, FFN, bias=True)
             norm(f"{name}.feed_forward.layer_norm")
         norm(f"{side}.layer_norm")
-    generator = {"weight": vectors, "bias": 0.1 * torch.randn(len(written))}
+    output = torch.randn(len(written), DIM) * 0.1 if own else vectors
+    generator = {"weight": output, "bias": 0.1 * torch.randn(len(written))}
     parts = {
         "model": model,
         "generator": generator,
-        "vocab": {"src": written, "tgt": written},
+        "vocab": {"src": source, "tgt": written},
         "opt": argparse.Namespace(**options),
         "optim": {"step": 7},
     }
@@ -99,6 +119,7 @@ def write_checkpoint(folder: Path, *, biased: bool = True, **changed: Any) -> di
     ("biased", "changed"),
     [
         (True, {}),
+        (True, {"own": True}),
         (False, {"pos_ffn_activation_fn": "gelu"}),
         (True, {"position_encoding": False, "max_relative_positions": 5}),
     ],
@@ -113,7 +134,8 @@ def test_weights_are_those_that_ctranslate2_converts(
     with torch.serialization.safe_globals([argparse.Namespace]):
         converter = ctranslate2.converters.OpenNMTPyConverter(str(folder / "model_step_7.pt"))
         converter.convert(str(tmp_path / "ct2"))
-    (tmp_path / "ct2" / PIECES).write_bytes((folder / PIECES).read_bytes())
+    for path in (*folder.glob("*.model"), *folder.glob("*.spm")):
+        shutil.copy(path, tmp_path / "ct2")
     wanted = read_ctranslate2(tmp_path / "ct2", GERMAN)
     # Its converter leaves out the epsilon of OpenNMT-py's norms.
     assert found.model.config == dataclasses.replace(wanted.model.config, norm_eps=1e-6)
@@ -123,6 +145,8 @@ def test_weights_are_those_that_ctranslate2_converts(
         torch.testing.assert_close(state[name], tensor, rtol=0, atol=0, msg=name)
     assert found.special_ids == wanted.special_ids
     assert found.pieces.written == wanted.pieces.written
+    assert found.pieces.source_written == wanted.pieces.source_written
+    assert (found.pieces.source_written is not None) == changed.get("own", False)
 
 
 def test_a_checkpoint_becomes_a_bundle_that_translates(tmp_path: Path) -> None:
@@ -136,6 +160,53 @@ def test_a_checkpoint_becomes_a_bundle_that_translates(tmp_path: Path) -> None:
     together = translator.translate(texts)
     assert together == [translator.translate([text])[0] for text in texts]
     assert translator.texts.encode_source(texts[0])[-1] != manifest.decoding_ids.eos
+
+
+def test_two_vocabularies_translate_as_in_ctranslate2(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "opennmt", own=True)
+    file = tmp_path / "opennmt" / "model_step_7.pt"
+    with torch.serialization.safe_globals([argparse.Namespace]):
+        ctranslate2.converters.OpenNMTPyConverter(str(file)).convert(str(tmp_path / "ct2"))
+    for path in (tmp_path / "opennmt").glob("*.spm"):
+        shutil.copy(path, tmp_path / "ct2")
+    import_bundle(tmp_path / "ct2", tmp_path / "bundle", precision="fp32", choice=GERMAN)
+    peer = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
+    pieces = sentencepiece.SentencePieceProcessor(
+        model_file=str(tmp_path / "opennmt" / "source.spm")
+    )
+    texts = [source for source, _ in PAIRS[:6]]
+    wanted = peer.translate_batch(
+        [pieces.encode(text, return_type=str) for text in texts],
+        beam_size=4,
+        num_hypotheses=4,
+        max_decoding_length=24,
+        min_decoding_length=0,
+        return_scores=True,
+    )
+    beams = SearchOptions(beam_size=4, num_hypotheses=4, max_length=24, loop_guard=False)
+    found = Translator(tmp_path / "bundle").translate_sentences(texts, beams)
+    for result, theirs in zip(found, wanted, strict=True):
+        for ours, output, score in zip(
+            result.hypotheses, theirs.hypotheses, theirs.scores, strict=True
+        ):
+            assert ours.score == pytest.approx(score, abs=1e-4)
+            assert list(ours.tokens) == output
+
+
+def test_codes_of_bpe_may_be_beside_it(tmp_path: Path) -> None:
+    parts = write_checkpoint(tmp_path / "opennmt")
+    folder = tmp_path / "opennmt"
+    written = parts["vocab"]["src"]
+    written[4:7] = ["Hun@@", "d", "@-@"]
+    torch.save(parts, folder / "model_step_7.pt")
+    (folder / "codes").write_text("#version: 0.2\nH u\nHu n\n@ -\n@- @</w>\n")
+    found = read_opennmt(folder, GERMAN)
+    assert found.pieces.moses is not None
+    vocabulary = MosesVocabulary(
+        found.pieces.moses[0], vocabulary_file(written, found.pieces.control), found.special_ids
+    )
+    assert vocabulary.pieces(vocabulary.encode("Hund-Hund")) == ["Hun@@", "d", "@-@", "Hun@@", "d"]
+    assert vocabulary.decode([4, 5, 6, 4, 5]) == "Hund-Hund"
 
 
 Change = Callable[[dict[str, Any]], object]
@@ -152,7 +223,11 @@ def option(name: str, value: Any) -> Change:
         (option("max_relative_positions", -1), "(rotary, ALiBi) is not supported"),
         (option("position_encoding", False), "one of position_encoding and max_relative_positions"),
         (option("multiquery", True), "multiquery True is not supported"),
-        (lambda parts: parts["vocab"].update(tgt=["a"]), "vocabularies of their own"),
+        (lambda parts: parts["vocab"].update(tgt=["a"]), "of the target has 1 pieces and its"),
+        (
+            lambda parts: parts["vocab"].update(src=parts["vocab"]["src"][::-1]),
+            "'<unk>' has the id 0 in the target's",
+        ),
         (lambda parts: parts["vocab"].update(src_feats={"case": ["a"]}), "src_feats"),
         (lambda parts: parts.pop("generator"), "no checkpoint of OpenNMT-py"),
         (
@@ -163,7 +238,7 @@ def option(name: str, value: Any) -> Change:
             lambda parts: parts["model"].pop("decoder.transformer_layers.1.layer_norm_2.weight"),
             "attention/layer_norm/gamma",
         ),
-        (lambda parts: parts["vocab"]["src"].pop(), "and the embedding"),
+        (lambda parts: parts["vocab"]["src"].pop(), "and its embedding"),
     ],
 )
 def test_what_is_not_supported_is_told_with_file_and_entry(

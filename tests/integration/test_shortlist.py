@@ -241,7 +241,9 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
     manifest = read_manifest(bundle)
     assert manifest.parity["shortlist"]["mean"] > -0.2
     translator = Translator(bundle, threads=1)
-    shortlist = load_shortlist(bundle / "shortlist.npz", manifest.sizes.vocab_size, EOS_ID)
+    shortlist = load_shortlist(
+        bundle / "shortlist.npz", manifest.sizes.vocab_size, EOS_ID, manifest.source_pieces
+    )
     sizes = [len(shortlist.of(range(4, 4 + n))) for n in (1, 3)]
     assert sizes[0] < sizes[1] <= manifest.sizes.vocab_size
     plain = SearchOptions(loop_guard=False)
@@ -291,8 +293,8 @@ def test_a_damaged_list_is_refused(bundle: Path, tmp_path: Path) -> None:
     for damaged in (b"", content[:50], b"PK" + bytes(200)):
         file.write_bytes(damaged)
         with pytest.raises(BundleError, match="shortlist"):
-            load_shortlist(file, 300, EOS_ID)
+            load_shortlist(file, 300, EOS_ID, 300)
     file.write_bytes(content)
     for size in (20, 299, 301):  # a list for each of 300 pieces
         with pytest.raises(BundleError, match=f"does not fit a vocabulary of {size} pieces"):
-            load_shortlist(file, size, EOS_ID)
+            load_shortlist(file, size, EOS_ID, size)

@@ -77,9 +77,10 @@ def write_vocabulary(path: Path, size: int = 120) -> None:
 
 
 def random_parameters(
-    vocab_size: int, changed: Mapping[str, Any] | None = None
+    vocab_size: int, changed: Mapping[str, Any] | None = None, source_size: int | None = None
 ) -> dict[str, Array]:
-    """Parameters of a model with these options, under Marian's names."""
+    """Parameters of a model with these options, under Marian's names; with a `source_size` the
+    source has an embedding of its own, and without `tied-embeddings` the output too."""
     options = OPTIONS | (changed or {})
     generator = np.random.default_rng(3)
     found: dict[str, Array] = {}
@@ -95,8 +96,14 @@ def random_parameters(
         vector(f"{name}_ln_bias{suffix}")
 
     suffix = "_pre" if options["transformer-preprocess"] else ""
-    matrix("Wemb", vocab_size, DIM)
-    found["Wemb"] *= 4.0
+    tables = {"Wemb": vocab_size}
+    if source_size is not None:
+        tables = {"encoder_Wemb": source_size, "decoder_Wemb": vocab_size}
+    for name, rows in tables.items():
+        matrix(name, rows, DIM)
+        found[name] *= 4.0
+    if not (options["tied-embeddings-all"] or options["tied-embeddings"]):
+        matrix("decoder_ff_logit_out_Wt", vocab_size, DIM)
     vector("decoder_ff_logit_out_b", 0.0, vocab_size)
     for side, count in (("encoder", ENCODER), ("decoder", DECODER)):
         if "n" in options["transformer-postprocess-emb"]:
@@ -124,8 +131,10 @@ def random_parameters(
     return found
 
 
-def _options_text(vocab_size: int, changed: Mapping[str, Any] | None) -> bytes:
-    tree = OPTIONS | {"dim-vocabs": [vocab_size, vocab_size]} | (changed or {})
+def _options_text(parameters: Mapping[str, Array], changed: Mapping[str, Any] | None) -> bytes:
+    names = ["Wemb"] * 2 if "Wemb" in parameters else ["encoder_Wemb", "decoder_Wemb"]
+    sizes = [len(parameters[name]) for name in names]
+    tree = OPTIONS | {"dim-vocabs": sizes} | (changed or {})
     return yaml.safe_dump(tree).encode() + b"\0"
 
 
@@ -133,7 +142,7 @@ def write_npz(
     path: Path, parameters: Mapping[str, Array], changed: Mapping[str, Any] | None = None
 ) -> None:
     """A model of floats as training saves it."""
-    text = np.frombuffer(_options_text(len(parameters["Wemb"]), changed), np.int8)
+    text = np.frombuffer(_options_text(parameters, changed), np.int8)
     np.savez(path, allow_pickle=False, **parameters, **{"special:model.yml": text})
 
 
@@ -175,13 +184,13 @@ def items_of(
     for name, value in parameters.items():
         if is_matrix(name):
             integers, multiplier = levels(value)
-            stored = integers if name == "Wemb" else integers.T
+            stored = integers if name.endswith("Wemb") else integers.T
             content = stored.tobytes() + struct.pack("<f", multiplier)
             items.append(Item(name, 0x4101, value.shape, content + bytes(-len(content) % 256)))
             items.append(_floats(f"{name}_QuantMultA", np.full((1, 1), 20.0, np.float32)))
         else:
             items.append(_floats(name, value))
-    text = _options_text(len(parameters["Wemb"]), changed)
+    text = _options_text(parameters, changed)
     return [*items, Item("special:model.yml", 0x101, (len(text),), text)]
 
 
@@ -261,7 +270,7 @@ class Reading:
         """[len(target) + 1, V]: what follows the start and each piece of the target; the source
         has its end."""
         memory = self._encode(source)
-        table = self._p["Wemb"]
+        table = self._p["decoder_Wemb" if "decoder_Wemb" in self._p else "Wemb"]
         # The first input is a vector of zeros.
         x = np.concatenate([np.zeros((1, DIM)), table[list(target)] * DIM**0.5])
         x = self._embed("decoder", x)
@@ -275,7 +284,10 @@ class Reading:
             x = self._attend(f"{there}_context", x, memory, 0.0)
             x = self._feed_forward(f"{there}_ffn", x)
         x = self._top("decoder", x)
-        logits: Array = x @ table.T + self._p["decoder_ff_logit_out_b"]
+        output = self._p.get("decoder_ff_logit_out_W", np.empty(0)).T
+        if not output.size:
+            output = self._p.get("decoder_ff_logit_out_Wt", table)
+        logits: Array = x @ output.T + self._p["decoder_ff_logit_out_b"]
         return logits
 
     def greedy(self, source: Sequence[int], most: int, listed: Iterable[int]) -> list[int]:
@@ -291,7 +303,8 @@ class Reading:
         return found
 
     def _encode(self, source: Sequence[int]) -> Array:
-        x = self._embed("encoder", self._p["Wemb"][list(source)] * DIM**0.5)
+        table = self._p["encoder_Wemb" if "encoder_Wemb" in self._p else "Wemb"]
+        x = self._embed("encoder", table[list(source)] * DIM**0.5)
         for layer in range(1, ENCODER + 1):
             x = self._attend(f"encoder_l{layer}_self", x, None, 0.0)
             x = self._feed_forward(f"encoder_l{layer}_ffn", x)

@@ -211,7 +211,8 @@ class ModelConfig(ABC):
 
 @dataclass(frozen=True, kw_only=True)
 class TransformerConfig(ModelConfig):
-    """Sizes of an encoder-decoder Transformer with one embedding for source, target and output."""
+    """Sizes of an encoder-decoder Transformer; source, target and output have one embedding unless
+    it says otherwise."""
 
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "encoder_mixing": ("attention", *CONVOLUTIONS),
@@ -249,7 +250,7 @@ class TransformerConfig(ModelConfig):
     embedding_norm: bool = False
     """A norm after the embedding of each side, of the configured type."""
     tie_embeddings: bool = True
-    """One matrix for the embeddings and the output."""
+    """Whether the output matrix is the target's embedding; else it is one of its own."""
     output_bias: bool = False
     """A bias beside the output matrix."""
     head_dim: int = 0
@@ -258,6 +259,9 @@ class TransformerConfig(ModelConfig):
     """Biases in the projections of attention."""
     ffn_bias: bool = True
     """Biases in the feed-forward."""
+    source_vocab_size: int = 0
+    """Vectors of an embedding of the source's own; 0 where it is the target's. `vocab_size` counts
+    the target's pieces then."""
     share_layers: bool = False
     """One layer's weights for all steps of a side, of which there are `num_encoder_layers` and
     `num_decoder_layers` (Universal Transformer; Dehghani et al. 2018)."""
@@ -278,6 +282,9 @@ class TransformerConfig(ModelConfig):
     decoder_kernel_sizes: tuple[int, ...] = ()
     conv_glu: bool = True
     """A gated linear unit before each convolution."""
+    kernel_softmax: bool = True
+    """The taps of convolutions sum to one; else they are what is learnt or computed, as it is
+    (`weight_softmax` in the authors' code)."""
     conv_input_dropout: float = 0.0
     """On what a convolution's sublayer is given."""
     kernel_dropout: float = 0.0
@@ -286,6 +293,7 @@ class TransformerConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_embeddings()
         self._check_steps()
         self._check_heads()
         self._check_positions()
@@ -314,6 +322,10 @@ class TransformerConfig(ModelConfig):
                     f"{side}_mixing: {mixing} divides model_dim among heads, got head_dim: "
                     f"{self.head_dim}; set head_dim: 0 or {side}_mixing: attention"
                 )
+
+    def _check_embeddings(self) -> None:
+        if self.source_vocab_size < 0:
+            raise ConfigError(f"source_vocab_size must be >= 0, got {self.source_vocab_size}")
         if self.fix_norm and not self.tie_embeddings:
             raise ConfigError(
                 "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
@@ -392,6 +404,11 @@ class TransformerConfig(ModelConfig):
                     f"{mixing} replaces; use positions: sinusoid"
                 )
         if not convolves:
+            if not self.kernel_softmax:
+                raise ConfigError(
+                    "kernel_softmax: false needs encoder_mixing or decoder_mixing to be one of "
+                    f"{CONVOLUTIONS}, got {self.encoder_mixing!r} and {self.decoder_mixing!r}"
+                )
             return
         if self.share_layers:
             raise ConfigError(

@@ -22,7 +22,7 @@ class Convolution(nn.Module):
     its width. It is learnt (`light_conv`, equation 4) or a linear function of each position's
     input (`dynamic_conv`, section 4). `kernel_dropout` drops taps after the softmax (DropConnect).
     As in the authors' code the softmax runs over the whole width at the edges too, where the rest
-    are zeros.
+    are zeros. Without `kernel_softmax` the taps are as they are.
     """
 
     def __init__(self, config: TransformerConfig, mixing: str, width: int) -> None:
@@ -31,6 +31,7 @@ class Convolution(nn.Module):
         dim, self.heads, self.width = config.model_dim, config.num_heads, width
         self.needs = StepNeeds(states=(dim,), ancestors=width - 1)
         self.has_gate, self.kernel_dropout = config.conv_glu, config.kernel_dropout
+        self.kernel_softmax = config.kernel_softmax
         self.input_dropout = Dropout(config.conv_input_dropout)
         self.in_proj = nn.Linear(dim, 2 * dim if self.has_gate else dim)
         self.out_proj = nn.Linear(dim, dim)
@@ -65,12 +66,12 @@ class Convolution(nn.Module):
         return nn.functional.glu(x, -1) if self.has_gate else x
 
     def _kernel(self, x_BTD: Tensor) -> Tensor:
-        """Normalised taps, [B,T,H,K] or, where all positions have the same, [1,1,H,K]."""
+        """Taps, [B,T,H,K] or, where all positions have the same, [1,1,H,K]."""
         if self.kernel_proj is None:
             logits = self.kernel[None, None]
         else:
             logits = self.kernel_proj(x_BTD).unflatten(-1, (self.heads, self.width))
-        taps = logits.float().softmax(-1).to(x_BTD.dtype)
+        taps = logits.float().softmax(-1).to(x_BTD.dtype) if self.kernel_softmax else logits
         return nn.functional.dropout(taps, self.kernel_dropout, self.training)
 
 

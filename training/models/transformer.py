@@ -7,6 +7,7 @@ D model, V vocabulary, L layers.
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import torch
@@ -33,17 +34,18 @@ T = TypeVar("T")
 
 
 class Transformer(TranslationModel):
-    """Encoder-decoder with one embedding for source and target, and the output where it has no
-    matrix of its own."""
+    """Encoder-decoder; source, target and output have one embedding, or some of their own."""
 
     decoder_kind = "cross"
     alignment_role = "alignment_query"
+    output: nn.Parameter | None
 
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
         self.config: TransformerConfig = config
         # Where layers are shared, each step adds the positions anew.
-        self.embedding = TokenEmbedding(config, "none" if config.share_layers else config.positions)
+        positions = "none" if config.share_layers else config.positions
+        self.embedding = TokenEmbedding(config, positions)
         self.encoder = make_stack(config, "encoder", block.encoder_layer)
         self.decoder = make_stack(config, "decoder", block.decoder_layer)
         self.encoder_halting, self.decoder_halting = make_halting(config), make_halting(config)
@@ -54,6 +56,10 @@ class Transformer(TranslationModel):
         self.decoder_bias = make_bias(config, sees_ahead=False)
         if config.output_bias:
             self.output_bias = nn.Parameter(torch.zeros(config.vocab_size))
+        self.source_embedding: TokenEmbedding | None = None
+        if config.source_vocab_size:
+            own = replace(config, vocab_size=config.source_vocab_size)
+            self.source_embedding = TokenEmbedding(own, positions)
         self.register_parameter("output_matrix", None)
         if not config.tie_embeddings:
             shape = (config.vocab_size, config.model_dim)
@@ -137,7 +143,8 @@ class Transformer(TranslationModel):
         if self.encoder_bias is not None:
             bias_1HSS = self.encoder_bias(positions_1S[:, None] - positions_1S[..., None])
             source_mask = bias_1HSS if source_mask is None else bias_1HSS + source_mask
-        x_BSD = self.encoder_side(self.embedding(source_BS, positions_1S), positions_1S)
+        embedding = self.source_embedding or self.embedding
+        x_BSD = self.encoder_side(embedding(source_BS, positions_1S), positions_1S)
         masks = [(source_mask,)] * self.encoder.depth
         x_BSD = self._run(self.encoder, self.encoder_halting, x_BSD, positions_1S, masks)
         return self.encoder_norm(x_BSD)
@@ -182,7 +189,7 @@ class Transformer(TranslationModel):
 
     @property
     def output_weight(self) -> Tensor:
-        """The embedding [V,D], which source, target and output share, or a matrix of its own."""
+        """The target's embedding [V,D], or the output's own matrix."""
         return self.embedding.vectors if self.output_matrix is None else self.output_matrix
 
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:

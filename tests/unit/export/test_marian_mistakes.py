@@ -119,6 +119,11 @@ def other_vocabulary(folder: Path) -> None:
     decoder(vocabs=[VOCABULARY, "vocab.other.spm"])(folder)
 
 
+def unnamed_vocabulary(folder: Path) -> None:
+    write_vocabulary(folder / "vocab.other.spm", 110)
+    (folder / DECODER).unlink()
+
+
 def yaml_vocabulary(text: str) -> Change:
     def change(folder: Path) -> None:
         (folder / "vocab.yml").write_text(text)
@@ -157,7 +162,7 @@ def no_names(folder: Path) -> None:
         (options(transformer_ffn_activation="gelu"), ["transformer-ffn-activation 'gelu'"]),
         (options(transformer_preprocess="dn"), ["transformer-preprocess 'dn'"]),
         (options(transformer_tied_layers=[1, 1]), ["transformer-tied-layers [1, 1]"]),
-        (options(tied_embeddings_all=False), ["tied-embeddings-all False", "share one embedding"]),
+        (options(tied_embeddings_all=False), ["'encoder_Wemb' is missing"]),
         (options(dim_vocabs=[SIZE, 90]), ["dim-vocabs", "[120, 90]"]),
         (options(dim_vocabs=["a", "a"]), ["dim-vocabs", "integers"]),
         (
@@ -187,7 +192,8 @@ def no_names(folder: Path) -> None:
         (cut_off(VOCABULARY), [VOCABULARY, "no usable SentencePiece model"]),
         (remove(VOCABULARY), [DECODER, "vocabs names 'vocab.deen.spm'", "not beside it"]),
         (remove(VOCABULARY, DECODER), ["a vocabulary (.spm) is missing"]),
-        (other_vocabulary, ["vocab.other.spm", "must share a vocabulary"]),
+        (other_vocabulary, ["vocab.other.spm", "120 rows", "110 pieces"]),
+        (unnamed_vocabulary, ["vocab.other.spm", "source.spm and target.spm"]),
         (yaml_vocabulary("- a\n"), ["vocab.yml", "gives pieces their ids"]),
         (yaml_vocabulary("</s>: 0\n<unk>: 1\na: 3\n"), ["vocab.yml", "from 0 on, each once"]),
         (yaml_vocabulary("</s>: 0\na: 1\n"), ["vocab.yml", "<unk> is missing"]),

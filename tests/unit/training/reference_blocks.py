@@ -169,11 +169,13 @@ def convolution(x_TD: Array, weights: Weights, config: TransformerConfig, *, cau
         width = kernel.shape[1]
         for d in range(dim):
             taps = kernel[d * heads // dim]
-            total = sum(math.exp(tap) for tap in taps)
+            if config.kernel_softmax:
+                powers = [math.exp(tap) for tap in taps]
+                taps = [power / sum(powers) for power in powers]
             for j, tap in enumerate(taps):
                 place = t - j + (0 if causal else width // 2)
                 if 0 <= place < len(x_TD):
-                    out[t, d] += math.exp(tap) / total * x_TD[place, d]
+                    out[t, d] += tap * x_TD[place, d]
     return linear(out, weights, "out_proj")
 
 
@@ -392,12 +394,15 @@ def logits(source: list[int], target: list[int], model: Any) -> Array:
     table, scale = vectors_of(weights, config), config.embedding_scale
     absolute = config.positions == "sinusoid"
     memory, x = (
-        embed(ids, table, scale, positions=absolute and not config.share_layers)
-        for ids in (source, target)
+        embed(ids, vectors, scale, positions=absolute and not config.share_layers)
+        for ids, vectors in (
+            (source, weights.get("source_embedding.weight", table)),
+            (target, table),
+        )
     )
     memory = run_layers(memory, None, weights, config)
     if config.norm == "pre":
         memory = normalise(memory, part(weights, "encoder_norm"), config)
     x = run_layers(x, memory, weights, config)
     x = normalise_output(x, part(weights, "decoder_norm"), config, norm=config.norm == "pre")
-    return x @ weights.get("output_matrix", table).T
+    return x @ weights.get("output_matrix", table).T + weights.get("output_bias", 0.0)

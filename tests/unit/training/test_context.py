@@ -100,6 +100,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "own mixture": {"block": f"{HERE}:MIXED"},
     "dynamic": {"encoder_mixing": "dynamic_conv", "decoder_mixing": "dynamic_conv"},
     "light macaron": {"decoder_mixing": "light_conv", "block": "macaron", "conv_glu": False},
+    "as learnt": {"decoder_mixing": "light_conv", "kernel_softmax": False},
     "ssru": {"decoder_mixing": "ssru", "norm": "post"},
 }
 

@@ -31,6 +31,11 @@ FORMS: dict[str, dict[str, Any]] = {
         "conv_glu": False,
         "norm": "post",
     },
+    "as learnt": {
+        "encoder_mixing": "light_conv",
+        "decoder_mixing": "dynamic_conv",
+        "kernel_softmax": False,
+    },
     "macaron": {"block": "macaron", "encoder_mixing": "dynamic_conv"},
     "ssru": {"decoder_mixing": "ssru"},
 }
@@ -112,6 +117,7 @@ def test_kernel_dropout_drops_taps_in_training_alone() -> None:
             "decoder_kernel_sizes needs decoder_mixing to be one of .*, got 'attention'",
         ),
         ({"kernel_dropout": 0.1}, "kernel_dropout needs encoder_mixing or decoder_mixing"),
+        ({"kernel_softmax": False}, "kernel_softmax: false needs encoder_mixing or decoder_mixing"),
         ({"encoder_mixing": "light_conv", "kernel_dropout": 1.0}, r"must be in \[0, 1\), got 1.0"),
         ({"encoder_mixing": "ssru"}, "encoder_mixing of architecture 'transformer' must be one of"),
     ],

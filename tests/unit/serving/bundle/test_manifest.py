@@ -279,6 +279,13 @@ def test_json_that_is_no_manifest(folder: Path, content: str) -> None:
     refused(folder, MANIFEST, "format_version", "None")
 
 
+def own_pieces(tree: dict[str, Any], *, eos: int, **files: str) -> None:
+    """A tokenizer whose special ids are the bundle's."""
+    vocabulary = next(iter(tree["files"]))
+    tree["tokenizer"].update(kind="pieces", vocabulary_file=vocabulary, **files)
+    tree["special_ids"] = {"eos": eos}
+
+
 @pytest.mark.parametrize(
     ("change", "words"),
     [
@@ -301,6 +308,15 @@ def test_json_that_is_no_manifest(folder: Path, content: str) -> None:
         (lambda t: t.update(special_ids={"eos": 0}), ["special_ids", "eos neither pad nor unk"]),
         (lambda t: t.update(special_ids={"end": 3}), ["special_ids.end", "nexpected", "got 3"]),
         (lambda t: t["tokenizer"].update(kind="pieces"), ["vocabulary_file", "go together"]),
+        (lambda t: own_pieces(t, eos=30), ["special_ids must be in [0, 29]", "'eos': 30"]),
+        (
+            lambda t: t["tokenizer"].update(source_vocabulary_file="a.json"),
+            ["source_vocabulary_file needs vocabulary_file"],
+        ),
+        (
+            lambda t: own_pieces(t, eos=3, source_vocabulary_file="a.json"),
+            ["lists no sha256 for 'a.json'"],
+        ),
         (lambda t: t.update(search={"beamsize": 1}), ["search", "did you mean 'beam_size'"]),
         (lambda t: t.update(search={"beam_size": 0}), ["search", "[1, 64], got 0"]),
         (lambda t: t.update(files={"step.onnx": 1}), ["files.step.onnx", "string", "got 1"]),

@@ -104,7 +104,7 @@ def test_pieces_of_another_model_are_written_as_words(tokenizer: Any) -> None:
         (b'{"pieces": [1], "control": []}', "two lists"),
         (b'{"pieces": ["a"], "control": [1]}', "control ids must be in [0, 0], got 1"),
         (b'{"pieces": ["a"], "control": [true]}', "control ids"),
-        (b'{"pieces": ["a", "b"], "control": []}', "pad must be in [0, 1], got 5"),
+        (b'{"pieces": ["a", "b"], "control": []}', "unk must be in [0, 1], got 3"),
     ],
 )
 def test_a_vocabulary_that_is_none(tmp_path: Path, content: bytes, reason: str) -> None:

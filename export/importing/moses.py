@@ -1,0 +1,79 @@
+"""Codes of BPE beside a checkpoint whose texts were cut by subword-nmt or fastBPE, over Moses'
+tokens; what else was done to the texts is told by the vocabulary."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from export.errors import ExportError
+
+_PAIR = ("source.codes", "target.codes")
+_SHARED = ("bpecodes", "codes", "code")
+_GOES_ON, _HYPHEN = "@@", "@-@"
+_ESCAPED = ("&apos;", "&quot;", "&amp;", "&lt;", "&gt;", "&#124;", "&#91;", "&#93;")
+_VERSION = "#version: 0.2"
+"""How fastBPE marks the end of a word, too."""
+
+
+def is_cut_by_bpe(written: Iterable[str]) -> bool:
+    """Whether a vocabulary has pieces that end within a word, as subword-nmt writes them."""
+    return any(piece.endswith(_GOES_ON) for piece in written)
+
+
+def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
+    """The codes of source and target in one of the folders; raises ExportError where there are
+    none."""
+    for place in places:
+        pair = [place / name for name in _PAIR]
+        if all(path.is_file() for path in pair):
+            return pair[0], pair[1]
+        for name in _SHARED:
+            if (place / name).is_file():
+                return place / name, place / name
+    raise ExportError(
+        f"{source}: the vocabulary was cut by BPE (its pieces end with {_GOES_ON!r}), and no codes "
+        f"are there; put them beside the weights as {_SHARED[0]}, or as {' and '.join(_PAIR)}"
+    )
+
+
+def read_codes(path: Path) -> str:
+    """The merges in a file of subword-nmt or fastBPE, as the first writes them. Raises ExportError
+    where it is neither."""
+    try:
+        lines = path.read_text(encoding="utf-8").rstrip("\n").split("\n")
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: cannot be read: {error}") from error
+    told = lines[0].startswith("#version:")
+    found = []
+    for number, line in enumerate(lines, 1):
+        if number == 1 and told:
+            continue
+        parts = line.strip("\r ").split(" ")
+        if not told and len(parts) == 3 and parts[2].isdigit():
+            del parts[2]  # fastBPE's count
+        if len(parts) != 2:
+            raise ExportError(f"{path}: line {number} must be two pieces to merge, got {line!r}")
+        found.append(" ".join(parts))
+    counted = not told and len(lines[0].split(" ")) == 3
+    version = lines[0].strip() if told else _VERSION if counted else "#version: 0.1"
+    return "\n".join([version, *found]) + "\n"
+
+
+def moses_rules(path: Path, language: str, written: Sequence[str]) -> bytes:
+    """A bundle's file for the side of a language, by its codes and its vocabulary."""
+    try:
+        from serving.bundle.moses import MosesRules
+    except ImportError as error:
+        raise ExportError(
+            f"{path}: reading texts by BPE codes needs sacremoses and subword-nmt: pip install "
+            f"'macaron[moses]' ({error})"
+        ) from error
+    rules = MosesRules(
+        language=language,
+        escape=any(sign in piece for piece in written for sign in _ESCAPED),
+        hyphens=_HYPHEN in written,
+        lowercase=all(piece == piece.lower() for piece in written),
+        codes=read_codes(path),
+    )
+    return rules.to_bytes()

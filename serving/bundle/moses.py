@@ -1,0 +1,245 @@
+"""Vocabularies of texts that were cut by BPE (Sennrich et al. 2016) into parts of Moses' tokens
+(Koehn et al. 2007), as many checkpoints of other projects were.
+
+What makes tokens and texts is `sacremoses`, and what cuts them `subword-nmt`, which come with the
+extra `moses`: this module is imported for such bundles alone.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields
+
+from sacremoses import MosesDetokenizer, MosesTokenizer
+from subword_nmt.apply_bpe import BPE
+
+from serving.bundle.pieces import check_special_ids, read_vocabulary
+from serving.search.ids import SpecialIds
+
+GOES_ON = "@@"
+"""Ends a piece within a word."""
+HYPHEN = "@-@"
+"""The token of a hyphen within a word."""
+_SIGNS = {
+    "&amp;": "&",
+    "&apos;": "'",
+    "&quot;": '"',
+    "&lt;": "<",
+    "&gt;": ">",
+    "&#124;": "|",
+    "&#91;": "[",
+    "&#93;": "]",
+    "&bar;": "|",
+    "&bra;": "[",
+    "&ket;": "]",
+}
+"""As which Moses, and older versions of it, write signs that mean something to it."""
+_UNIT = re.compile("|".join(_SIGNS) + "|.", re.DOTALL)
+_VERSION = re.compile(r"#version: 0\.[12](\.0+)*")
+_MOST_CACHED = 100_000
+"""Words whose pieces are kept."""
+
+Span = tuple[int, int]
+
+
+@dataclass(frozen=True)
+class MosesRules:
+    """How the texts of one side were cut."""
+
+    language: str
+    """By whose rules there are tokens (ISO 639-1)."""
+    escape: bool
+    """Whether signs are written as `&apos;` is."""
+    hyphens: bool
+    """Whether hyphens within words are tokens, `@-@`."""
+    lowercase: bool
+    """Whether texts have no capitals."""
+    codes: str
+    """The merges, as a file of subword-nmt has them, with its version."""
+
+    def to_bytes(self) -> bytes:
+        """The content of a bundle's file, which `read_rules` reads."""
+        return (json.dumps(asdict(self), ensure_ascii=False, indent=0) + "\n").encode()
+
+
+def read_rules(content: bytes) -> MosesRules:
+    """The rules in a bundle's file; raises ValueError where it is none, or has merges that
+    subword-nmt does not read."""
+    tree = json.loads(content)
+    kinds = {
+        field.name: {"str": str, "bool": bool}[str(field.type)] for field in fields(MosesRules)
+    }
+    if not isinstance(tree, dict) or tree.keys() != kinds.keys():
+        raise ValueError(f"the rules must be a JSON object of {', '.join(kinds)}")
+    for name, kind in kinds.items():
+        if type(tree[name]) is not kind:
+            raise ValueError(f"{name} must be a {kind.__name__}, got {tree[name]!r}")
+    version, *merges = tree["codes"].rstrip("\n").split("\n")
+    if not _VERSION.fullmatch(version):
+        raise ValueError(f"codes must begin with '#version: 0.1' or 0.2, got {version!r}")
+    for number, line in enumerate(merges, 2):
+        if len(line.split(" ")) != 2:  # what reads them would end the process
+            raise ValueError(f"line {number} of codes must be two pieces, got {line!r}")
+    return MosesRules(**tree)
+
+
+class MosesVocabulary:
+    """Text to the ids of a vocabulary and back.
+
+    `rules` is the content of a file of `MosesRules`, `vocabulary` that of a JSON file as
+    `PieceVocabulary` has it. There are no pieces of bytes: characters that the vocabulary does not
+    hold are unknown. Raises ValueError where a file is none, or the special ids are not within the
+    vocabulary.
+    """
+
+    def __init__(self, rules: bytes, vocabulary: bytes, special_ids: SpecialIds) -> None:
+        self._content, self._rules = rules, read_rules(rules)
+        self._pieces, self._control = read_vocabulary(vocabulary)
+        check_special_ids(special_ids, len(self._pieces))
+        self.unk_id, self.eos_id = special_ids.unk, special_ids.eos
+        self.beginning = (self.eos_id,)
+        """Ids that stand before a text at the beginning of a document."""
+        self._ids = {piece: i for i, piece in enumerate(self._pieces) if i not in self._control}
+        language = self._rules.language.partition("-")[0]
+        self._tokenizer = MosesTokenizer(language)
+        # Its Czech rules join any numbers where a text ends with one, and fail at some hyphens.
+        self._detokenizer = MosesDetokenizer("" if language == "cs" else language)
+        self._bpe = BPE(io.StringIO(self._rules.codes), separator=GOES_ON)
+
+    @property
+    def vocab_size(self) -> int:
+        """How many ids there are, special ones included."""
+        return len(self._pieces)
+
+    def encode(self, text: str) -> list[int]:
+        """Ids of one text, without its end."""
+        cut = [piece for word in self._words(text) for piece in self._cut(word)]
+        return [self._ids.get(piece, self.unk_id) for piece in cut]
+
+    def encode_batch(self, texts: list[str]) -> list[list[int]]:
+        """Ids of many texts, without their ends."""
+        return [self.encode(text) for text in texts]
+
+    def decode(self, ids: list[int]) -> str:
+        """Text of the given ids; control pieces vanish."""
+        words = ["".join(part for _, part in word) for word in self._joined(ids)]
+        return str(self._detokenizer.detokenize(words, unescape=self._rules.escape))
+
+    def pieces(self, ids: list[int]) -> list[str]:
+        """The written form of each id."""
+        return [self._pieces[i] for i in ids]
+
+    def spans(self, text: str) -> list[Span]:
+        """Where in a text each of its ids begins and ends, in characters; several that are parts of
+        one sign have it all."""
+        found: list[Span] = []
+        for word in self._words(text):
+            parts = [_part(piece) for piece in self._cut(word)]
+            found += self._lay(parts, self._folded(text), found[-1][1] if found else 0)
+        return found
+
+    def decoded_spans(self, ids: list[int]) -> list[Span]:
+        """`spans` in the text of `decode`; ids that vanish in it have no width."""
+        text, end = self.decode(ids), 0
+        places: dict[int, Span] = {}
+        for word in self._joined(ids):
+            laid = self._lay([part for _, part in word], text, end)
+            places |= {number: span for (number, _), span in zip(word, laid, strict=True)}
+            end = laid[-1][1]
+        spans: list[Span] = [(0, 0)]
+        for number in range(len(ids)):
+            spans.append(places.get(number, (spans[-1][1],) * 2))
+        return spans[1:]
+
+    def segmentations(self, text: str) -> list[list[int]]:
+        """The one way to write a text that merges know."""
+        return [self.encode(text)]
+
+    def is_byte(self, token_id: int) -> bool:
+        """No piece is a byte."""
+        del token_id
+        return False
+
+    def is_open(self, token_id: int) -> bool:
+        """Whether what the id ends with depends on the next one: a word that goes on, or a sign,
+        which a hyphen may follow."""
+        piece = self._pieces[token_id]
+        last = _UNIT.findall(piece)[-1:]
+        return piece.endswith(GOES_ON) or not all(_SIGNS.get(unit, unit).isalnum() for unit in last)
+
+    def is_control(self, token_id: int) -> bool:
+        """Whether the id vanishes in `decode`."""
+        return token_id in self._control
+
+    def control_id(self, piece: str) -> int | None:
+        """The id of a control piece, or None where there is no such piece."""
+        return next((i for i in self._control if self._pieces[i] == piece), None)
+
+    def serialized(self) -> bytes:
+        """The bytes of the file of rules."""
+        return self._content
+
+    def _folded(self, text: str) -> str:
+        """The text with as many characters, and no capitals where there are none."""
+        if not self._rules.lowercase:
+            return text
+        return "".join(
+            low if len(low := character.lower()) == 1 else character for character in text
+        )
+
+    def _words(self, text: str) -> list[str]:
+        """Moses' tokens."""
+        words = self._tokenizer.tokenize(
+            self._folded(text),
+            aggressive_dash_splits=self._rules.hyphens,
+            escape=self._rules.escape,
+        )
+        return list(words)
+
+    def _cut(self, word: str) -> list[str]:
+        if len(self._bpe.cache) > _MOST_CACHED:
+            self._bpe.cache.clear()
+        return list(self._bpe.segment_tokens([word]))
+
+    def _joined(self, ids: Sequence[int]) -> list[list[tuple[int, str]]]:
+        """Words, each of the parts of its pieces, with their places among the ids."""
+        words: list[list[tuple[int, str]]] = []
+        goes_on = False
+        for number, token_id in enumerate(ids):
+            if token_id in self._control:
+                continue
+            if not goes_on:
+                words.append([])
+            piece = self._pieces[token_id]
+            words[-1].append((number, _part(piece)))
+            goes_on = piece.endswith(GOES_ON)
+        return words
+
+    def _lay(self, parts: Sequence[str], text: str, at: int) -> list[Span]:
+        """Where in a text the parts of a word are, which is the next from `at` on. Texts have the
+        characters of their words in the same order; between them are spaces and what Moses passes
+        over."""
+        word = "".join(parts)
+        units = [word] if word == HYPHEN else _UNIT.findall(word) if self._rules.escape else word
+        begins, ends = [], []
+        for unit in units:
+            sign = "-" if unit == HYPHEN else _SIGNS.get(unit, unit)
+            while at < len(text) and (text[at].isspace() or text[at] < " "):
+                at += 1
+            begins += [at] * len(unit)
+            at += text.startswith(sign, at)
+            ends += [at] * len(unit)
+        spans, cut = [], 0
+        for part in parts:
+            begin = begins[cut] if cut < len(begins) else at
+            cut += len(part)
+            spans.append((begin, ends[cut - 1] if part else begin))
+        return spans
+
+
+def _part(piece: str) -> str:
+    """What a piece has of its word."""
+    return piece.removesuffix(GOES_ON)
