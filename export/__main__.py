@@ -162,9 +162,9 @@ def _add_import_encoder(encoder: argparse.ArgumentParser) -> None:
     encoder.add_argument(
         "--text",
         type=Path,
-        required=True,
         metavar="FILE",
-        help="texts to compare on, one a line, to which int8 is fitted",
+        help="texts to compare on, one a line, to which int8 is fitted (default: built-in "
+        "sentences, and a scale for each row)",
     )
     encoder.add_argument(
         "--task",

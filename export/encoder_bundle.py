@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from export.folder import check_free, new_folder, tell_makers, told_origin
 from export.foreign_encoder import ExportedEncoder, read_encoder
 from export.graphs import choose_activations, write_text_graph
 from export.quantize import quantized_twin
+from export.texts import SENTENCES
 from export.trained_encoder import TrainedRun
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.manifest import Activations, Manifest, Quality, read_manifest
@@ -68,7 +70,7 @@ def write_foreign_encoder(
     source: Path,
     out: Path,
     *,
-    text: Path,
+    text: Path | None = None,
     precision: str,
     activations: Activations | None = None,
     pooling: Pooling | None = None,
@@ -80,16 +82,25 @@ def write_foreign_encoder(
     """Write the bundle `out` of a Hugging Face folder of a BERT, for embeddings or, where it has a
     classifier, for classes.
 
-    int8 is fitted to `text`, one text a line, and the bundle is compared with the checkpoint on it.
-    `task` is a table of labelled texts: two texts and how alike they are, or a text, or two, and
-    their label. Raises ExportError (ParityError) without leaving anything behind.
+    int8 is fitted to `text`, one text a line, and the bundle is compared with the checkpoint on it;
+    without it there are built-in sentences of several languages, and each row of activations has a
+    scale of its own. `task` is a table of labelled texts: two texts and how alike they are, or a
+    text, or two, and their label. Raises ExportError (ParityError) without leaving anything behind.
     """
+    if activations is None and text is None:
+        activations = "row"
     form = EncoderForm(precision, choose_activations(precision, "cpu", activations), priority)
     check_free(out, force=force)
     foreign = read_encoder(source, pooling)
 
     def compared(tokenizer: EncoderTokenizer) -> ComparedTexts:
         labelled = read_task(task, tokenizer, foreign.labels) if task else None
+        if text is None:
+            lines = [
+                line for own in json.loads(SENTENCES.read_text("utf-8")).values() for line in own
+            ]
+            encoded = [tokenizer.encode(line, truncate=True) for line in lines]
+            return ComparedTexts("built-in sentences", encoded, labelled)
         return ComparedTexts(text.name, _read_texts(text, tokenizer), labelled)
 
     return _write(foreign, out, form, compared, {"attribution": attribution})

@@ -82,7 +82,8 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ExportedEncode
     pooling = pooling or found
     if pooling is None:
         raise ExportError(
-            f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean"
+            f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean to "
+            "`python -m macaron export import-encoder`"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
     return ExportedEncoder(model.eval(), tokenizer, length, ())

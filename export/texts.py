@@ -32,6 +32,9 @@ _FITTED_SENTENCES, _FITTED_WINDOWS = 64, 32
 """To which int8 is fitted: they give the ranges, and say which products it would spoil."""
 _MEASURED_SENTENCES = 256
 """To which fp16 is fitted: they give the magnitudes."""
+SENTENCES = Path(__file__).with_name("sentences.json")
+"""A few by language, each language the same. They are too few to judge a model by; the searches of
+checkpoint and bundle must agree on them."""
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
 """Under which ranges and magnitudes would be a matter of chance, and what is out of them is cut off
 or overflows; the figures of parity would not show it, for they are of the same few."""

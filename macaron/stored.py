@@ -73,8 +73,9 @@ def _import(model: Path, bundle: Path) -> None:
     """Import as int8, or, where that loses too much, as it is. What is done is told on stderr."""
     try:
         import export
+        from export.encoder_bundle import write_foreign_encoder
         from export.errors import ExportError, ParityError
-        from export.importing.bundle import import_bundle
+        from export.importing.bundle import ENCODER, import_bundle, told_family
     except ModuleNotFoundError as error:
         raise StoreError(
             f"--model {model}: no bundle, and to import it the Python package {error.name!r} is "
@@ -85,11 +86,12 @@ def _import(model: Path, bundle: Path) -> None:
     logging.getLogger(export.__name__).setLevel(logging.INFO)
     print(f"{model}: imported once, into {bundle}", file=sys.stderr)
     try:
+        make = write_foreign_encoder if told_family(model) == ENCODER else import_bundle
         try:
-            import_bundle(model, bundle, precision="int8", force=True)
+            make(model, bundle, precision="int8", force=True)
         except ParityError as error:
             print(f"{model}: int8 loses too much ({error}); fp32 it is", file=sys.stderr)
-            import_bundle(model, bundle, precision="fp32", force=True)
+            make(model, bundle, precision="fp32", force=True)
     except ExportError as error:
         raise StoreError(f"--model {error}") from error
 

@@ -31,13 +31,15 @@ from export.importing.pegasus import read_pegasus
 from export.importing.t5 import read_t5
 from export.importing.text_side import text_side
 from export.parity import DevSet
-from export.texts import TextPair, fitting_sentences, read_sources
+from export.texts import SENTENCES, TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
 from serving.bundle.manifest import Activations, Languages, Manifest
 from serving.bundle.tokenizer import ids_of_pieces
 
 MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"
 OPENNMT, FAIRSEQ, GGUF = "opennmt-py", "fairseq", "gguf"
+ENCODER = "bert"
+"""What `import-encoder` takes."""
 READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
     "marian": read_marian,
     "m2m_100": read_m2m100,
@@ -55,10 +57,6 @@ READERS: dict[str, Callable[[Path, LanguageChoice], Imported]] = {
 `transformers`."""
 
 _SUPPORTED = ", ".join((*READERS, *LANGUAGE_READERS))
-
-SENTENCES = Path(__file__).with_name("sentences.json")
-"""A few by language, each language the same. They are too few to judge a model by; the searches of
-checkpoint and bundle must agree on them."""
 
 _PAIRS = 16
 """Of languages, for which a text is read in turn."""
@@ -152,6 +150,11 @@ def recognise(
 ) -> Callable[[Path, LanguageChoice], Imported]:
     """What reads a translation model's checkpoint; raises ExportError where nothing does."""
     family = family or told_family(source)
+    if family == ENCODER:
+        raise ExportError(
+            f"{source / CONFIG}: model_type {ENCODER!r} is an encoder's; import it with `python -m "
+            f"macaron export import-encoder {source} OUT`"
+        )
     if family not in READERS:
         raise ExportError(
             f"{source / CONFIG}: model_type {family!r} is not supported; supported: {_SUPPORTED}; "

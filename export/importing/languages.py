@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 from export.errors import ExportError
 from serving.bundle.manifest import Languages
@@ -44,6 +45,20 @@ def split_codes(option: str, given: str | None) -> tuple[str, ...]:
         if not re.fullmatch(r"[A-Za-z]{2,3}(-[A-Za-z0-9]+)*", code):
             raise ExportError(f"{option} must be codes of languages such as en,de, got {code!r}")
     return codes
+
+
+def is_tag(piece: str) -> bool:
+    """Whether a piece names a target language as Marian's do: >>fra<<."""
+    return piece.startswith(">>") and piece.endswith("<<")
+
+
+def language_tags(written: Iterable[str]) -> dict[str, str]:
+    """The tags among the pieces of a vocabulary by the code of the language that each stands for,
+    of several for one language the first."""
+    tags: dict[str, str] = {}
+    for piece in filter(is_tag, written):
+        tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
+    return tags
 
 
 def tagged(source: tuple[str, ...], target: tuple[str, ...], tags: dict[str, str]) -> Languages:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json, read_weights
-from export.importing.languages import short_code, tagged
+from export.importing.languages import is_tag, language_tags, short_code, tagged
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import (
     HARMLESS,
@@ -118,11 +118,6 @@ def _read_pieces(
     return pieces, SpecialIds(special_ids.pad, ids["<unk>"], special_ids.bos, special_ids.eos)
 
 
-def is_tag(piece: str) -> bool:
-    """Whether it names a target language, as >>fra<< does."""
-    return piece.startswith(">>") and piece.endswith("<<")
-
-
 def _languages(folder: Path, choice: LanguageChoice, pieces: Pieces) -> Languages:
     path = folder / "tokenizer_config.json"
     told = read_json(path) if path.is_file() else {}
@@ -132,9 +127,7 @@ def _languages(folder: Path, choice: LanguageChoice, pieces: Pieces) -> Language
             f"{path}: source_lang {told.get('source_lang')!r} names no language; say which the "
             "model reads with --from CODE,..."
         )
-    tags: dict[str, str] = {}
-    for piece in filter(is_tag, pieces.written):
-        tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
+    tags = language_tags(pieces.written)
     if tags:
         return tagged(source, choice.target, tags)
     target = choice.target or _told(told.get("target_lang"))

@@ -15,8 +15,7 @@ import yaml
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.languages import short_code, tagged
-from export.importing.marian import is_tag
+from export.importing.languages import is_tag, language_tags, short_code, tagged
 from export.importing.marian_file import is_model, read_mapping
 from export.importing.marian_shortlist import is_shortlist
 from export.importing.model import LanguageChoice, Pieces, check_search, find_file
@@ -289,9 +288,7 @@ def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> 
             f"{files.model}: its name tells no languages; say which the model reads and writes "
             "with --from CODE and --to CODE"
         )
-    tags: dict[str, str] = {}
-    for piece in filter(is_tag, pieces.source_written or pieces.written):
-        tags.setdefault(short_code(piece[2:-2]) or piece[2:-2].replace("_", "-"), piece)
+    tags = language_tags(pieces.source_written or pieces.written)
     if tags:
         return tagged(source, choice.target, tags)
     target = choice.target or told[1:]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -11,8 +12,11 @@ import torch
 
 from export.encoder_bundle import write_foreign_encoder
 from export.encoder_parity import cosine, read_all
+from export.errors import ExportError
 from export.foreign_encoder import read_encoder
+from export.importing.bundle import import_bundle
 from export.trial import try_bundle
+from macaron.stored import StoreError, folder_of
 from serving.bundle.manifest import parse_manifest, read_manifest, write_manifest
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.errors import BundleError, InvalidTextError, RequestError
@@ -130,6 +134,32 @@ def test_a_manifest_that_does_not_fit_is_refused(
 
 def test_a_bundle_can_be_verified(tiny_encoders: TinyEncoders) -> None:
     assert try_bundle(tiny_encoders.bundles / "tiny-embedder") > 0
+
+
+def test_an_encoder_is_served_by_its_folder(
+    tiny_encoders: TinyEncoders, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """`macaron serve --model FOLDER`: imported once, with built-in sentences."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    with pytest.raises(StoreError, match="say --pooling cls or mean to"):
+        folder_of([tiny_encoders.embedder])
+    embedder = shutil.copytree(tiny_encoders.embedder, tmp_path / "embedder")
+    (embedder / "modules.json").write_text('[{"path": "pooling", "type": "models.Pooling"}]')
+    (embedder / "pooling").mkdir()
+    (embedder / "pooling" / "config.json").write_text('{"pooling_mode_mean_tokens": true}')
+    folder = folder_of([embedder, tiny_encoders.classifier])
+    tasks = [read_manifest(bundle).task for bundle in sorted(folder.iterdir())]
+    assert tasks == ["encode", "classify"]
+    made = [bundle.resolve().stat().st_mtime_ns for bundle in sorted(folder.iterdir())]
+    again = folder_of([embedder, tiny_encoders.classifier])
+    assert [bundle.resolve().stat().st_mtime_ns for bundle in sorted(again.iterdir())] == made
+
+
+def test_import_sends_an_encoder_to_its_own_command(
+    tiny_encoders: TinyEncoders, tmp_path: Path
+) -> None:
+    with pytest.raises(ExportError, match="macaron export import-encoder"):
+        import_bundle(tiny_encoders.embedder, tmp_path / "out", precision="fp32")
 
 
 @pytest.mark.slow

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from export.importing.bundle import SENTENCES, import_bundle
+from export.importing.bundle import import_bundle
+from export.texts import SENTENCES
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 
