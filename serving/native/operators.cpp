@@ -330,24 +330,43 @@ void reach_mask_op(const Attributes& attributes, const Context& context) {
     }
 }
 
-// Inputs x and y [..,D], one of which may be repeated for the first axis of the other, and weight and
-// bias [D] of the norm of their sum.
+// One of two values of a sum, whose axes of 1 are repeated.
+struct Addend {
+  Addend(const Context& context, size_t input)
+      : shape(context.shape(input)), numbers(context.input<float>(input)) {}
+
+  // Where its part of a row of the sum begins.
+  const float* row(int64_t index, const Shape& sum) const {
+    const float* found = numbers;
+    int64_t step = shape.back();
+    for (size_t axis = 2; axis <= shape.size(); ++axis) {
+      const int64_t all = sum[sum.size() - axis], own = shape[shape.size() - axis];
+      if (own > 1) found += index % all * step;
+      index /= all;
+      step *= own;
+    }
+    return found;
+  }
+
+  Shape shape;
+  const float* numbers;
+};
+
+// Inputs x and y, and weight and bias [D] of the norm of their sum [..,D].
 class Residual {
  public:
   explicit Residual(const Context& context)
-      : larger_(size_of(context.shape(0)) < size_of(context.shape(1))),
-        shape_(context.shape(larger_)),
-        x_(context.input<float>(larger_)),
-        y_(context.input<float>(1 - larger_)),
-        weight_(context.input<float>(2)),
+      : x_(context, 0), y_(context, 1), shape_(longer()), weight_(context.input<float>(2)),
         bias_(context.input<float>(3)) {
-    const Shape y = context.shape(1 - larger_);
-    const bool repeated = y.size() == shape_.size() && y[0] == 1 &&
-                          std::equal(y.begin() + 1, y.end(), shape_.begin() + 1);
-    require(y == shape_ || repeated, "y must have x's shape, or 1 as its first axis");
+    for (const Addend* each : {&x_, &y_})
+      for (size_t axis = 1; axis <= each->shape.size(); ++axis) {
+        int64_t& all = shape_.axis(shape_.size() - axis);
+        const int64_t own = each->shape[each->shape.size() - axis];
+        require(own == all || own == 1 || all == 1, "x and y must have shapes that go together");
+        all = all == 1 ? own : all;
+      }
     require(size_of(context.shape(2)) == dim() && size_of(context.shape(3)) == dim(),
             "weight and bias of a norm must be [D]");
-    rows_y_ = rows_of(y);
   }
 
   const Shape& shape() const { return shape_; }
@@ -355,17 +374,22 @@ class Residual {
 
   // The sum of a row, and its norm.
   void read(int64_t row, float epsilon, float* total, float* norm) const {
-    const float* x = x_ + row * dim();
-    const float* y = y_ + row % rows_y_ * dim();
-    for (int64_t i = 0; i < dim(); ++i) total[i] = x[i] + y[i];
+    const float* x = x_.row(row, shape_);
+    const float* y = y_.row(row, shape_);
+    const int64_t x_step = x_.shape.back() > 1, y_step = y_.shape.back() > 1;
+    if (x_step && y_step)
+      for (int64_t i = 0; i < dim(); ++i) total[i] = x[i] + y[i];
+    else
+      for (int64_t i = 0; i < dim(); ++i) total[i] = x[i * x_step] + y[i * y_step];
     layer_norm(total, weight_, bias_, dim(), epsilon, norm);
   }
 
  private:
-  size_t larger_;
+  const Shape& longer() const { return x_.shape.size() < y_.shape.size() ? y_.shape : x_.shape; }
+
+  Addend x_, y_;
   Shape shape_;
-  const float *x_, *y_, *weight_, *bias_;
-  int64_t rows_y_ = 0;
+  const float *weight_, *bias_;
 };
 
 // x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, x + y

@@ -112,6 +112,7 @@ class Shape {
   const int64_t* begin() const { return axes_.data(); }
   const int64_t* end() const { return begin() + count_; }
   int64_t operator[](size_t axis) const { return axes_[axis]; }
+  int64_t& axis(size_t number) { return axes_[number]; }
   int64_t& back() { return axes_[count_ - 1]; }
   int64_t back() const { return axes_[count_ - 1]; }
   bool operator==(const Shape& other) const {
