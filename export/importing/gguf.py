@@ -14,9 +14,10 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import Weights
-from export.importing.language_model import ImportedLanguageModel, loaded
+from export.importing.language_model import ImportedLanguageModel, loaded, model_config
 from export.importing.llama import SIZES, Names, llama_state
 from serving.search.ids import SpecialIds
+from training.models.positions import rotary_slowing
 
 if TYPE_CHECKING:
     from gguf import GGUFReader
@@ -80,6 +81,8 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     header.finish()
     weights = Weights(path, _read_tensors(path, reader), "its header")
     sizes["tie_embeddings"] = f"{_NAMES.output}.weight" not in weights
+    if _SLOWER in weights:
+        sizes |= _read_slowing(path, weights, sizes)
     state = llama_state(weights, path, sizes, _NAMES)
     special_ids = _read_special_ids(header, len(tokens))
     name = str(header.get("general.name", "")).strip()
@@ -126,7 +129,7 @@ def _open(path: Path) -> GGUFReader:
 
 def _read_sizes(header: _Header, vocab_size: int) -> tuple[dict[str, Any], int]:
     """The sizes of the model, and how many tokens it may read."""
-    header.must("llama.rope.scaling.type", "none", default="none")
+    scaling = header.must("llama.rope.scaling.type", "none", "linear", default="none")
     header.must("llama.expert_count", 0, default=0)
     header.must("llama.vocab_size", vocab_size, default=vocab_size)
     dim = header.need("llama.embedding_length", int)
@@ -144,6 +147,8 @@ def _read_sizes(header: _Header, vocab_size: int) -> tuple[dict[str, Any], int]:
         "vocab_size": vocab_size,
         "norm_eps": header.need("llama.attention.layer_norm_rms_epsilon", float),
         "rotary_base": header.get("llama.rope.freq_base", 10000.0),
+        "rotary_scaling": scaling,
+        "rotary_factor": header.get("llama.rope.scaling.factor", 1.0),
         "attention_bias": False,
         "ffn_bias": False,
     }, header.need("llama.context_length", int)
@@ -166,6 +171,23 @@ def _read_tensors(path: Path, reader: GGUFReader) -> dict[str, Tensor]:
     return tensors
 
 
+def _read_slowing(path: Path, weights: Weights, sizes: dict[str, Any]) -> dict[str, Any]:
+    """How rotary positions are scaled, of which a file holds the result, by angle; raises
+    ExportError where that is not as Llama 3.1 and those after it do it."""
+    slower_F = weights.take(_SLOWER, sizes["model_dim"] // sizes["num_heads"] // 2)
+    scaled = {"rotary_scaling": "llama3", "rotary_factor": float(slower_F.max())}
+    config = model_config(path, sizes | scaled)
+    wanted_F = rotary_slowing(config)
+    assert wanted_F is not None
+    if not torch.allclose(slower_F, wanted_F, rtol=1e-3):
+        raise ExportError(
+            f"{path}: {_SLOWER} must scale positions as Llama 3.1 does, from "
+            f"{config.rotary_low_factor:g} to {config.rotary_high_factor:g} turns in "
+            f"{config.rotary_trained_length} positions"
+        )
+    return scaled
+
+
 def _halves(rows: Tensor, heads: int) -> Tensor:
     """Features that are turned together lie side by side in the file, and half a head apart
     here."""
@@ -173,6 +195,7 @@ def _halves(rows: Tensor, heads: int) -> Tensor:
     return by_head.transpose(1, 2).reshape(rows.shape)
 
 
+_SLOWER = "rope_freqs.weight"
 _NAMES = Names(
     embedding="token_embd",
     output="output",

@@ -77,7 +77,7 @@ def _read_sizes(options: Options) -> dict[str, Any]:
         "ffn_dim": options.integer("intermediate_size"),
         "vocab_size": options.integer("vocab_size"),
         "norm_eps": options.get("rms_norm_eps", 1e-6),
-        "rotary_base": _read_base(options),
+        **_read_rotary(options),
         "attention_bias": options.get("attention_bias", False),
         "ffn_bias": options.get("mlp_bias", False),
         "tie_embeddings": options.get("tie_word_embeddings", False),
@@ -93,21 +93,44 @@ SIZES: dict[str, Any] = {
 """What all of them have in common."""
 
 
-def _read_base(options: Options) -> float:
-    """The base of rotary positions; raises ExportError where they are scaled."""
+def _read_rotary(options: Options) -> dict[str, Any]:
+    """The base of rotary positions, and how they are scaled; raises ExportError for a way that is
+    not known."""
     told, name = options.get("rope_parameters"), "rope_parameters"
     if told is None:
-        told, name = options.get(_SCALING, {}), _SCALING
+        told, name = options.get(_SCALING) or {}, _SCALING
     options.get(_SCALING)
     kind = told.get("rope_type", told.get("type", "default"))
-    if kind != "default":
+    if kind not in _SCALED_BY:
         raise ExportError(
-            f"{options.path}: {name} of the type {kind!r} is not supported; it must be 'default', "
-            "positions that are not scaled"
+            f"{options.path}: {name} of the type {kind!r} is not supported; it must be one of "
+            f"{', '.join(map(repr, _SCALED_BY))}"
         )
     base = told.get("rope_theta", options.get("rope_theta", 10000.0))
     options.get("rope_theta")
-    return float(base)
+    found: dict[str, Any] = {"rotary_base": float(base)}
+    if kind == "default":
+        return found
+    missing = [key for key in _SCALED_BY[kind] if not isinstance(told.get(key), int | float)]
+    if missing:
+        raise ExportError(
+            f"{options.path}: {name} of the type {kind!r} needs a number {missing[0]}"
+        )
+    found["rotary_scaling"] = kind
+    return found | {ours: told[key] for key, ours in _SCALED_BY[kind].items()}
+
+
+_SCALED_BY: dict[str, dict[str, str]] = {
+    "default": {},
+    "linear": {"factor": "rotary_factor"},
+    "llama3": {
+        "factor": "rotary_factor",
+        "low_freq_factor": "rotary_low_factor",
+        "high_freq_factor": "rotary_high_factor",
+        "original_max_position_embeddings": "rotary_trained_length",
+    },
+}
+"""Ways to scale rotary positions: what each needs, and what we call it."""
 
 
 @dataclass(frozen=True)

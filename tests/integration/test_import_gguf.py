@@ -56,11 +56,18 @@ def interleaved(rows: np.ndarray, heads: int) -> np.ndarray:
     return np.ascontiguousarray(halves.swapaxes(1, 2).reshape(rows.shape))
 
 
-def write_gguf(folder: Path, kind: str, **changed: Any) -> Any:
-    """folder/model.gguf, whose matrices are of that type, of a small Llama; returns the Llama, with
-    the values that they then have."""
+def write_gguf(
+    folder: Path,
+    kind: str,
+    rotary: dict[str, Any] | None = None,
+    slower: np.ndarray | None = None,
+    **changed: Any,
+) -> Any:
+    """folder/model.gguf, whose matrices are of that type, of a small Llama with these positions;
+    returns the Llama, with the values that they then have."""
     options = {"hidden_size": 64, "intermediate_size": 96, "head_dim": 16}
-    theirs = write_llama(folder / "folder", **options)
+    rotary = rotary or {"rope_type": "default", "rope_theta": 500.0}
+    theirs = write_llama(folder / "folder", **options, rope_parameters=rotary)
     writer = gguf.GGUFWriter(folder / "model.gguf", changed.pop("architecture", "llama"))
     values = {
         "block_count": 2, "context_length": 128, "embedding_length": 64, "feed_forward_length": 96,
@@ -69,11 +76,13 @@ def write_gguf(folder: Path, kind: str, **changed: Any) -> Any:
     for name, value in values.items():
         writer.add_uint32(f"llama.{name}", value)
     writer.add_float32("llama.attention.layer_norm_rms_epsilon", 1e-6)
-    writer.add_float32("llama.rope.freq_base", 500.0)
+    writer.add_float32("llama.rope.freq_base", rotary["rope_theta"])
     writer.add_string("general.license", "mit")
     add_tokenizer(writer, folder / "folder")
     for name, value in changed.items():
         writer.add_string(name.replace("__", "."), value)
+    if slower is not None:
+        writer.add_tensor("rope_freqs.weight", slower)
     type_, state = gguf.GGMLQuantizationType[kind], {}
     for name, tensor in load_file(folder / "folder" / "model.safetensors").items():
         rows = tensor.numpy()
@@ -119,6 +128,27 @@ def test_logits_are_those_of_transformers(tmp_path: Path, kind: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(imported.model(ids), theirs(ids).logits, atol=1e-4, rtol=0)
     assert imported.licence == "mit"
+
+
+def test_positions_are_scaled_as_llama_3_does(tmp_path: Path) -> None:
+    from transformers.models.llama.modeling_llama import LlamaRotaryEmbedding
+
+    rotary = {"rope_type": "llama3", "rope_theta": 500000.0, "factor": 32.0}
+    rotary |= {"low_freq_factor": 1.0, "high_freq_factor": 4.0}
+    rotary["original_max_position_embeddings"] = 8192
+    theirs = write_gguf(tmp_path / "plain", "F32", rotary)
+    scaled = LlamaRotaryEmbedding(theirs.config).inv_freq.numpy()
+    slower = (500000.0 ** (-np.arange(8) / 8) / scaled).astype(np.float32)
+    assert slower[0] == 1
+    assert 1.5 < slower.max() <= 32.1
+    write_gguf(tmp_path / "file", "F32", rotary, slower)
+    imported = read_gguf(tmp_path / "file" / "model.gguf")
+    ids = torch.randint(0, ROWS, (2, 60), generator=torch.Generator().manual_seed(1))
+    with torch.no_grad():
+        torch.testing.assert_close(imported.model(ids), theirs(ids).logits, atol=1e-4, rtol=0)
+    write_gguf(tmp_path / "other", "F32", rotary, slower**0.5)
+    with pytest.raises(ExportError, match="must scale positions as Llama 3"):
+        read_gguf(tmp_path / "other" / "model.gguf")
 
 
 def test_a_file_becomes_a_bundle_as_its_folder_does(tmp_path: Path) -> None:

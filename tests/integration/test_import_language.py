@@ -34,6 +34,9 @@ GREEDY = GenerationOptions(max_length=24, temperature=0.0, num_logprobs=2)
 TIE = 1e-4
 """Log-probabilities nearer than this may stand in either order."""
 
+LLAMA3 = {"rope_type": "llama3", "rope_theta": 500.0, "factor": 4.0}
+LLAMA3 |= {"low_freq_factor": 0.3, "high_freq_factor": 2.0, "original_max_position_embeddings": 16}
+"""Of four angles one stays as it is, one turns slower in part, and two in full."""
 Written = tuple[Callable[..., Any], Callable[[Path], ImportedLanguageModel], dict[str, Any]]
 MODELS: dict[str, Written] = {
     "gpt2": (write_gpt2, read_gpt2, {}),
@@ -47,9 +50,14 @@ MODELS: dict[str, Written] = {
             "attention_bias": True,
             "mlp_bias": True,
             "num_key_value_heads": 4,
+            "rope_parameters": {"rope_type": "linear", "rope_theta": 500.0, "factor": 2.5},
         },
     ),
-    "mistral": (write_llama, read_llama, {"kind": "Mistral", "sliding_window": 5}),
+    "mistral": (
+        write_llama,
+        read_llama,
+        {"kind": "Mistral", "sliding_window": 5, "rope_parameters": LLAMA3},
+    ),
 }
 
 

@@ -524,6 +524,7 @@ class LanguageModelConfig(ModelConfig):
         "block": ("standard", "macaron"),
         "attention": ATTENTIONS,
         "positions": ("sinusoid", "gluon", "relative", "rotary", "learnt"),
+        "rotary_scaling": ("none", "linear", "llama3"),
         "dropout_layers": ("all", "reference"),
     }
 
@@ -550,6 +551,14 @@ class LanguageModelConfig(ModelConfig):
     rotary_base: float = 10000.0
     """Of `rotary` positions: the last features of a head turn once in 2 pi times this many
     positions, nearly."""
+    rotary_scaling: str = "none"
+    """How much slower rotary positions turn for longer texts than training had: `linear`, all by
+    `rotary_factor`; `llama3`, those that turn at most `rotary_low_factor` times in
+    `rotary_trained_length` positions, and others in part, up to `rotary_high_factor` times."""
+    rotary_factor: float = 1.0
+    rotary_low_factor: float = 1.0
+    rotary_high_factor: float = 4.0
+    rotary_trained_length: int = 8192
     num_kv_heads: int = 0
     """Heads of keys and values, each of which as many heads of queries share (grouped-query
     attention; Ainslie et al. 2023); 0 is `num_heads`, each its own."""
@@ -595,6 +604,24 @@ class LanguageModelConfig(ModelConfig):
             )
         if not self.rotary_base > 1.0:
             raise ConfigError(f"rotary_base must be > 1, got {self.rotary_base}")
+        if self.rotary_scaling == "none":
+            return
+        if self.positions != "rotary":
+            raise ConfigError(
+                f"rotary_scaling: {self.rotary_scaling} is of positions: rotary, got positions: "
+                f"{self.positions}; set rotary_scaling: none"
+            )
+        if not self.rotary_factor >= 1.0:
+            raise ConfigError(f"rotary_factor must be >= 1, got {self.rotary_factor}")
+        if not 0.0 < self.rotary_low_factor < self.rotary_high_factor:
+            raise ConfigError(
+                "rotary_low_factor must be > 0 and less than rotary_high_factor, got "
+                f"{self.rotary_low_factor} and {self.rotary_high_factor}"
+            )
+        if self.rotary_trained_length < 1:
+            raise ConfigError(
+                f"rotary_trained_length must be >= 1, got {self.rotary_trained_length}"
+            )
 
     def _check_matrices(self) -> None:
         """Raise ConfigError for matrices that do not fit one another."""

@@ -26,11 +26,21 @@ class RotaryPositions(nn.Module):
     The whole projection is turned before it is split and cached: a cache holds turned keys.
     """
 
-    def __init__(self, num_heads: int, kv_heads: int | None = None, base: float = 10000.0) -> None:
-        """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last;
-        `kv_heads`, if not given, are `num_heads`."""
+    def __init__(
+        self,
+        num_heads: int,
+        kv_heads: int | None = None,
+        base: float = 10000.0,
+        slower_F: Tensor | None = None,
+    ) -> None:
+        """A feature turns once in 2 pi positions, the first, to nearly 2 pi `base`, the last, or
+        `slower` than that, by a factor for each; `kv_heads`, if not given, are `num_heads`."""
         super().__init__()
         self.num_heads, self.kv_heads, self.base = num_heads, kv_heads or num_heads, base
+        if slower_F is not None:
+            rest = -len(slower_F) % _WHOLE_VECTORS
+            slower_F = torch.cat([slower_F, torch.ones(rest)])
+        self.register_buffer("slower_F", slower_F, persistent=False)
 
     def forward(self, projected_BQP: Tensor, positions_BQ: Tensor) -> Tensor:
         """Heads of queries, keys and values side by side, [B,Q,P], the first two turned; positions
@@ -43,6 +53,9 @@ class RotaryPositions(nn.Module):
         count = -(-half // _WHOLE_VECTORS) * _WHOLE_VECTORS
         index = torch.arange(count, dtype=torch.float32, device=projected_BQP.device)
         frequency = torch.exp(index * (-math.log(self.base) / half))
+        if self.slower_F is not None:
+            assert isinstance(self.slower_F, Tensor)
+            frequency = frequency / self.slower_F
         angle_BQ1F = (positions_BQ.float().unsqueeze(-1) * frequency).unsqueeze(2)
         cosine, sine = (
             function(angle_BQ1F)[..., :half].to(projected_BQP.dtype)
@@ -51,6 +64,26 @@ class RotaryPositions(nn.Module):
         first, second = query_key_BQP.unflatten(-1, (turned, 2, half)).unbind(-2)
         parts = (first * cosine - second * sine, second * cosine + first * sine)
         return torch.cat([torch.stack(parts, -2).flatten(2), value_BQP], -1)
+
+
+def rotary_slowing(config: LanguageModelConfig) -> Tensor | None:
+    """By how much each angle [E/2] of a head turns slower, so that a model reads more positions
+    than it was trained on; None where all are as they were.
+
+    `linear` divides all by one factor (Chen et al. 2023); `llama3` those that turn at most
+    `rotary_low_factor` times in `rotary_trained_length` positions, from `rotary_high_factor` times
+    on none, and between the two a part (the code of Llama 3.1).
+    """
+    if config.rotary_scaling == "none":
+        return None
+    half = config.model_dim // config.num_heads // 2
+    if config.rotary_scaling == "linear":
+        return torch.full((half,), config.rotary_factor)
+    frequency_F = torch.exp(torch.arange(half) * (-math.log(config.rotary_base) / half))
+    turns_F = config.rotary_trained_length * frequency_F / (2 * math.pi)
+    low, high = config.rotary_low_factor, config.rotary_high_factor
+    kept_F = ((turns_F - low) / (high - low)).clamp(0.0, 1.0)
+    return 1.0 / (kept_F + (1.0 - kept_F) / config.rotary_factor)
 
 
 class RelativePositions(nn.Module):
@@ -152,7 +185,9 @@ def make_positions(config: ModelConfig) -> RotaryPositions | RelativePositions |
     """What a self-attention of its own has of positions, by the configuration."""
     if config.positions == "rotary":
         if isinstance(config, LanguageModelConfig):
-            return RotaryPositions(config.num_heads, config.kv_heads, config.rotary_base)
+            return RotaryPositions(
+                config.num_heads, config.kv_heads, config.rotary_base, rotary_slowing(config)
+            )
         return RotaryPositions(config.num_heads)
     if config.positions == "relative":
         return RelativePositions(config.head_width, config.max_relative_distance)

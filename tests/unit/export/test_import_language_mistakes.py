@@ -59,11 +59,12 @@ def cut_off(name: str) -> Change:
 @pytest.mark.parametrize(
     ("source", "change", "words"),
     [
-        ("llama", scaled("llama3"), ["config.json", "rope_parameters of the type 'llama3'"]),
+        ("llama", scaled("yarn"), ["config.json", "rope_parameters of the type 'yarn'", "linear"]),
+        ("llama", scaled("llama3"), ["rope_parameters", "'llama3' needs a number low_freq_factor"]),
         (
             "llama",
-            config(rope_parameters=None, rope_scaling={"type": "linear", "factor": 2.0}),
-            ["rope_scaling of the type 'linear'", "'default'"],
+            config(rope_parameters=None, rope_scaling={"type": "dynamic", "factor": 2.0}),
+            ["rope_scaling of the type 'dynamic'", "'default'"],
         ),
         ("llama", config(head_dim=16), ["config.json", "head_dim 16", "it must be 8"]),
         ("llama", config(hidden_act="gelu"), ["hidden_act 'gelu'", "'silu'"]),
