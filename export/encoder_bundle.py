@@ -96,11 +96,7 @@ def write_foreign_encoder(
     def compared(tokenizer: EncoderTokenizer) -> ComparedTexts:
         labelled = read_task(task, tokenizer, foreign.labels) if task else None
         if text is None:
-            lines = [
-                line for own in json.loads(SENTENCES.read_text("utf-8")).values() for line in own
-            ]
-            encoded = [tokenizer.encode(line, truncate=True) for line in lines]
-            return ComparedTexts("built-in sentences", encoded, labelled)
+            return ComparedTexts("built-in sentences", _built_in(tokenizer), labelled)
         return ComparedTexts(text.name, _read_texts(text, tokenizer), labelled)
 
     return _write(foreign, out, form, compared, {"attribution": attribution})
@@ -233,6 +229,12 @@ def _read_texts(path: Path, tokenizer: EncoderTokenizer) -> list[EncodedText]:
     if len(lines) > FITTED + COMPARED:
         lines = [*lines[:COMPARED], *lines[-FITTED:]]
     return [tokenizer.encode(line, truncate=True) for line in lines]
+
+
+def _built_in(tokenizer: EncoderTokenizer) -> list[EncodedText]:
+    """The built-in sentences of all languages."""
+    listed = json.loads(SENTENCES.read_text(encoding="utf-8"))
+    return [tokenizer.encode(line, truncate=True) for lines in listed.values() for line in lines]
 
 
 def _check_enough(path: Path, count: int) -> None:

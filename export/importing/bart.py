@@ -3,7 +3,6 @@ trained from it."""
 
 from __future__ import annotations
 
-from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
@@ -12,7 +11,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from export.errors import ExportError
 from export.importing.byte_pairs import SPECIAL, read_byte_pairs
 from export.importing.folder import Options, read_weights
-from export.importing.mbart import learnt_state, read_positions
+from export.importing.mbart import learnt_config, learnt_state
 from export.importing.model import (
     HARMLESS,
     FastTokenizerFile,
@@ -21,14 +20,12 @@ from export.importing.model import (
     generation_options,
     loaded,
     read_options,
-    read_sizes,
     search_options,
     special_id,
 )
 from serving.bundle.manifest import Languages
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS
-from training.models import TransformerConfig
 
 _FIRST, _, _, _UNKNOWN = SPECIAL
 _HARMLESS = HARMLESS | {"replacing_rate", "student_decoder_layers", "student_encoder_layers"}
@@ -38,7 +35,7 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of BART; raises ExportError, with file and entry, for what is not supported.
     Without a choice it reads and writes English."""
     options, generation = read_options(folder), generation_options(folder)
-    config = _read_config(options)
+    config = learnt_config(options, "post")
     size = config.vocab_size
     content = read_byte_pairs(folder, size)
     ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
@@ -62,28 +59,6 @@ def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
         search,
         # What is left of the table is for an output as long, of which a request may give the start.
         max_source=config.max_positions - MAX_STEPS - 2,
-    )
-
-
-def _read_config(options: Options) -> TransformerConfig:
-    options.must("normalize_embedding", True, default=True)
-    for name in (
-        "normalize_before",
-        "add_final_layer_norm",
-        "static_position_embeddings",
-        "add_bias_logits",
-        "is_decoder",
-    ):
-        options.must(name, False, default=False)
-    for name in ("tie_word_embeddings", "is_encoder_decoder"):
-        options.must(name, True, default=True)
-    return replace(
-        read_sizes(options, activation="gelu", scale_embedding=False),
-        norm="post",
-        positions="learnt",
-        max_positions=read_positions(options),
-        embedding_norm=True,
-        output_bias=True,
     )
 
 

@@ -97,6 +97,21 @@ class Options:
                 )
 
 
+def find_pair(
+    places: Iterable[Path], pair: tuple[str, str], shared: Sequence[str]
+) -> tuple[Path, Path] | None:
+    """The files of source and target by their names, or one for both by any of the `shared` names,
+    in the first folder that has them; None where none has."""
+    for place in places:
+        own = (place / pair[0], place / pair[1])
+        if all(path.is_file() for path in own):
+            return own
+        for name in shared:
+            if (place / name).is_file():
+                return place / name, place / name
+    return None
+
+
 class Weights:
     """The tensors of a checkpoint by name, each of which must be taken once."""
 

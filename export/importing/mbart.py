@@ -45,7 +45,7 @@ def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of mBART-50; raises ExportError, with file and entry, for what is not
     supported."""
     options, generation = read_options(folder), generation_options(folder)
-    config = _read_config(options)
+    config = learnt_config(options, "pre")
     size = config.vocab_size
     written = _pieces(folder, size)
     special_ids = SpecialIds(
@@ -71,24 +71,27 @@ def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
     )
 
 
-def _read_config(options: Options) -> TransformerConfig:
-    for name in ("normalize_before", "normalize_embedding", "add_final_layer_norm"):
-        options.must(name, True, default=True)
+def learnt_config(options: Options, norm: str) -> TransformerConfig:
+    """What BART and those after it have in common: a norm behind the embedding, and learnt
+    positions; those with `norm` before their layers have one at the end, too."""
+    options.must("normalize_embedding", True, default=True)
+    for name in ("normalize_before", "add_final_layer_norm"):
+        options.must(name, norm == "pre", default=norm == "pre")
     for name in ("static_position_embeddings", "add_bias_logits", "is_decoder"):
         options.must(name, False, default=False)
     for name in ("tie_word_embeddings", "is_encoder_decoder"):
         options.must(name, True, default=True)
     return replace(
         read_sizes(options, activation="gelu", scale_embedding=False),
-        norm="pre",
+        norm=norm,
         positions="learnt",
-        max_positions=read_positions(options),
+        max_positions=_read_positions(options),
         embedding_norm=True,
         output_bias=True,
     )
 
 
-def read_positions(options: Options) -> int:
+def _read_positions(options: Options) -> int:
     """The rows of a table of positions that stand for one; raises ExportError where they are too
     few for what requests may ask."""
     positions = options.integer("max_position_embeddings")

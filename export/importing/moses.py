@@ -7,6 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 from export.errors import ExportError
+from export.importing.folder import find_pair
 
 _PAIR = ("source.codes", "target.codes")
 _SHARED = ("bpecodes", "codes", "code")
@@ -24,13 +25,9 @@ def is_cut_by_bpe(written: Iterable[str]) -> bool:
 def find_codes(source: Path, places: Iterable[Path]) -> tuple[Path, Path]:
     """The codes of source and target in one of the folders; raises ExportError where there are
     none."""
-    for place in places:
-        pair = [place / name for name in _PAIR]
-        if all(path.is_file() for path in pair):
-            return pair[0], pair[1]
-        for name in _SHARED:
-            if (place / name).is_file():
-                return place / name, place / name
+    found = find_pair(places, _PAIR, _SHARED)
+    if found is not None:
+        return found
     raise ExportError(
         f"{source}: the vocabulary was cut by BPE (its pieces end with {_GOES_ON!r}), and no codes "
         f"are there; put them beside the weights as {_SHARED[0]}, or as {' and '.join(_PAIR)}"

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
+from export.importing.folder import find_pair
 from export.importing.languages import short_code
 from export.importing.model import LanguageChoice, Pieces
 from export.importing.moses import find_codes, is_cut_by_bpe, moses_rules
@@ -104,13 +105,9 @@ def check_special(source: Path, written: Written, ids: Mapping[str, int]) -> Non
 def find_sentencepiece(source: Path, *places: Path) -> tuple[Path, Path]:
     """The SentencePiece models of source and target in one of the folders; raises ExportError
     where there are none."""
-    for place in dict.fromkeys((*places, source)):
-        pair = [place / name for name in _PAIR]
-        if all(path.is_file() for path in pair):
-            return pair[0], pair[1]
-        for name in _SHARED:
-            if (place / name).is_file():
-                return place / name, place / name
+    found = find_pair(dict.fromkeys((*places, source)), _PAIR, _SHARED)
+    if found is not None:
+        return found
     raise ExportError(
         f"{source}: no SentencePiece model there, by which texts were cut into pieces; put it "
         f"beside the weights as {' and '.join(_PAIR)}, or as {_SHARED[0]} where both sides share "

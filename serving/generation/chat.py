@@ -6,15 +6,17 @@ import datetime
 import json
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from jinja2 import TemplateError
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
-from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.errors import BundleError, RequestError
 from serving.search.ids import SpecialIds
 from serving.text.characters import check_text
+
+if TYPE_CHECKING:  # a server of bundles without templates has nothing of its library in memory
+    from serving.bundle.fast_vocabulary import FastVocabulary
 
 Message = Mapping[str, str]
 """`role` and `content`, as templates read them."""

@@ -9,7 +9,6 @@ from pathlib import Path
 
 import numpy as np
 
-from serving.bundle.fast_vocabulary import FastVocabulary
 from serving.bundle.load_tokenizer import load_tokenizer
 from serving.bundle.manifest import Manifest, read_manifest
 from serving.bundle.tokenizer import TextTokenizer
@@ -188,6 +187,8 @@ def _load_chat(folder: Path, manifest: Manifest, tokenizer: TextTokenizer) -> Ch
     name = manifest.tokenizer.chat_template_file
     if name is None:
         return None
+    from serving.bundle.fast_vocabulary import FastVocabulary  # others have no use for its library
+
     if not isinstance(tokenizer, FastVocabulary):
         raise BundleError(
             f"{folder}: a chat template needs a tokenizer of the kind 'tokenizers', got "

@@ -29,7 +29,7 @@ from serving.errors import (
 )
 from serving.generation.generator import Generator
 from serving.generation.scheduler import GenerationScheduler
-from serving.resident import give_back
+from serving.resident import give_back, large_blocks_apart
 from serving.runtime.session import ON_CPU, DeviceUse
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sampling_options import GenerationOptions
@@ -169,7 +169,8 @@ class Registry:
         stored = self._to_store(self._read_manifests())
         if self._settings.load == "use" and self._settings.decode_in == "processes":
             self._processes.start()
-        bundles = self._load_all_but([model.manifest for model in stored])
+        with large_blocks_apart():
+            bundles = self._load_all_but([model.manifest for model in stored])
         self._serve([*map(self._start, bundles), *stored])
         del bundles
         _tidy()
@@ -196,7 +197,7 @@ class Registry:
         those accept who have chosen it already. Where a bundle cannot be used, everything stays as
         it was, and the log says why.
         """
-        with self._reloading:
+        with self._reloading, large_blocks_apart():
             self._exchange()
         _tidy()
 

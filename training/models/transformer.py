@@ -38,7 +38,7 @@ class Transformer(TranslationModel):
 
     decoder_kind = "cross"
     alignment_role = "alignment_query"
-    output: nn.Parameter | None
+    output_matrix: nn.Parameter | None
 
     def __init__(self, config: TransformerConfig, block: Block) -> None:
         super().__init__()
