@@ -74,6 +74,35 @@ _QUANTITY = re.compile(
 _EMOJIS = tuple(
     "😀😂😉😊😍😎🤔😢😭😡👍👎👏🙏💪👋🎉🔥✨⭐🚀❤💙✅❌⚠☀☕🍕🎂🏠🚗⚽🎵📷📅📌💡🔒🌍🐱🐶🌸🍀💰😅🙄🥳"
 )
+_PICTURES = "".join(
+    character
+    for first, last in (
+        (0x2600, 0x27BF),
+        (0x1F300, 0x1F64F),
+        (0x1F680, 0x1F6FF),
+        (0x1F900, 0x1F9FF),
+    )
+    for character in map(chr, range(first, last + 1))
+    if unicodedata.category(character) == "So"
+)
+"""The blocks of symbols that emojis are taken from, so that rare ones are copied, too."""
+_AS_PICTURE = "\ufe0f"  # what telephones write behind those that were letters of a font before
+_SCRIPTS = tuple(
+    ("".join(filter(str.isalpha, map(chr, range(ord(first), ord(last) + 1)))), most)
+    for first, last, most in (
+        ("\u0391", "\u03c9", 9),  # Greek
+        ("\u0410", "\u044f", 9),  # Cyrillic
+        ("\u05d0", "\u05ea", 6),  # Hebrew
+        ("\u0627", "\u064a", 6),  # Arabic
+        ("\u0905", "\u0939", 6),  # Devanagari
+        ("\u0e01", "\u0e2e", 6),  # Thai
+        ("\u3041", "\u3096", 5),  # Hiragana
+        ("\u30a1", "\u30fa", 5),  # Katakana
+        ("\u4e00", "\u9fff", 4),  # Han
+        ("\uac00", "\ud7a3", 4),  # Hangul
+    )
+)
+"""Letters, and how many of them a word has at most."""
 _BREAK = re.compile(
     r"(?<=\w)(?:[:;] | [\u2013\u2014-] |[!?\u2026] )|(?<=[^\W\d_]{4})\. (?=[^\W\d_])"
 )
@@ -110,6 +139,7 @@ def add_noise(
         "units": change_unit,
         "phrases": cut_phrase,
         "emojis": put_emoji,
+        "scripts": put_foreign_word,
         "punctuation": lambda pair, _: drop_end_mark(pair),
         "accents": lambda pair, draw: (
             drop_accents(pair[0], spelt_out=draw.random() < 0.5),
@@ -173,11 +203,24 @@ def _is_phrase(text: str) -> bool:
 
 
 def put_emoji(pair: Pair, draw: random.Random) -> Pair:
-    """The same one or two emojis at the beginning or the end of both sides."""
-    emojis = "".join(draw.choices(_EMOJIS, k=draw.choice((1, 1, 1, 2))))
+    """The same one or two emojis, half of them rare ones, before or behind both sides."""
+    emojis = "".join(_emoji(draw) for _ in range(draw.choice((1, 1, 1, 2))))
     if draw.random() < 0.2:
         return f"{emojis} {pair[0]}", f"{emojis} {pair[1]}"
     return f"{pair[0]} {emojis}", f"{pair[1]} {emojis}"
+
+
+def _emoji(draw: random.Random) -> str:
+    picture = draw.choice(_EMOJIS if draw.random() < 0.5 else _PICTURES)
+    has_both_forms = picture < "\U0001f000"
+    return picture + (_AS_PICTURE if has_both_forms and draw.random() < 0.5 else "")
+
+
+def put_foreign_word(pair: Pair, draw: random.Random) -> Pair:
+    """A row of letters of another script in the place of a name that stands once on both sides."""
+    letters, most = draw.choice(_SCRIPTS)
+    word = "".join(draw.choices(letters, k=draw.randrange(1, most + 1)))
+    return _replace_shared(pair, _NAME, word, draw)
 
 
 def put_placeholder(pair: Pair, draw: random.Random) -> Pair:

@@ -135,6 +135,8 @@ class NoiseConfig:
     """A part of one to six words of both sides, where both have the same breaks."""
     emojis: float = 0.0
     """One or two emojis before or behind both sides."""
+    scripts: float = 0.0
+    """A word of another script on both sides for a name that stands on both."""
     lower: float = 0.0
     """The source in small letters."""
     title: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import re
+import unicodedata
 from collections import Counter
 from itertools import chain
 
@@ -24,6 +25,7 @@ from training.noise import (
     lower,
     mistype,
     put_emoji,
+    put_foreign_word,
     put_placeholder,
     title,
 )
@@ -153,8 +155,27 @@ def test_emojis_are_the_same_on_both_sides() -> None:
         assert target.replace("See you.", "") == mark
         assert source.startswith(mark) == target.startswith(mark)
         assert not any(map(str.isalnum, mark))
-        seen.add(len(mark.strip()))
-    assert seen == {1, 2}
+        seen.add(mark.strip())
+    assert {len(mark.replace("\ufe0f", "")) for mark in seen} == {1, 2}
+    assert "👍" in seen
+    assert len(seen) > 200  # rare ones, too
+    assert any("\ufe0f" in mark for mark in seen)
+
+
+def test_a_name_on_both_sides_becomes_a_word_of_another_script_on_both() -> None:
+    draw, scripts = random.Random(3), set()
+    for _ in range(400):
+        source, target = put_foreign_word(("Ich kenne Tom.", "Do I know Tom?"), draw)
+        word = source.removeprefix("Ich kenne ").removesuffix(".")
+        assert target == f"Do I know {word}?"
+        assert 1 <= len(word) <= 9
+        assert word.isalpha()
+        scripts |= {unicodedata.name(letter).split()[0] for letter in word}
+    assert scripts == {
+        "GREEK", "CYRILLIC", "HEBREW", "ARABIC", "DEVANAGARI", "THAI", "HIRAGANA", "KATAKANA",
+        "CJK", "HANGUL",
+    }  # fmt: skip
+    assert put_foreign_word(("Guten Tag", "Hello"), draw) == ("Guten Tag", "Hello")
 
 
 def test_a_name_on_both_sides_becomes_a_placeholder_on_both() -> None:
