@@ -14,7 +14,8 @@ from pathlib import Path
 
 import onnxruntime
 
-from serving.bundle.manifest import DType, Graph, Manifest
+from serving.bundle.graph import DType, Graph
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime.cuda_driver import DriverError, Gpu, look
 from serving.runtime.cuda_memory import GpuSources, GpuTensors, RowMover, move_files

@@ -11,7 +11,8 @@ import onnxruntime
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import DType, Graph, Manifest
+from serving.bundle.graph import DType, Graph
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
 from serving.runtime.kernels import native_library

@@ -6,7 +6,8 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.bundle.manifest import Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.runtime.cuda_device import (
     GRAPHS_SWITCH,
     CudaDevice,

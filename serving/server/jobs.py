@@ -442,7 +442,8 @@ def _job_result(
 def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
-    untrained = plan.model.manifest.languages.zero_shot(plan.source, job.target)
+    pair = plan.source, job.target
+    untrained = pair not in plan.model.pairs and plan.source != job.target
     return TextResult(
         text=joined.text,
         hypotheses=joined.hypotheses,

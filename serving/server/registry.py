@@ -6,6 +6,7 @@ Knows nothing of HTTP.
 from __future__ import annotations
 
 import difflib
+import functools
 import gc
 import logging
 import math
@@ -66,9 +67,10 @@ class StoredModel:
         """The manifest's name, by which requests choose the model."""
         return self.manifest.name
 
-    def serves(self, source: str, target: str) -> bool:
-        """Whether the model was trained to translate from the one language into the other."""
-        return self.manifest.languages.translates(source, target)
+    @functools.cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The pairs of source and target that the model was trained to translate."""
+        return frozenset(self.manifest.languages.trained)
 
 
 @dataclass(frozen=True)
@@ -443,7 +445,7 @@ class Registry:
         """
         candidates = self._candidates(name)
         for model in candidates:
-            if model.serves(source, target):
+            if (source, target) in model.pairs:
                 return self._use(model)
         knowing = [m for m in candidates if m.manifest.languages.zero_shot(source, target)]
         if knowing and self._settings.zero_shot:
@@ -469,11 +471,11 @@ class Registry:
         """The language by way of which two models, or the one named alone, translate the pair in
         two legs, where no model does directly; None where one does, or there are no such two."""
         models = self._candidates(name)
-        if source == target or any(model.serves(source, target) for model in models):
+        if source == target or any((source, target) in model.pairs for model in models):
             return None
         for first in models:
             for origin, between in first.manifest.languages.trained:
-                if origin == source and any(model.serves(between, target) for model in models):
+                if origin == source and any((between, target) in model.pairs for model in models):
                     return between
         return None
 
@@ -488,7 +490,7 @@ class Registry:
 
     def _directly(self, source: str, target: str, models: Sequence[StoredModel]) -> bool:
         """Whether one of these models translates the pair in one leg."""
-        if any(model.serves(source, target) for model in models):
+        if any((source, target) in model.pairs for model in models):
             return True
         allowed = self._settings.zero_shot and not self.pivot(source, target)
         return allowed and any(m.manifest.languages.zero_shot(source, target) for m in models)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.bundle.manifest import parse_manifest
+from serving.bundle.folder import parse_manifest
 from serving.queue.limits import BatchLimits
 from serving.runtime.cuda_device import MOST_STREAMS
 from serving.runtime.device import batches_at_once, computes_on_cpu

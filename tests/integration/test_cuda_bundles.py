@@ -21,7 +21,8 @@ from export.errors import ExportError, ParityError
 from export.half import HalfFit
 from export.language_bundle import export_language_bundle
 from export.texts import Text, TextPair
-from serving.bundle.manifest import CacheSizes, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import CacheSizes
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions

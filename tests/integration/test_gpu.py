@@ -18,7 +18,8 @@ import onnxruntime
 import pytest
 
 from export.engine import export_engines
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
 from serving.runtime.cuda_device import GRAPHS_SWITCH, STREAMS_SWITCH

@@ -17,7 +17,8 @@ import pytest
 
 from export.__main__ import main
 from export.engine import export_engines
-from serving.bundle.manifest import Manifest, file_hash, read_manifest, write_manifest
+from serving.bundle.folder import file_hash, read_manifest, write_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches

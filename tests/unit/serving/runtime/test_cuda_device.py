@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.bundle.manifest import Manifest, parse_manifest
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
 from serving.runtime import cuda_device, cuda_driver, cuda_memory
 from serving.runtime.cuda_driver import DriverError, Gpu, look
