@@ -26,7 +26,8 @@ from bench.systems import BenchJob, LoadedSystem, Search, token_id
 from serving.bundle.folder import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
-from serving.server.registry import Registry, ServedModel
+from serving.server.models import ServedModel
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.results import Translation

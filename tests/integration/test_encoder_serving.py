@@ -23,7 +23,8 @@ from serving.encoding.scheduler import TextScheduler
 from serving.errors import DeadlineExceededError, DecodingError, NotReadyError, RequestError
 from serving.server.app import create_app
 from serving.server.loading import load_bundles
-from serving.server.registry import Registry, StoredModel
+from serving.server.models import StoredModel
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, save_encoder, write_lines

@@ -39,7 +39,7 @@ from serving.server.dialects.native.wire import (
 )
 from serving.server.gate import KeyRule, admit_by_body
 from serving.server.jobs import Jobs
-from serving.server.registry import ServedModel, StoredModel
+from serving.server.models import ServedModel, StoredModel
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link

@@ -36,7 +36,7 @@ from serving.server.dialects.openai.wire import (
     Tokens,
 )
 from serving.server.in_flight import completed
-from serving.server.registry import ServedEncoder, ServedLanguageModel
+from serving.server.models import ServedEncoder, ServedLanguageModel
 from serving.server.wire import STREAM_HEADERS, json_response
 from serving.text.characters import check_text
 
