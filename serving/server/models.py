@@ -58,6 +58,11 @@ class ServedLanguageModel:
     loaded_at: int
     """Seconds since 1970."""
 
+    @property
+    def device(self) -> DeviceUse:
+        """What it runs on, and why."""
+        return self.generator.device
+
     @functools.cached_property
     def name(self) -> str:
         """The manifest's name, by which requests choose the model."""
@@ -73,6 +78,11 @@ class ServedEncoder:
     scheduler: TextScheduler
     loaded_at: int
     """Seconds since 1970."""
+
+    @property
+    def device(self) -> DeviceUse:
+        """What it runs on, and why."""
+        return self.reader.device
 
     @functools.cached_property
     def name(self) -> str:

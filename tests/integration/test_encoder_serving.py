@@ -73,6 +73,22 @@ def ask(client: TestClient, path: str, body: Mapping[str, Any], status: int = 20
     return answer.json()
 
 
+def test_the_native_list_of_models_has_them_as_openais_has(client: TestClient) -> None:
+    cards = {card["name"]: card for card in client.get("/models").json()["models"]}
+    listed = {card["id"]: card for card in client.get("/v1/models").json()["data"]}
+    assert {name: card["task"] for name, card in cards.items()} == {
+        "tiny-embedder": "encode",
+        "tiny-classifier": "classify",
+        "tiny-ranker": "classify",
+    }
+    assert cards.keys() == listed.keys()
+    for name, card in cards.items():
+        assert card["loaded"]
+        assert (card["pairs"], card["defaults"]) == ([], {})
+        assert card["max_source"] == listed[name]["max_model_len"]
+        assert card["device"] == listed[name]["device"] == "cpu"
+
+
 # OpenAI
 
 

@@ -42,8 +42,9 @@ def copied(folder: Path, count: int) -> Path:
 
 
 def cards(server: Server) -> dict[str, dict[str, Any]]:
+    """Those of the translation models, by name."""
     found = httpx.get(f"{server.url}/models").json()["models"]
-    return {card["name"]: card for card in found}
+    return {card["name"]: card for card in found if card["task"] == "translate"}
 
 
 @pytest.mark.skipif(not Path("/proc/self/smaps_rollup").exists(), reason="needs Linux 4.14")
