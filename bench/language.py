@@ -30,7 +30,7 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions
 from training.models import CausalLanguageModel
-from training.models.config import ATTENTIONS
+from training.models.language_model_config import ATTENTIONS
 
 EAGER = System("PyTorch eager", "lm-eager", "fp32")
 OUR_FP32 = System("this engine", "lm-onnx", "fp32")

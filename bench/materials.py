@@ -33,7 +33,8 @@ from export.graphs import TOKENIZER_FILE, write_graphs
 from export.half import fit_half_translation
 from export.quantize import StaticRange, quantized_twin
 from export.shortlist import read_shortlist
-from serving.bundle.manifest import Languages, write_manifest
+from serving.bundle.folder import write_manifest
+from serving.bundle.languages import Languages
 from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
 from serving.errors import BundleError

@@ -16,7 +16,7 @@ from serving.bundle.shortlist import Shortlist
 from serving.search.ids import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
 from training.models import PRESETS, JointModel, Network, TranslationModel, build_model
-from training.models.config import ARCHITECTURES
+from training.models.architectures import ARCHITECTURES
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
 """Pieces of a random source, both included; about those of news sentences."""

@@ -26,7 +26,8 @@ from bench.scenarios import (
     spread_rows,
 )
 from bench.systems import read_id_manifest
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode

@@ -21,7 +21,8 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnx import TensorProto, helper
 
-from serving.bundle.manifest import Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.queue.offline import decode_in_batches
 from serving.runtime.ort import register_kernels
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper

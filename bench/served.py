@@ -23,10 +23,11 @@ from bench.errors import BenchError
 from bench.loading import load
 from bench.processor import child_environment
 from bench.systems import BenchJob, LoadedSystem, Search, token_id
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.search.ids import EOS_ID
 from serving.server.app import create_app
-from serving.server.registry import Registry, ServedModel
+from serving.server.models import ServedModel
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.isolated import IsolatedTranslator
 from serving.translation.results import Translation

@@ -23,7 +23,9 @@ from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.served import Served
 from bench.systems import Search, id_token
 from export.graphs import write_graphs
-from serving.bundle.manifest import Languages, TokenizerFiles, write_manifest
+from serving.bundle.folder import write_manifest
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import TokenizerFiles
 from serving.bundle.words import EOS, UNK
 
 SYSTEMS = (OUR_INT8, PEER_INT8)

@@ -26,8 +26,8 @@ from training.batching import PairBatch, collate, cut_by_budget
 from training.config import OptimConfig
 from training.loss import label_smoothed_loss
 from training.models import build_network
-from training.models.config import TransformerConfig
 from training.models.presets import PRESETS
+from training.models.transformer_config import TransformerConfig
 from training.optim import build_optimizer
 from training.speed import matrix_speed
 

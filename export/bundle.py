@@ -27,14 +27,9 @@ from export.reference_run import SENTENCES
 from export.shortlist import read_shortlist
 from export.texts import TextPair, fitting_sentences, validation_pair
 from export.vocabulary import Vocabulary
-from serving.bundle.manifest import (
-    Activations,
-    Languages,
-    Manifest,
-    Quality,
-    read_manifest,
-    write_manifest,
-)
+from serving.bundle.folder import read_manifest, write_manifest
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import Activations, Manifest, Quality
 from serving.bundle.shortlist import Shortlist
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper

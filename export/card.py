@@ -8,7 +8,8 @@ from pathlib import Path, PurePath
 from typing import Any
 
 from serving.bundle.engines import ANY_GPU
-from serving.bundle.manifest import CARD, Manifest, write_manifest
+from serving.bundle.folder import write_manifest
+from serving.bundle.manifest import CARD, Manifest
 from serving.runtime.device import SWITCH, runs_on_cpu
 
 

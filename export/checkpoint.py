@@ -22,7 +22,8 @@ from export.errors import ExportError
 from export.folder import check_free, new_folder
 from export.graphs import write_graphs, write_language_graphs
 from serving.arrays import Floats
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from training.checkpoint import save_weights
 from training.config import VOCABULARIES, Recipe, recipe_from_dict, recipe_to_dict
 from training.errors import ConfigError

@@ -19,7 +19,8 @@ from export.language_bundle import export_language_bundle
 from export.probability import calibrate_probability
 from export.texts import Text, TextPair
 from export.trial import try_bundle
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from training.checkpoint import find_checkpoint
 from training.config import FineTuningRecipe, LanguageRecipe, PretrainingRecipe
 from training.run import read_run_recipe

@@ -33,7 +33,8 @@ from export.quantize import quantized_twin
 from export.texts import SENTENCES
 from export.trained_encoder import TrainedRun
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
-from serving.bundle.manifest import Activations, Manifest, Quality, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Activations, Manifest, Quality
 from serving.runtime.text_encoder import TextEncoder
 from serving.threads import default_threads
 from training.corpus import read_lines

@@ -20,7 +20,9 @@ from export.errors import ExportError
 from export.folder import check_free, new_folder
 from export.static_caches import drop_softmax_precision, static_caches
 from serving.bundle.engines import ANY_GPU, EngineFile, Library, Span
-from serving.bundle.manifest import Graph, Manifest, file_hash, read_manifest
+from serving.bundle.folder import file_hash, read_manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.runtime.cuda_driver import DriverError, look
 from serving.runtime.kernels import cache_folder
 from serving.runtime.tensorrt_engines import EngineError, capability_name, check_file

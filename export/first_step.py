@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import onnx
 
-from serving.bundle.manifest import Graph, Tensor
+from serving.bundle.graph import Graph, Tensor
 
 _ALL_QUERIES = {"Attention", "Einsum"}
 """ONNX Runtime chooses how it computes these by the number of queries; so it does a MatMul of two

@@ -24,20 +24,10 @@ from export.probe import probe_model
 from export.quantize import StaticRange
 from export.shared_weights import share_weights
 from export.shortlist import write_shortlist
-from serving.bundle.manifest import (
-    FORMAT_VERSION,
-    Activations,
-    DType,
-    Graph,
-    Languages,
-    Manifest,
-    ModelSizes,
-    Reading,
-    Role,
-    Task,
-    Tensor,
-    TokenizerFiles,
-)
+from serving.bundle.folder import FORMAT_VERSION
+from serving.bundle.graph import DType, Graph, Role, Tensor
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import Activations, Manifest, ModelSizes, Reading, Task, TokenizerFiles
 from serving.bundle.shortlist import Shortlist
 from serving.search.options import MAX_STEPS
 from training.models import (

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from export.activation_ranges import search_from
 from export.quantize import weight_key
 from export.weight_only import dequantize_blocks, fits, quantize_blocks
-from serving.bundle.manifest import DType
+from serving.bundle.graph import DType
 from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.perplexity import Window, score_windows

@@ -31,13 +31,8 @@ from export.texts import (
     fitting_windows,
     validation_text,
 )
-from serving.bundle.manifest import (
-    Activations,
-    Manifest,
-    Quality,
-    TokenizerFiles,
-    read_manifest,
-)
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Activations, Manifest, Quality, TokenizerFiles
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.language_stepper import LanguageStepper
 from serving.threads import default_threads

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 from torch.export import Dim
 
-from serving.bundle.manifest import Graph, Role, Tensor
+from serving.bundle.graph import Graph, Role, Tensor
 from training.models import CausalLanguageModel, DecodingNetwork, TextModel, TranslationModel
 from training.models.bert import TextGraph
 from training.models.decoding import (

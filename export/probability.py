@@ -15,7 +15,8 @@ from export.card import finish
 from export.errors import ExportError
 from export.parity import Direction
 from serving.arrays import Doubles
-from serving.bundle.manifest import Calibration, Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Calibration, Manifest
 from serving.threads import default_threads
 from serving.translation.translator import Translator
 from training.corpus import read_pairs

@@ -24,7 +24,8 @@ from export.errors import ParityError
 from export.half import HALF_TYPES
 from export.passes.dataflow import live_nodes
 from export.weight_only import dequantize_blocks
-from serving.bundle.manifest import Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.search.ids import PAD_ID
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.models.decoding import EncoderGraph, LanguageStepGraph, StepGraph

@@ -7,7 +7,8 @@ from concurrent.futures import ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 
-from serving.bundle.manifest import DECODED, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import DECODED
 from serving.encoding.reader import TextReader
 from serving.errors import BundleError
 from serving.generation.generator import Generator

@@ -10,7 +10,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.bundle.manifest import MANIFEST, file_hash
+from serving.bundle.folder import MANIFEST, file_hash
 from serving.runtime.kernels import cache_folder
 
 _KEY_DIGITS = 16

@@ -44,7 +44,7 @@ def telling(path, options, *, graphs):
     return opened(path, options, graphs=graphs)
 cuda_device._session = telling
 from serving import Generator, Translator
-from serving.bundle.manifest import parse_manifest
+from serving.bundle.folder import parse_manifest
 from pathlib import Path
 if parse_manifest(Path(sys.argv[2])).task == "translate":
     loaded = Translator(sys.argv[2], threads=1, workers=8)

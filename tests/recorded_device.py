@@ -24,7 +24,7 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from serving.runtime import cuda_device, cuda_memory, cuda_session, device
+from serving.runtime import cuda_device, cuda_memory, cuda_session
 from serving.runtime.cuda_driver import Gpu
 from serving.runtime.ort import load_graph
 
@@ -369,7 +369,7 @@ def recorded_gpu(gpu: Gpu = GPU) -> Iterator[Recorded]:
         SessionOptions=onnxruntime.SessionOptions,
     )
     with pytest.MonkeyPatch.context() as patch:
-        for module in (cuda_memory, cuda_session, cuda_device, device):
+        for module in (cuda_memory, cuda_session, cuda_device):
             patch.setattr(module, "onnxruntime", fake)
         patch.setattr(cuda_device, "look", lambda: recorded.gpu)
         patch.setattr(cuda_device, "has_cudnn", lambda: True)

@@ -26,16 +26,12 @@ from training.encoder_sections import (
 )
 from training.errors import ConfigError
 from training.filters import FILTERS, Filter
-from training.models.config import (
-    ARCHITECTURES,
-    BertConfig,
-    ClassifierConfig,
-    EmbedderConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    TransformerConfig,
-)
+from training.models.architectures import ARCHITECTURES
+from training.models.bert_config import BertConfig, ClassifierConfig, EmbedderConfig
+from training.models.config import ModelConfig
+from training.models.language_model_config import LanguageModelConfig
 from training.models.presets import PRESETS
+from training.models.transformer_config import TransformerConfig
 from training.sections import (
     AUTO,
     DECODED_SCORES,

@@ -20,7 +20,7 @@ from sacrebleu.metrics.chrf import CHRF
 
 from serving.bulk.run import failed_rows, run
 from serving.bulk.worker import Task
-from serving.bundle.manifest import MANIFEST, file_hash, parse_manifest
+from serving.bundle.folder import MANIFEST, file_hash, parse_manifest
 from serving.errors import ServingError
 from serving.lines import one_line
 from serving.search.options import RANGES

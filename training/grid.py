@@ -38,7 +38,7 @@ from training.labelled import (
     scores,
 )
 from training.metrics import read_metrics
-from training.models.config import BertConfig
+from training.models.bert_config import BertConfig
 from training.run import read_run_recipe
 from training.trainer import train
 

@@ -27,7 +27,8 @@ from training.config import VOCABULARIES, Recipe, TranslationRecipe, recipe_to_d
 from training.corpus import Pair, read_pairs
 from training.errors import CheckpointError, ConfigError
 from training.models import ModelConfig, TransformerConfig, TranslationModel, build_network
-from training.models.config import CONVOLUTIONS, LanguageModelConfig
+from training.models.language_model_config import LanguageModelConfig
+from training.models.transformer_config import CONVOLUTIONS
 from training.optim import build_optimizer
 from training.run import (
     TOKENIZER_FILE,

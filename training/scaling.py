@@ -14,7 +14,8 @@ from pathlib import Path
 
 from training.errors import ConfigError
 from training.metrics import lowest_validation_loss
-from training.models.config import JointConfig, ModelConfig
+from training.models.config import ModelConfig
+from training.models.joint_config import JointConfig
 from training.run import read_run_recipe
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from serving.bundle.manifest import MANIFEST, file_hash
+from serving.bundle.folder import MANIFEST, file_hash
 from training.checkpoint import WEIGHTS, find_checkpoint
 from training.config import LanguageRecipe
 from training.errors import CheckpointError, ConfigError

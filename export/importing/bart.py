@@ -23,7 +23,7 @@ from export.importing.model import (
     search_options,
     special_id,
 )
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS
 

@@ -33,7 +33,8 @@ from export.importing.text_side import text_side
 from export.parity import DevSet
 from export.texts import SENTENCES, TextPair, fitting_sentences, read_sources
 from export.vocabulary import Vocabulary
-from serving.bundle.manifest import Activations, Languages, Manifest
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import Activations, Manifest
 from serving.bundle.tokenizer import ids_of_pieces
 
 MARIAN, CTRANSLATE2 = "marian-nmt", "ctranslate2"

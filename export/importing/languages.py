@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable
 
 from export.errors import ExportError
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 
 _TWO_LETTERS = {
     "afr": "af", "ara": "ar", "aze": "az", "bel": "be", "ben": "bn", "bos": "bs", "bul": "bg",

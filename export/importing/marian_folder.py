@@ -19,7 +19,7 @@ from export.importing.languages import is_tag, language_tags, short_code, tagged
 from export.importing.marian_file import is_model, read_mapping
 from export.importing.marian_shortlist import is_shortlist
 from export.importing.model import LanguageChoice, Pieces, check_search, find_file
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 
 _DECODERS = (".yml", ".yaml")
 _HARMLESS = frozenset(

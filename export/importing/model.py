@@ -11,7 +11,7 @@ from torch import Tensor
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, read_json
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 from serving.bundle.shortlist import Shortlist
 from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds

@@ -14,7 +14,7 @@ from export.importing.folder import find_pair
 from export.importing.languages import short_code
 from export.importing.model import LanguageChoice, Pieces
 from export.importing.moses import find_codes, is_cut_by_bpe, moses_rules
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 
 _PAIR = ("source.spm", "target.spm")
 _SHARED = ("sentencepiece.model", "sentencepiece.bpe.model", "spm.model", "spiece.model")

@@ -24,7 +24,7 @@ from export.importing.model import (
     search_options,
     special_id,
 )
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 from training.models.embedding import marian_sinusoid

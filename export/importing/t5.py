@@ -33,7 +33,7 @@ from export.importing.model import (
 from export.importing.t5_layers import read_config, t5_state
 from export.importing.text_side import TOKENIZER, fast_vocabulary
 from serving.bundle.fast_vocabulary import BYTES
-from serving.bundle.manifest import Languages
+from serving.bundle.languages import Languages
 from serving.search.ids import SpecialIds
 
 MODEL = "spiece.model"

@@ -14,7 +14,7 @@ from typing import Any
 from serving.bulk.blocks import Block, check_columns, cut, kind_of
 from serving.bulk.parts import BulkError, Parts
 from serving.bulk.worker import Failure, Task, Worker
-from serving.bundle.manifest import MANIFEST, file_hash
+from serving.bundle.folder import MANIFEST, file_hash
 from serving.progress import ProgressLine
 from serving.threads import default_threads
 

@@ -6,14 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    NonNegativeFloat,
-    NonNegativeInt,
-    PositiveInt,
-    field_validator,
-)
+from pydantic import NonNegativeFloat, NonNegativeInt, PositiveInt, field_validator
+
+from serving.bundle.strict import Strict
 
 Library = Literal["tensorrt", "tensorrt_rtx"]
 ANY_GPU = "any"
@@ -21,13 +16,11 @@ Span = tuple[NonNegativeInt, NonNegativeInt, NonNegativeInt]
 """Least, usual and largest size of an axis; an engine is tuned for the second."""
 
 
-class EngineFile(BaseModel):
+class EngineFile(Strict):
     """One graph as compiled by TensorRT: for some sizes, and for one GPU or for any.
 
     The graph itself stays in the bundle: it is run where the engine does not fit.
     """
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
 
     file: str
     graph: str

@@ -1,44 +1,21 @@
-"""The bundle: a folder with `manifest.json`, ONNX graphs and a tokenizer, checked before use.
-
-This is the only module that reads or writes a manifest.
-"""
+"""What the manifest of a bundle says: all that a reader of the bundle needs to know of it."""
 
 from __future__ import annotations
 
-import functools
-import hashlib
-import json
 import math
-import reprlib
-from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import (
-    BaseModel,
-    ConfigDict,
-    Field,
-    NonNegativeInt,
-    PositiveInt,
-    ValidationError,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from serving.bundle.engines import EngineFile
-from serving.errors import (
-    BundleError,
-    FormatVersionError,
-    HashMismatchError,
-    InvalidOptionError,
-    UnknownLanguageError,
-)
+from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
+from serving.bundle.languages import Languages
+from serving.bundle.strict import Strict
+from serving.errors import BundleError, InvalidOptionError
 from serving.search.ids import OWN_IDS, SpecialIds
-from serving.search.options import SearchOptions, parse_options
+from serving.search.options import SearchOptions
 from serving.search.prefix_tree import REPACK_EVERY, round_up
-from serving.search.sampling_options import parse_generation_options
 
-FORMAT_VERSION = 1
-MANIFEST = "manifest.json"
 CARD = "README.md"
 """The model card, which people may edit: it is no part of what the hashes cover."""
 MOST_JOINT_STATES = 256
@@ -53,75 +30,9 @@ DECODED: tuple[Task, ...] = ("translate", "generate")
 """Tasks whose outputs are decoded step by step; of the others each text is read once."""
 Activations = Literal["row", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
-DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
-FLOAT_BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
-Role = Literal[
-    "token",
-    "position",
-    "slot_position",
-    "ancestor",
-    "write_index",
-    "visible",
-    "score",
-    "label",
-    "self",
-    "state",
-    "source",
-    "source_mask",
-    "candidate_score",
-    "candidate_token",
-    "candidate_parent",
-    "label_score",
-    "logits",
-    "output_index",
-    "top_rank",
-    "top_score",
-    "top_token",
-    "alignment",
-    "alignment_query",
-    "column",
-    "segment",
-    "slot",
-    "packed_row",
-    "vector",
-    "class_score",
-]
 
 
-_MOST_LISTED = 40
-"""Pairs of languages in one message."""
-
-
-class _Strict(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class Tensor(_Strict):
-    """One input or output of a graph."""
-
-    name: str
-    dtype: DType
-    axes: tuple[str | int, ...]
-    """Letters B K Q C S D V N R T, M rows of logits or ids of packed texts, BS = B * S, L pieces of
-    the longest shortlist, or fixed sizes."""
-    role: Role
-
-    @property
-    def slot_size(self) -> int:
-        """Of a cache: numbers in one slot of a row."""
-        return math.prod(axis for axis in self.axes if isinstance(axis, int))
-
-
-class Graph(_Strict):
-    """One ONNX file, and the inputs and outputs of its graph by role."""
-
-    file: str
-    opset: int
-    inputs: tuple[Tensor, ...]
-    outputs: tuple[Tensor, ...]
-
-
-class ShortlistFiles(_Strict):
+class ShortlistFiles(Strict):
     """What decoding with shortlists needs."""
 
     lexicon: str
@@ -130,7 +41,7 @@ class ShortlistFiles(_Strict):
     """The step graph that chooses from each sentence's pieces."""
 
 
-class ModelSizes(_Strict):
+class ModelSizes(Strict):
     """Sizes of the model that the runtime needs to know."""
 
     model_dim: PositiveInt
@@ -159,7 +70,7 @@ class ModelSizes(_Strict):
     num_parameters: PositiveInt
 
 
-class TokenizerFiles(_Strict):
+class TokenizerFiles(Strict):
     """The files that turn text into ids and back, and their kind."""
 
     kind: Literal["sentencepiece", "words", "pieces", "moses", "tokenizers"]
@@ -184,121 +95,7 @@ class TokenizerFiles(_Strict):
         return self
 
 
-class Languages(_Strict):
-    """Language codes (ISO 639-1) that the model reads and writes.
-
-    A model of several directions was trained on `pairs` of them, or, where none are named, on all.
-    It is told the languages by tags: pieces that no text is encoded to, or in words. For others all
-    of these are empty, and left out of the file.
-    """
-
-    source: tuple[str, ...]
-    target: tuple[str, ...]
-    pairs: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
-    tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each target language that stands before each source."""
-    source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each source language that stands before each source, first of all."""
-    prefixes: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=lambda found: not found)
-    """The pieces of each target language that stand before each source, behind tags: a task in
-    words, as T5 is told it. They may be any."""
-    first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
-    """The piece of each target language with which each translation begins."""
-
-    @model_validator(mode="after")
-    def _agree(self) -> Self:
-        if {source for source, _ in self.pairs} - set(self.source):
-            raise ValueError("pairs hold a language that source does not")
-        if {target for _, target in self.pairs} - set(self.target):
-            raise ValueError("pairs hold a language that target does not")
-        if self.pairs and not self.is_multilingual:
-            raise ValueError(
-                "pairs need tags, prefixes or first_pieces, by which the model is told of them"
-            )
-        for name, codes in (
-            ("tags", self.target),
-            ("prefixes", self.target),
-            ("first_pieces", self.target),
-            ("source_tags", self.source),
-        ):
-            named = getattr(self, name)
-            if named and set(named) != set(codes):
-                raise ValueError(f"{name} must have each language of its side, and no other")
-        return self
-
-    @property
-    def is_multilingual(self) -> bool:
-        """Whether the model has to be told the target language."""
-        return bool(self.tags or self.prefixes or self.first_pieces)
-
-    @property
-    def most_before(self) -> int:
-        """How many pieces stand before a source at most."""
-        words = max(map(len, self.prefixes.values()), default=0)
-        return bool(self.source_tags) + bool(self.tags) + words
-
-    @functools.cached_property
-    def trained(self) -> tuple[tuple[str, str], ...]:
-        """The pairs of source and target that the model was trained on."""
-        every = ((s, t) for s in self.source for t in self.target)
-        return self.pairs or tuple(p for p in every if p[0] != p[1] or not self.is_multilingual)
-
-    def translates(self, source: str, target: str) -> bool:
-        """Whether the model was trained on the pair."""
-        if self.pairs:
-            return (source, target) in self.pairs
-        known = source in self.source and target in self.target
-        return known and (source != target or not self.is_multilingual)
-
-    def zero_shot(self, source: str, target: str) -> bool:
-        """Whether the model knows both languages and was not trained on the pair."""
-        known = source in self.source and target in self.target
-        return known and source != target and not self.translates(source, target)
-
-    def choose(
-        self,
-        source: str | None,
-        target: str | None,
-        *,
-        allowing: str = "",
-        zero_shot: bool = False,
-    ) -> tuple[str, str]:
-        """The pair that is meant, where what is None is clear from the rest.
-
-        Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
-        pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
-        """
-        if source is not None and target is not None and self.translates(source, target):
-            return source, target
-        fitting = [
-            pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
-        ]
-        if len(fitting) == 1 or (fitting and not self.is_multilingual):
-            return fitting[0]  # without tags all are one to the model
-        parameter = "source" if source is None or target is not None else "target"
-        if source and target and self.zero_shot(source, target):
-            if zero_shot:
-                return source, target
-            hint = f"; {allowing} lets it try all the same" if allowing else ""
-            raise UnknownLanguageError(
-                f"the model was trained on {self.listing}, not from {source} to {target}{hint}",
-                parameter=parameter,
-            )
-        given = f"{source or 'any language'} to {target or 'any language'}"
-        raise UnknownLanguageError(
-            f"source and target must be one of {self.listing}, got {given}", parameter=parameter
-        )
-
-    @property
-    def listing(self) -> str:
-        """The trained pairs, for people; of very many the languages alone."""
-        if len(self.trained) <= _MOST_LISTED:
-            return ", ".join(" to ".join(pair) for pair in self.trained)
-        sides = dict.fromkeys((*self.source, *self.target))
-        return f"{len(self.trained)} pairs of {', '.join(sides)}"
-
-
-class Reading(_Strict):
+class Reading(Strict):
     """What is read from an encoder's states for each text, inside the graph."""
 
     pooling: Literal["cls", "mean"]
@@ -309,7 +106,7 @@ class Reading(_Strict):
     """The classes, in the order of the scores; a single one is a score by itself."""
 
 
-class Quality(_Strict):
+class Quality(Strict):
     """One measured score on a named data set."""
 
     data: str
@@ -319,7 +116,7 @@ class Quality(_Strict):
     note: str = ""
 
 
-class Calibration(_Strict):
+class Calibration(Strict):
     """How likely a translation is good, by its score under the bundle's own search options."""
 
     method: Literal["logistic"] = "logistic"
@@ -345,7 +142,7 @@ class Calibration(_Strict):
         return 0.5 * (1.0 + math.tanh((self.slope * score + self.intercept) / 2.0))
 
 
-class Manifest(_Strict):
+class Manifest(Strict):
     """The contents of `manifest.json`: all that a reader of the bundle needs to know of it."""
 
     format_version: int
@@ -448,6 +245,8 @@ class CacheSizes:
         """How many slots of its nearest ancestors each query is told; 0 where none."""
         self._caches = manifest.caches
         self._cache_dtype: DType = self._caches[0].dtype if self._caches else "float32"
+        numbers = sum(tensor.slot_size for tensor in self._caches)
+        self._slot_bytes = FLOAT_BYTES[self._cache_dtype] * numbers
 
     @property
     def repack_every(self) -> int:
@@ -463,103 +262,7 @@ class CacheSizes:
     def cache_bytes(self, rows: int, source_length: int, slots: int) -> int:
         """Bytes that caches of that size take, the spare copy that a repack writes included."""
         height = round_up(source_length) if self._kind == "joint" else 1
-        numbers = sum(tensor.slot_size for tensor in self._caches)
-        return 2 * FLOAT_BYTES[self._cache_dtype] * numbers * rows * height * slots
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Read and check a bundle's manifest and the hash of every file it lists.
-
-    Raises BundleError (FormatVersionError, HashMismatchError) with one line that names both sides.
-    """
-    manifest = parse_manifest(folder)
-    _check_files(folder, manifest)
-    return manifest
-
-
-def parse_manifest(folder: Path) -> Manifest:
-    """Read and check a bundle's manifest alone; raises BundleError as `read_manifest` does."""
-    path = folder / MANIFEST
-    try:
-        tree = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise BundleError(f"{folder}: no readable {MANIFEST} ({error.strerror})") from error
-    except (ValueError, RecursionError) as error:
-        raise BundleError(f"{path}: not valid JSON ({error})") from error
-    version = tree.get("format_version") if isinstance(tree, dict) else None
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise BundleError(
-            f"{path}: format_version must be an integer from 1 on, got {reprlib.repr(version)}"
-        )
-    if version > FORMAT_VERSION:
-        raise FormatVersionError(
-            f"{folder}: bundle format {version} is newer than this runtime reads "
-            f"({FORMAT_VERSION}); upgrade serving or export again"
-        )
-    if isinstance(tree.get("shortlist"), dict) and "lexicon" not in tree["shortlist"]:
-        raise BundleError(f"{path}: its shortlists have an earlier form; export it again")
-    try:
-        manifest = Manifest.model_validate(tree)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(map(str, first["loc"]))
-        got = "" if first["type"] == "missing" else f", got {reprlib.repr(first['input'])}"
-        raise BundleError(" ".join(f"{path}: {where}: {first['msg']}{got}".split())) from error
-    if manifest.task in DECODED:
-        _check_decoding(path, manifest)
-    else:
-        _check_reading(path, manifest)
-    return manifest
-
-
-def _check_decoding(path: Path, manifest: Manifest) -> None:
-    """Raise BundleError where a bundle lacks what decoding with it needs, or says what cannot be of
-    it."""
-    sizes = manifest.sizes
-    if manifest.step is None or manifest.special_ids is None or not sizes.num_decoder_layers:
-        raise BundleError(
-            f"{path}: a bundle for {manifest.task!r} needs step, special_ids and decoder layers"
-        )
-    try:
-        if manifest.task == "generate":
-            parse_generation_options(manifest.search)
-        else:
-            check_shortlist(parse_options(manifest.search), manifest)
-    except InvalidOptionError as error:
-        raise BundleError(f"{path}: search: {error}") from error
-    if sizes.alignment_layer is not None and sizes.alignment_layer >= sizes.num_decoder_layers:
-        raise BundleError(
-            f"{path}: sizes.alignment_layer must be below {sizes.num_decoder_layers}, the number "
-            f"of decoder layers, got {sizes.alignment_layer}"
-        )
-    ids = manifest.special_ids
-    if manifest.task == "translate" and ids.eos in (ids.pad, ids.unk):
-        raise BundleError(f"{path}: special_ids must have eos neither pad nor unk, got {vars(ids)}")
-    if ids != OWN_IDS and manifest.tokenizer.kind in ("sentencepiece", "words"):
-        raise BundleError(
-            f"{path}: special_ids must be {vars(OWN_IDS)} for a tokenizer of kind "
-            f"{manifest.tokenizer.kind!r}, got {vars(ids)}"
-        )
-    if max(vars(ids).values()) >= sizes.vocab_size or min(vars(ids).values()) < 0:
-        raise BundleError(
-            f"{path}: special_ids must be in [0, {sizes.vocab_size - 1}], got {vars(ids)}"
-        )
-    if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
-        raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
-
-
-def _check_reading(path: Path, manifest: Manifest) -> None:
-    """Raise BundleError where a bundle of an encoder lacks what reading with it needs."""
-    encoder, reading = manifest.encoder, manifest.reading
-    if encoder is None or reading is None or manifest.sizes.max_source is None:
-        raise BundleError(
-            f"{path}: a bundle for {manifest.task!r} needs encoder, reading and sizes.max_source"
-        )
-    width = encoder.outputs[0].axes[-1]
-    if manifest.task == "classify" and width != len(reading.labels):
-        raise BundleError(
-            f"{path}: reading.labels must name {width} classes, got {len(reading.labels)}"
-        )
+        return 2 * self._slot_bytes * rows * height * slots
 
 
 def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
@@ -570,60 +273,3 @@ def check_shortlist(options: SearchOptions, manifest: Manifest) -> None:
             "true; export it with --shortlist",
             parameter="shortlist",
         )
-
-
-def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest into the folder, with the hashes of all files there but the card and
-    engines, which have theirs."""
-    others = {MANIFEST, CARD, *(engine.file for engine in manifest.engines)}
-    files = {
-        path.name: file_hash(path)
-        for path in sorted(folder.iterdir())
-        if path.is_file() and path.name not in others
-    }
-    tree = manifest.model_copy(update={"files": files}).model_dump(mode="json")
-    text = json.dumps(tree, indent=1, ensure_ascii=False)
-    (folder / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-def file_hash(path: Path) -> str:
-    """The sha256 of a file, in hexadecimal."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
-def _check_files(folder: Path, manifest: Manifest) -> None:
-    files = manifest.tokenizer
-    needed = {files.source_file, files.target_file}
-    others = (files.vocabulary_file, files.source_vocabulary_file, files.chat_template_file)
-    needed |= {file for file in others if file}
-    needed |= {graph.file for graph in (manifest.encoder, manifest.step) if graph}
-    needed |= {manifest.probe_file} if manifest.probe_file else set()
-    if manifest.shortlist:
-        needed |= {manifest.shortlist.lexicon, manifest.shortlist.step.file}
-    unlisted = needed - manifest.files.keys()
-    if unlisted:
-        raise BundleError(f"{folder}: {MANIFEST} lists no sha256 for {sorted(unlisted)[0]!r}")
-    for name, wanted in manifest.files.items():
-        path = folder / name
-        if name != path.name or name == "..":
-            raise BundleError(
-                f"{folder}: {MANIFEST} lists {name!r}, which is not the plain name of a file in it"
-            )
-        try:
-            found = file_hash(path)
-        except (OSError, ValueError) as error:
-            reason = getattr(error, "strerror", None) or error
-            raise BundleError(
-                f"{folder}: {name!r} is listed in {MANIFEST} but cannot be read ({reason})"
-            ) from error
-        if found != wanted:
-            raise HashMismatchError(
-                f"{path}: sha256 is {found[:12]}, {MANIFEST} says {wanted[:12]}; "
-                "the file is damaged or was changed, copy the bundle again"
-            )
-
-
-def find_bundles(root: Path) -> list[Path]:
-    """The bundle folders directly under `root`, sorted by name; they are not read."""
-    return sorted(path.parent for path in root.glob(f"*/{MANIFEST}"))

@@ -12,7 +12,8 @@ import numpy as np
 
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
-from serving.bundle.manifest import Manifest, Reading, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest, Reading
 from serving.errors import BundleError, RequestError
 from serving.runtime.session import ON_CPU
 from serving.runtime.text_encoder import TextEncoder

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.bundle.manifest import parse_manifest
+from serving.bundle.folder import parse_manifest
 from serving.generation.generator import Generator
-from serving.runtime.cuda_device import MOST_STREAMS
+from serving.runtime.cuda_switches import MOST_STREAMS
 from serving.runtime.device import computes_on_cpu
 from serving.search.sampling_options import GenerationOptions
 from serving.threads import Preset, fastest

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import numpy as np
 
+from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizer
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.manifest import Manifest
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import (
     BundleError,

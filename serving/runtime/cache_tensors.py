@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import Tensor
+from serving.bundle.graph import Tensor
 from serving.runtime.session import CacheMemory, TensorMemory
 from serving.search.prefix_tree import Repack, fill_padded, places
 

@@ -8,26 +8,22 @@ import functools
 import io
 import logging
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import onnxruntime
 
-from serving.bundle.manifest import DType, Graph, Manifest
-from serving.errors import BundleError, SettingsError
+from serving.bundle.graph import DType, Graph
+from serving.bundle.manifest import Manifest
+from serving.errors import BundleError
 from serving.runtime.cuda_driver import DriverError, Gpu, look
 from serving.runtime.cuda_memory import GpuSources, GpuTensors, RowMover, move_files
 from serving.runtime.cuda_session import CudaSession, Lane
+from serving.runtime.cuda_switches import GRAPHS_SWITCH, graphs_wanted, streams_wanted
 from serving.runtime.session import DeviceUse
 from serving.runtime.turns import Turns
 
-GRAPHS_SWITCH = "MACARON_CUDA_GRAPHS"
-"""The environment variable that turns CUDA graphs off."""
-STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
-"""The environment variable that says how many batches are computed at once, each in a stream of its
-own: 1 unless set, since two batches that can be one are faster as one."""
-MOST_STREAMS = 8
 PROVIDER = "CUDAExecutionProvider"
 _PACKAGE = "pip install '.[serve-cuda]'"
 PACKAGE_NEEDED = f"onnxruntime-gpu is needed, in an environment without onnxruntime: {_PACKAGE}"
@@ -122,6 +118,11 @@ class _Opened:
     graphs: bool
 
 
+def installed() -> tuple[str, list[str]]:
+    """The version of ONNX Runtime, and what it can compute by."""
+    return onnxruntime.__version__, onnxruntime.get_available_providers()
+
+
 def open_cuda(folder: Path, manifest: Manifest, cache_bytes: int, batches: int = 1) -> CudaDevice:
     """The GPU for a bundle of which so many batches are computed at once, whose caches may fill
     `cache_bytes` together.
@@ -162,26 +163,6 @@ def weight_bytes(folder: Path, manifest: Manifest, batches: int = 1) -> int:
         graphs.append(manifest.encoder.file)
     shared = [path.name for path in folder.glob("*.bin")] * len(graphs)
     return sum((folder / name).stat().st_size for name in (*graphs, *shared))
-
-
-def graphs_wanted(environment: Mapping[str, str]) -> bool:
-    """Whether CUDA graphs are on, as they are unless the switch says otherwise; raises
-    SettingsError for another value than on and off."""
-    switch = environment.get(GRAPHS_SWITCH, "").strip().lower() or "on"
-    if switch not in ("on", "off"):
-        raise SettingsError(f"{GRAPHS_SWITCH} must be on or off, got {switch!r}")
-    return switch == "on"
-
-
-def streams_wanted(environment: Mapping[str, str]) -> int:
-    """How many batches are computed at once; raises SettingsError for another value than a number
-    from 1 to 8."""
-    switch = environment.get(STREAMS_SWITCH, "").strip() or "1"
-    if not (switch.isascii() and switch.isdigit() and 1 <= int(switch) <= MOST_STREAMS):
-        raise SettingsError(
-            f"{STREAMS_SWITCH} must be a number from 1 to {MOST_STREAMS}, got {switch!r}"
-        )
-    return int(switch)
 
 
 def opened_mover() -> RowMover:

@@ -22,7 +22,7 @@ import numpy as np
 import onnxruntime
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import FLOAT_BYTES, DType
+from serving.bundle.graph import FLOAT_BYTES, DType
 from serving.runtime.layouts import (
     ZERO,
     bucket,

@@ -23,7 +23,7 @@ import onnxruntime
 from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import FLOAT_BYTES, DType, Graph, Tensor
+from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
 from serving.runtime.cuda_memory import CUDA, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
 from serving.runtime.ort import names_by_role
 from serving.runtime.turns import Turns

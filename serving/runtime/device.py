@@ -5,30 +5,17 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-import onnxruntime
-
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime.cuda_device import (
-    PACKAGE_NEEDED,
-    PROVIDER,
-    NoDeviceError,
-    open_cuda,
-    streams_wanted,
-)
+from serving.runtime.cuda_switches import streams_wanted
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
-from serving.runtime.tensorrt_device import open_tensorrt
 
 SWITCH = "MACARON_DEVICE"
 """The environment variable that says what bundles may run on. `auto`: on the device for which they
 were exported, by their engines where they have some; `cpu`: on the CPU, whatever they were exported
 for; `cuda`: on a GPU without engines; `tensorrt`: with them. A GPU refuses bundles for the CPU."""
 _SWITCHES = ("auto", "cpu", "cuda", "tensorrt")
-_SESSIONS = {"cuda": open_cuda}
-"""How a device is opened, by the target of bundles."""
-_PROVIDERS = {"cuda": PROVIDER}
-"""What ONNX Runtime must have for them."""
 
 
 def runs_on_cpu(precision: str) -> bool:
@@ -72,8 +59,12 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches:
         return CpuDevice(ON_CPU)
     if wanted() == "cpu":
         return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
+    # Who asks for the CPU has no use for them.
+    from serving.runtime.cuda_device import NoDeviceError, open_cuda
+    from serving.runtime.tensorrt_device import open_tensorrt
+
     by_engines = wanted() == "tensorrt" or (wanted() == "auto" and manifest.engines)
-    opened = open_tensorrt if by_engines else _SESSIONS[target]
+    opened = open_tensorrt if by_engines else open_cuda
     try:
         return opened(folder, manifest, cache_bytes, batches)
     except NoDeviceError as error:
@@ -98,8 +89,10 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         )
     if (target == "cpu" or switch == "cpu") and runs_on_cpu(precision):
         return
-    providers = onnxruntime.get_available_providers()
-    if switch != "cpu" and _PROVIDERS.get(target) in providers:
+    from serving.runtime.cuda_device import PACKAGE_NEEDED, PROVIDER, installed
+
+    version, providers = installed()
+    if switch != "cpu" and target == "cuda" and PROVIDER in providers:
         return
     if not runs_on_cpu(precision):
         raise BundleError(
@@ -108,7 +101,7 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         )
     raise BundleError(
         f"{folder}: the bundle is for {target}, and this service computes on the CPU alone (ONNX "
-        f"Runtime {onnxruntime.__version__} has {', '.join(providers)}; {PACKAGE_NEEDED}); "
+        f"Runtime {version} has {', '.join(providers)}; {PACKAGE_NEEDED}); "
         f"{_way_out(manifest)}"
     )
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import DType, Graph, Manifest
+from serving.bundle.graph import DType, Graph
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import BlockPool, CacheGroups, Caches, Sources
 from serving.runtime.kernels import native_library
 from serving.runtime.session import Binding, DeviceUse
 from serving.runtime.weights import MappedWeights
+
+if TYPE_CHECKING:  # a process that watches or fills others has nothing of it in memory
+    import onnxruntime
+
+if find_spec("onnxruntime") is None:  # said at once, not where the first graph is loaded
+    raise ModuleNotFoundError("No module named 'onnxruntime'", name="onnxruntime")
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
@@ -71,6 +78,11 @@ class Bindings:
         self._made.clear()
 
 
+def load_library() -> None:
+    """Load ONNX Runtime now rather than with the first graph; it takes a while."""
+    import onnxruntime  # noqa: F401
+
+
 def check_int8(folder: Path, manifest: Manifest) -> None:
     """Raise BundleError where a bundle needs exact int8 products and this machine has none."""
     if manifest.probe_file is not None:
@@ -93,6 +105,8 @@ class CpuSession:
         unwanted: Collection[str] = (),
     ) -> CpuBinding:
         """Bind an array to every input and output; see `GraphSession`."""
+        import onnxruntime
+
         others = dict(given or {})
         if sources is not None:
             others["source"] = sources.tensors
@@ -201,6 +215,8 @@ def load_graph(
     `int8` says whether it has int8 products. With `profile_prefix` ONNX Runtime writes a profile of
     all runs when the session ends.
     """
+    import onnxruntime
+
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = threads
     options.inter_op_num_threads = 1
@@ -238,6 +254,8 @@ def _probe_int8(session: onnxruntime.InferenceSession, folder: Path) -> None:
     """
     found, wanted = session.run(None, {})
     if not np.array_equal(found, wanted):
+        import onnxruntime
+
         raise BundleError(
             f"{folder}: int8 products are not exact on this processor (ONNX Runtime "
             f"{onnxruntime.__version__}), so the int8 bundle would decode worse; export and serve "

@@ -17,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import DType, Graph
+from serving.bundle.graph import DType, Graph
 from serving.search.prefix_tree import Repack
 
 Self = TypeVar("Self")

@@ -6,18 +6,18 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from serving.bundle.manifest import Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.runtime.cuda_device import (
-    GRAPHS_SWITCH,
     CudaDevice,
     NoDeviceError,
-    graphs_wanted,
     needed_bytes,
     open_cuda,
     opened_mover,
 )
 from serving.runtime.cuda_driver import DriverError, Stream, look
 from serving.runtime.cuda_memory import RowMover
+from serving.runtime.cuda_switches import GRAPHS_SWITCH, graphs_wanted
 from serving.runtime.session import DeviceUse
 from serving.runtime.tensorrt_engines import (
     EngineError,

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from serving.bundle.engines import ANY_GPU, EngineFile
-from serving.bundle.manifest import Manifest, file_hash
+from serving.bundle.folder import file_hash
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.runtime.cuda_driver import Gpu
 from serving.runtime.tensorrt_library import TensorRT, find_tensorrt

@@ -18,7 +18,7 @@ import numpy as np
 import onnxruntime
 from numpy.typing import NDArray
 
-from serving.bundle.manifest import DType, Tensor
+from serving.bundle.graph import DType, Tensor
 from serving.runtime.cuda_driver import CapturedGraph, DriverError, Stream
 from serving.runtime.cuda_memory import on_gpu
 from serving.runtime.cuda_session import (

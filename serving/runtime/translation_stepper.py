@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
-from serving.bundle.manifest import CacheSizes, Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import CacheSizes, Manifest
 from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder

@@ -18,7 +18,7 @@ from serving.server.access_log import RequestContext
 from serving.server.admission import check_texts
 from serving.server.backend import Backend
 from serving.server.in_flight import completed
-from serving.server.registry import ServedEncoder
+from serving.server.models import ServedEncoder
 
 Given = Input | list[int]
 """A text, two that are read together, or ids."""

@@ -25,8 +25,10 @@ from serving.server.admission import (
     check_texts,
     choose_options,
 )
+from serving.server.catalogue import AUTO, Catalogue
 from serving.server.gate import Gatekeeper
 from serving.server.in_flight import completed, followed
+from serving.server.models import ServedModel
 from serving.server.pivot import (
     Part,
     check_pivot,
@@ -35,7 +37,6 @@ from serving.server.pivot import (
     parted,
     second_leg,
 )
-from serving.server.registry import AUTO, Registry, ServedModel
 from serving.server.settings import Settings, variable
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import check_text
@@ -61,10 +62,10 @@ requests, but a change of threads costs more than a short text does."""
 
 
 class Jobs:
-    """Translates jobs with the models of a registry, once the gatekeeper has counted them."""
+    """Translates jobs with the models of a catalogue, once the gatekeeper has counted them."""
 
-    def __init__(self, registry: Registry, settings: Settings, gatekeeper: Gatekeeper) -> None:
-        self._registry, self._settings, self._gatekeeper = registry, settings, gatekeeper
+    def __init__(self, catalogue: Catalogue, settings: Settings, gatekeeper: Gatekeeper) -> None:
+        self._catalogue, self._settings, self._gatekeeper = catalogue, settings, gatekeeper
 
     async def translate(
         self, job: TranslationJob, context: RequestContext, receive: Receive
@@ -223,7 +224,7 @@ class Jobs:
         that goes to the target through a third only; none of any other, which is to stay whole."""
         if job.source != AUTO:
             return []
-        roundabout = self._registry.roundabout_sources(job.target, job.model)
+        roundabout = self._catalogue.roundabout_sources(job.target, job.model)
         detected = await self._apart(job, self._detected, job, roundabout) if roundabout else {}
         return parted(job, detected) if detected else []
 
@@ -243,12 +244,12 @@ class Jobs:
         """The language that the texts go through; None where one model translates them."""
         if job.source == AUTO:
             return None
-        between = self._registry.pivot(job.source, job.target, job.model)
+        between = self._catalogue.pivot(job.source, job.target, job.model)
         if between is not None:
             # What is asked of the second model is looked at before the first one works.
             check_pivot(job, between)
             self._check_wishes(job)
-            second = self._registry.choose(between, job.target, job.model)
+            second = self._catalogue.choose(between, job.target, job.model)
             self._options(job, second)
         return between
 
@@ -267,7 +268,7 @@ class Jobs:
     ) -> R:
         """Call `act`: on another thread where the texts are so long that it would hold up other
         requests, or where a model may have to be loaded."""
-        if sum(map(len, job.texts)) <= _SHORT and not self._registry.may_load:
+        if sum(map(len, job.texts)) <= _SHORT and not self._catalogue.may_load:
             return act(*args, **kwargs)
         return await run_in_threadpool(act, *args, **kwargs)
 
@@ -342,7 +343,7 @@ class Jobs:
         a single one is at fault."""
         documents = list(_documents(job)) if counted else self._checked_documents(job)
         # Asked first: a target that nothing writes is at fault before any text is.
-        readable = self._registry.sources(job.target, job.model) if job.source == AUTO else []
+        readable = self._catalogue.sources(job.target, job.model) if job.source == AUTO else []
         plans: list[_Plan] = []
         options: dict[str, SearchOptions] = {}
         for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
@@ -350,7 +351,7 @@ class Jobs:
             if source == AUTO:
                 source, confidence = detect_among(document.visible, readable, job.target)
             translated = job.source != AUTO or source in readable  # else it is in the target
-            model = self._registry.choose(
+            model = self._catalogue.choose(
                 source if translated else readable[0], job.target, job.model
             )
             if model.name not in options:
@@ -442,7 +443,8 @@ def _job_result(
 def _text_result(job: TranslationJob, plan: _Plan, results: Sequence[Completed]) -> TextResult:
     sentences = [result.translation for result in results]
     joined = join_translations(plan.document, sentences, alignments=job.alignments)
-    untrained = plan.model.manifest.languages.zero_shot(plan.source, job.target)
+    pair = plan.source, job.target
+    untrained = pair not in plan.model.pairs and plan.source != job.target
     return TextResult(
         text=joined.text,
         hypotheses=joined.hypotheses,

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection
 from pathlib import Path
 
-from serving.bundle.manifest import DECODED, Manifest, find_bundles, parse_manifest
+from serving.bundle.folder import find_bundles, parse_manifest
+from serving.bundle.manifest import DECODED, Manifest
 from serving.encoding.loading import load_reader
 from serving.encoding.reader import TextReader
 from serving.errors import BundleError

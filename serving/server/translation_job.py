@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serving.queue.ticket import RequestTiming
-from serving.server.registry import ServedModel
+from serving.server.models import ServedModel
 from serving.text.document import Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import TextHypothesis

@@ -20,6 +20,7 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from serving.resident import give_back
+from serving.runtime.ort import load_library
 from serving.runtime.session import DeviceUse
 from serving.translation.decoding_loop import DecodingLoop, portable
 from serving.translation.loading import load_translator
@@ -34,6 +35,7 @@ def main() -> None:
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     channel = _Channel(int(sys.argv[1]))
+    load_library()  # whoever asks for the first model need not wait for it
     if sys.argv[2] == "forks":
         _fork_for(channel)
     else:

@@ -12,7 +12,8 @@ from collections import deque
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from serving.bundle.manifest import Manifest, parse_manifest
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import DecoderLostError
 from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits

@@ -7,8 +7,9 @@ import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
-from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist, read_manifest
+from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
 from serving.errors import (
     BundleError,

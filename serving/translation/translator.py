@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
 
-from serving.bundle.manifest import Manifest, parse_manifest
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits

@@ -12,7 +12,7 @@ export class Server {
 
   constructor(languages, { models }, { limits }, { components }, { data }) {
     this.languages = languages;
-    this.models = models;
+    this.models = models.filter(({ task }) => task === "translate");
     this.languageModels = data.filter(({ task }) => task === "generate");
     this.encoders = data.filter(({ task }) => task !== "generate");
     this._limits = Object.fromEntries(limits.map((limit) => [limit.name, limit]));

@@ -68,6 +68,14 @@ def test_reading_settings_loads_neither_the_search_nor_onnx_runtime() -> None:
     assert loaded & {"serving.search.beam", "onnxruntime"} == set()
 
 
+def test_who_watches_the_workers_has_no_onnx_runtime_in_memory() -> None:
+    done = run_python("-c", "import serving.service, sys; print(*sys.modules)")
+    assert done.returncode == 0, done.stderr
+    loaded = set(done.stdout.split())
+    assert "serving.translation.translator" in loaded
+    assert "onnxruntime" not in loaded
+
+
 # ONNX Runtime's reports wait in a database under the cache folder from its import on. It makes none
 # where it finds itself in continuous integration.
 @pytest.mark.parametrize(
@@ -85,7 +93,9 @@ def test_onnx_runtime_does_not_report_to_its_makers(
     hidden = ("CI", "ORT_DISABLE_TELEMETRY")
     kept = {name: value for name, value in os.environ.items() if name not in hidden}
     done = run_python(
-        "-c", f"import {module}", environment={**kept, "XDG_CACHE_HOME": str(tmp_path)}
+        "-c",
+        f"import {module}, onnxruntime",
+        environment={**kept, "XDG_CACHE_HOME": str(tmp_path)},
     )
     assert done.returncode == 0, done.stderr
     assert bool(list(tmp_path.rglob("onnxruntime.db"))) == reports

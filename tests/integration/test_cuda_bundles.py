@@ -21,7 +21,8 @@ from export.errors import ExportError, ParityError
 from export.half import HalfFit
 from export.language_bundle import export_language_bundle
 from export.texts import Text, TextPair
-from serving.bundle.manifest import CacheSizes, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import CacheSizes
 from serving.errors import BundleError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
@@ -155,10 +156,10 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
                 registry.start(load_bundles(settings))
                 with TestClient(create_app(registry, settings)) as client:
                     cards = client.get("/models").json()["models"]
-                    cards += client.get("/v1/models").json()["data"]
+                    (listed,) = client.get("/v1/models").json()["data"]
                     body = {"q": TEXT, "source": "de", "target": "en"}
                     answer = client.post("/translate", json=body).json()["translations"]
-                    prompt = {"model": cards[1]["id"], "prompt": "the", "temperature": 0}
+                    prompt = {"model": listed["id"], "prompt": "the", "temperature": 0}
                     choices = client.post("/v1/completions", json=prompt).json()["choices"]
             finally:
                 registry.close()
@@ -166,9 +167,10 @@ def test_a_service_with_a_gpu_runs_it_there_and_says_so(
                 "auto": ("cuda", "Recorded GPU, CUDA graphs"),
                 "cpu": ("cpu", "the bundle is for cuda, but MACARON_DEVICE=cpu"),
             }[device]
-            assert [(card["device"], card["device_reason"]) for card in cards] == [
+            assert [card["task"] for card in cards] == ["translate", "generate"]
+            assert [(card["device"], card["device_reason"]) for card in (*cards, listed)] == [
                 (used, reason)
-            ] * 2
+            ] * 3
             assert f"on {used}: {reason}" in caplog.text
             assert (gpu.runs > 10) == (used == "cuda")
         answers.append((answer[0]["hypotheses"], choices))

@@ -22,7 +22,8 @@ from export.half import HALF_TYPES
 from export.parity import PairedStepper, search_all, total_log_probs
 from export.passes.mixed_precision import MASK_FILL
 from export.reference_run import evaluate
-from serving.bundle.manifest import Graph, Manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import Manifest
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.ort import CpuSession
 from serving.runtime.translation_stepper import OnnxStepper

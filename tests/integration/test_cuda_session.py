@@ -13,7 +13,7 @@ import pytest
 
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
-from serving.runtime import cuda_device, cuda_session
+from serving.runtime import cuda_session, cuda_switches
 from serving.runtime.device import open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.layouts import bucket, bucket_capacity
@@ -223,7 +223,7 @@ def test_without_cuda_graphs_batches_have_the_rows_that_they_are_given(
     sentences = with_prefixes(7, every_hypothesis(3))
     found = []
     for switch in ("on", "off"):
-        monkeypatch.setenv(cuda_device.GRAPHS_SWITCH, switch)
+        monkeypatch.setenv(cuda_switches.GRAPHS_SWITCH, switch)
         with recorded_gpu() as gpu:
             stepper = both(bundles, "macaron", "fp16")[1]
             found.append([f.hypotheses for f in decode(stepper, sentences)])
@@ -274,8 +274,8 @@ def test_several_threads_take_turns(bundles: Path, gpu: Recorded) -> None:
 def test_several_batches_are_computed_at_once_in_streams_of_their_own(
     bundles: Path, monkeypatch: pytest.MonkeyPatch, graphs: str
 ) -> None:
-    monkeypatch.setenv(cuda_device.GRAPHS_SWITCH, graphs)
-    monkeypatch.setenv(cuda_device.STREAMS_SWITCH, "2")
+    monkeypatch.setenv(cuda_switches.GRAPHS_SWITCH, graphs)
+    monkeypatch.setenv(cuda_switches.STREAMS_SWITCH, "2")
     written = write(bundles, "macaron", "cuda", "fp16")
     with recorded_gpu() as gpu:
         gpu.linger_s = 0.0005
@@ -298,7 +298,7 @@ def test_several_batches_are_computed_at_once_in_streams_of_their_own(
 def test_a_scheduler_of_two_streams_answers_as_on_the_cpu(
     bundles: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv(cuda_device.STREAMS_SWITCH, "2")
+    monkeypatch.setenv(cuda_switches.STREAMS_SWITCH, "2")
     written = write(bundles, "macaron", "cuda", "fp16")
     texts = [chr(65 + n % 20) * (1 + n % 7) for n in range(32)]
     found = []

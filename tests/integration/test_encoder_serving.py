@@ -23,7 +23,8 @@ from serving.encoding.scheduler import TextScheduler
 from serving.errors import DeadlineExceededError, DecodingError, NotReadyError, RequestError
 from serving.server.app import create_app
 from serving.server.loading import load_bundles
-from serving.server.registry import Registry, StoredModel
+from serving.server.models import StoredModel
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, save_encoder, write_lines
@@ -70,6 +71,22 @@ def ask(client: TestClient, path: str, body: Mapping[str, Any], status: int = 20
     answer = client.post(path, json=body)
     assert answer.status_code == status, answer.text
     return answer.json()
+
+
+def test_the_native_list_of_models_has_them_as_openais_has(client: TestClient) -> None:
+    cards = {card["name"]: card for card in client.get("/models").json()["models"]}
+    listed = {card["id"]: card for card in client.get("/v1/models").json()["data"]}
+    assert {name: card["task"] for name, card in cards.items()} == {
+        "tiny-embedder": "encode",
+        "tiny-classifier": "classify",
+        "tiny-ranker": "classify",
+    }
+    assert cards.keys() == listed.keys()
+    for name, card in cards.items():
+        assert card["loaded"]
+        assert (card["pairs"], card["defaults"]) == ([], {})
+        assert card["max_source"] == listed[name]["max_model_len"]
+        assert card["device"] == listed[name]["device"] == "cpu"
 
 
 # OpenAI

@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import load_file
 
 from export.__main__ import main as export
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.encoding.reader import Classifier, Embedder, probabilities
 from tests.toy.encoder_recipe import (
     write_classes,

@@ -17,7 +17,7 @@ from export.foreign_encoder import read_encoder
 from export.importing.bundle import import_bundle
 from export.trial import try_bundle
 from macaron.stored import StoreError, folder_of
-from serving.bundle.manifest import parse_manifest, read_manifest, write_manifest
+from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.errors import BundleError, InvalidTextError, RequestError
 from serving.runtime.text_encoder import CALL_TOKENS, calls, pack

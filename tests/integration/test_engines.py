@@ -20,14 +20,9 @@ from export.engine_builder import EngineBuilder, input_shapes
 from export.engine_profiles import choose_sizes
 from export.errors import ExportError
 from export.static_caches import drop_softmax_precision, static_caches
-from serving.bundle.manifest import (
-    CARD,
-    Graph,
-    Manifest,
-    file_hash,
-    read_manifest,
-    write_manifest,
-)
+from serving.bundle.folder import file_hash, read_manifest, write_manifest
+from serving.bundle.graph import Graph
+from serving.bundle.manifest import CARD, Manifest
 from serving.runtime.tensorrt_engines import EngineError, load_engine
 from serving.runtime.tensorrt_library import TensorRT, find_tensorrt
 from tests.integration.test_cuda_graphs import LANGUAGE, Written, write

@@ -9,7 +9,7 @@ import pytest
 from onnx import numpy_helper
 
 from export.probe import probe_model
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.errors import BundleError
 from serving.runtime import ort
 from tests.integration.demo import MODELS

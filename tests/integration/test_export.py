@@ -30,7 +30,7 @@ from export.quality import BleuChange, bleu_change
 from export.quantize import QuantizedLinear, quantized_twin
 from export.texts import TextPair
 from export.vocabulary import Vocabulary
-from serving.bundle.manifest import read_manifest, write_manifest
+from serving.bundle.folder import read_manifest, write_manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import Sources
 from serving.runtime.encoder import Encoder

@@ -19,7 +19,8 @@ from export.__main__ import main
 from export.checkpoint import recover_checkpoint
 from export.errors import ExportError
 from export.graphs import write_graphs
-from serving.bundle.manifest import Manifest, read_manifest, write_manifest
+from serving.bundle.folder import read_manifest, write_manifest
+from serving.bundle.manifest import Manifest
 from tests.conftest import TinyEncoders, TinyLanguageModel, TinyModel
 from training.checkpoint import find_checkpoint
 from training.config import load_recipe

@@ -17,7 +17,7 @@ from export.errors import ParityError
 from export.language_bundle import export_language_bundle
 from export.language_parity import LanguageParity, check_language
 from serving.__main__ import main
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.errors import BundleError, InvalidOptionError, InvalidTextError, RequestError
 from serving.generation.generator import Generator
 from serving.search.ids import EOS_ID

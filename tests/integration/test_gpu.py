@@ -18,11 +18,12 @@ import onnxruntime
 import pytest
 
 from export.engine import export_engines
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
-from serving.runtime.cuda_device import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.cuda_driver import DriverError, look
+from serving.runtime.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.device import open_device
 from serving.runtime.tensorrt_session import TensorRtSession
 from serving.runtime.translation_stepper import OnnxStepper

@@ -24,7 +24,7 @@ from export.importing.ctranslate2 import read_ctranslate2
 from export.importing.ctranslate2_file import read_spec_file
 from export.importing.marian import read_marian
 from export.importing.model import AS_TOLD, LanguageChoice
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS, pieces_of, randomise, write_opus, write_sentencepiece

@@ -15,7 +15,7 @@ from export.importing.bundle import import_bundle
 from export.importing.gpt2 import read_gpt2
 from export.importing.language_model import ImportedLanguageModel
 from export.importing.llama import read_llama
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.errors import ContextLengthError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions

@@ -15,7 +15,7 @@ import yaml
 from export.importing.bundle import import_bundle, recognise
 from export.importing.model import AS_TOLD, Imported, LanguageChoice
 from export.quantize import QuantizedLinear, quantized_twin
-from serving.bundle.manifest import read_manifest
+from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 from tests.toy.corpus import toy_pairs

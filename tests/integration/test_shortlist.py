@@ -16,7 +16,8 @@ from export.activation_ranges import measure_ranges
 from export.graphs import write_graphs
 from export.parity import search_all
 from export.quantize import QuantizedLinear, quantized_twin
-from serving.bundle.manifest import Manifest, read_manifest
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
 from serving.bundle.shortlist import Shortlist, load_shortlist
 from serving.errors import BundleError, InvalidOptionError
 from serving.runtime import ort

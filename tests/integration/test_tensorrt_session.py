@@ -17,13 +17,14 @@ import pytest
 
 from export.__main__ import main
 from export.engine import export_engines
-from serving.bundle.manifest import Manifest, file_hash, read_manifest, write_manifest
+from serving.bundle.folder import file_hash, read_manifest, write_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
 from serving.queue.offline import decode_in_batches
-from serving.runtime.cuda_device import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.cuda_driver import Gpu, Stream
 from serving.runtime.cuda_memory import on_gpu
+from serving.runtime.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH
 from serving.runtime.device import SWITCH, open_device
 from serving.runtime.language_stepper import LanguageStepper
 from serving.runtime.session import DeviceUse

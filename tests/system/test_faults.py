@@ -267,7 +267,9 @@ def prepared(source: Path, folder: Path, name: str) -> Path:
 
 
 def precision(server: Server) -> str:
-    (model,) = httpx.get(f"{server.url}/models").json()["models"]
+    """Of the one model that translates."""
+    found = httpx.get(f"{server.url}/models").json()["models"]
+    (model,) = [card for card in found if card["task"] == "translate"]
     return str(model["precision"])
 
 

@@ -536,7 +536,6 @@ def test_schemes_are_the_systems_and_can_be_read(
 
 def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
     cards = httpx.get(f"{server.url}/models").json()["models"]
-    cards += httpx.get(f"{server.url}/v1/models").json()["data"]
     assert len(cards) == 4
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])

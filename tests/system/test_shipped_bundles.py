@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from serving import Generator, Translator
-from serving.bundle.manifest import find_bundles, read_manifest
+from serving.bundle.folder import find_bundles, read_manifest
 from serving.search.beam import decode
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Hypothesis

@@ -17,20 +17,16 @@ from training.models.bert import (
     kaiming_init,
     normal_init,
 )
+from training.models.bert_config import BertConfig, ClassifierConfig, EmbedderConfig
 from training.models.blocks import BLOCKS, Block
-from training.models.config import (
-    BertConfig,
-    ClassifierConfig,
-    EmbedderConfig,
-    JointConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    TransformerConfig,
-)
+from training.models.config import ModelConfig
 from training.models.joint import JointModel
+from training.models.joint_config import JointConfig
 from training.models.language_model import CausalLanguageModel
+from training.models.language_model_config import LanguageModelConfig
 from training.models.presets import PRESETS
 from training.models.transformer import Transformer
+from training.models.transformer_config import TransformerConfig
 
 __all__ = [
     "PRESETS",

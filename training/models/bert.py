@@ -15,8 +15,8 @@ from torch import Tensor, nn
 
 from training.models.attention import Packing
 from training.models.base import Network, Trainable, padding_mask
+from training.models.bert_config import BertConfig
 from training.models.blocks import Block
-from training.models.config import BertConfig
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
 from training.models.feed_forward import activation_of

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from training.models.attention import Packing, SelfAttention, SourceAttention
 from training.models.branches import Branches
-from training.models.config import CONVOLUTIONS, ModelConfig, TransformerConfig
+from training.models.config import ModelConfig
 from training.models.context import AttentionContext, CacheContext, KeyValue
 from training.models.convolution import Convolution
 from training.models.dropout import Dropout
@@ -21,6 +21,7 @@ from training.models.feed_forward import FeedForward
 from training.models.norms import make_norm
 from training.models.positions import make_positions
 from training.models.recurrence import Ssru
+from training.models.transformer_config import CONVOLUTIONS, TransformerConfig
 
 Order = Mapping[str, float]
 """Sublayers in the order in which they run, with the factor of what each adds."""

@@ -10,9 +10,9 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import init_linear
-from training.models.config import TransformerConfig
 from training.models.context import CacheContext, StepNeeds
 from training.models.dropout import Dropout
+from training.models.transformer_config import TransformerConfig
 
 
 class Convolution(nn.Module):

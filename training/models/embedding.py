@@ -14,9 +14,10 @@ import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
-from training.models.config import ModelConfig, TransformerConfig
+from training.models.config import ModelConfig
 from training.models.dropout import Dropout
 from training.models.norms import new_norm
+from training.models.transformer_config import TransformerConfig
 
 ModelT = TypeVar("ModelT", bound=nn.Module)
 

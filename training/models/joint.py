@@ -18,7 +18,6 @@ from torch import Tensor, nn
 from training.models.attention import SelfAttention
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
-from training.models.config import JointConfig
 from training.models.context import (
     CacheContext,
     StepNeeds,
@@ -26,6 +25,7 @@ from training.models.context import (
     split_caches,
 )
 from training.models.embedding import TokenEmbedding
+from training.models.joint_config import JointConfig
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Stack
 

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from training.models.base import DecodingNetwork
 from training.models.blocks import ORDERS, CausalLayer
-from training.models.config import LanguageModelConfig
 from training.models.context import (
     CacheContext,
     StepNeeds,
@@ -24,6 +23,7 @@ from training.models.context import (
 )
 from training.models.dropout import Dropout
 from training.models.embedding import TokenEmbedding
+from training.models.language_model_config import LanguageModelConfig
 from training.models.light_attention import LightSelfAttention, layer_offsets, offset_mask
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Stack

@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import SelfAttention
-from training.models.config import LanguageModelConfig
 from training.models.context import CacheContext
+from training.models.language_model_config import LanguageModelConfig
 from training.models.operators import attention
 from training.models.positions import make_positions
 

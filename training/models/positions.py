@@ -10,7 +10,8 @@ import math
 import torch
 from torch import Tensor, nn
 
-from training.models.config import LanguageModelConfig, ModelConfig
+from training.models.config import ModelConfig
+from training.models.language_model_config import LanguageModelConfig
 from training.models.operators import split_heads
 
 _WHOLE_VECTORS = 16

@@ -11,14 +11,11 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
-from training.models.config import (
-    ATTENTIONS,
-    BertConfig,
-    JointConfig,
-    LanguageModelConfig,
-    ModelConfig,
-    TransformerConfig,
-)
+from training.models.bert_config import BertConfig
+from training.models.config import ModelConfig
+from training.models.joint_config import JointConfig
+from training.models.language_model_config import ATTENTIONS, LanguageModelConfig
+from training.models.transformer_config import TransformerConfig
 
 _BaselineT = TypeVar("_BaselineT", TransformerConfig, BertConfig)
 

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from training.models.attention import init_linear
-from training.models.config import TransformerConfig
 from training.models.context import CacheContext, StepNeeds
+from training.models.transformer_config import TransformerConfig
 
 
 class Ssru(nn.Module):

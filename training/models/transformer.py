@@ -16,7 +16,6 @@ from torch import Tensor, nn
 from serving.search.ids import PAD_ID
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import Block
-from training.models.config import TransformerConfig
 from training.models.context import (
     AttentionContext,
     KeyValue,
@@ -29,6 +28,7 @@ from training.models.embedding import SideEmbedding, TokenEmbedding, sinusoid
 from training.models.norms import make_norm, make_output_norm
 from training.models.positions import RelativeBias
 from training.models.stack import Halting, Stack
+from training.models.transformer_config import TransformerConfig
 
 T = TypeVar("T")
 

@@ -13,15 +13,9 @@ import pytest
 import yaml
 
 from export.card import finish, render_card
-from serving.bundle.manifest import (
-    CARD,
-    Calibration,
-    Languages,
-    Manifest,
-    Quality,
-    parse_manifest,
-    read_manifest,
-)
+from serving.bundle.folder import parse_manifest, read_manifest
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import CARD, Calibration, Manifest, Quality
 from serving.runtime.device import check_device
 
 MODELS = Path(__file__).resolve().parents[3] / "models"

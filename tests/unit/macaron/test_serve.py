@@ -12,7 +12,7 @@ import pytest
 
 from macaron.serve import main, server_command, server_environment
 from macaron.stored import _content_key
-from serving.bundle.manifest import find_bundles, read_manifest
+from serving.bundle.folder import find_bundles, read_manifest
 from tests.toy.checkpoints import write_opus
 
 ROOT = Path(__file__).resolve().parents[3]

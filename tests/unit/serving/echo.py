@@ -12,7 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 from starlette.testclient import TestClient
 
-from serving.bundle.manifest import Graph, Languages, Manifest, ModelSizes, TokenizerFiles
+from serving.bundle.graph import Graph
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import Manifest, ModelSizes, TokenizerFiles
 from serving.queue.limits import BatchLimits
 from serving.search.ids import EOS_ID, UNK_ID
 from serving.search.stepper import StepInputs, StepOutputs

@@ -20,8 +20,9 @@ from tests.unit.serving.search.test_beam_torch import NoCache, assert_close, ran
 from tests.unit.training.tiny import TINY, randomised
 from training.models import Transformer
 from training.models.blocks import DecoderLayer, EncoderLayer
-from training.models.config import ModelConfig, TransformerConfig
+from training.models.config import ModelConfig
 from training.models.context import AttentionContext, CacheContext, StepNeeds, needs_of
+from training.models.transformer_config import TransformerConfig
 from training.stepper import TorchStepper
 
 WIDTH = 5

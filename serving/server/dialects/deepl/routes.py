@@ -13,6 +13,7 @@ from serving.errors import RequestError, ServingError, UnauthorizedError, Unknow
 from serving.server.access_log import RequestContext
 from serving.server.backend import Backend
 from serving.server.body import read_fields
+from serving.server.catalogue import AUTO
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.deepl.description import describe
 from serving.server.dialects.deepl.wire import (
@@ -29,7 +30,6 @@ from serving.server.dialects.deepl.wire import (
 )
 from serving.server.gate import KeyRule
 from serving.server.jobs import Jobs
-from serving.server.registry import AUTO
 from serving.server.translation_job import TextResult, TranslationJob
 from serving.server.usage import CharacterUsage
 from serving.server.wire import json_response

@@ -13,6 +13,7 @@ from serving.server.access_log import RequestContext
 from serving.server.admission import check_texts
 from serving.server.backend import Backend
 from serving.server.body import read_fields
+from serving.server.catalogue import AUTO
 from serving.server.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.description import describe
 from serving.server.dialects.libretranslate.wire import (
@@ -24,7 +25,6 @@ from serving.server.dialects.libretranslate.wire import (
     NamedLanguage,
 )
 from serving.server.gate import KeyRule, admit_by_body
-from serving.server.registry import AUTO
 from serving.server.wire import JSON, json_response
 from serving.text.detection import detect
 from serving.text.languages import language_name

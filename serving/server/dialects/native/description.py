@@ -52,7 +52,9 @@ def describe() -> Description:
                 ClassifyResponse,
                 WORK,
             ),
-            "/models": get("models", "What is known of each model", reference(Models)),
+            "/models": get(
+                "models", "What is known of each model, whatever its task", reference(Models)
+            ),
             "/limits": get("limits", "Every limit of this server", reference(Limits), ()),
             "/livez": get("alive", "Whether the server runs", reference(Status), ()),
             "/readyz": get("ready", "Whether it can translate", reference(Status)),

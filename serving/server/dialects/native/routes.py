@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from typing import cast
+from typing import Any, cast
 
 from pydantic import BaseModel
 from starlette.requests import Request
@@ -39,7 +39,13 @@ from serving.server.dialects.native.wire import (
 )
 from serving.server.gate import KeyRule, admit_by_body
 from serving.server.jobs import Jobs
-from serving.server.registry import ServedModel, StoredModel
+from serving.server.models import (
+    AnyModel,
+    LoadedModel,
+    ServedEncoder,
+    ServedLanguageModel,
+    ServedModel,
+)
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.server.wire import STREAM_HEADERS, Error, json_response
 from serving.text.alignment import Link
@@ -104,9 +110,11 @@ class _NativeEndpoints:
         return json_response(found)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
-        """List what is known of each translation model."""
-        cards = [_card(model) for model in self._backend.registry.models]
-        return json_response(Models(models=cards))
+        """List what is known of each model: of those that translate, then of language models, then
+        of encoders."""
+        registry = self._backend.registry
+        models: list[AnyModel] = [*registry.models, *registry.language_models, *registry.encoders]
+        return json_response(Models(models=list(map(_card, models))))
 
 
 def _job(body: TranslateRequest) -> TranslationJob:
@@ -244,32 +252,43 @@ def _event(name: str, data: BaseModel) -> bytes:
     return f"event: {name}\ndata: {text}\n\n".encode()
 
 
-def _card(model: StoredModel) -> ModelCard:
+def _card(model: AnyModel) -> ModelCard:
     manifest = model.manifest
-    if isinstance(model, ServedModel):
-        defaults, device = model.defaults, model.device
+    if isinstance(model, LoadedModel):
+        device = model.device
     else:
-        defaults = parse_options(manifest.search)
         device = DeviceUse(manifest.target, "the bundle is for it; not loaded yet")
     return ModelCard(
         name=manifest.name,
+        task=manifest.task,
         source=list(manifest.languages.source),
         target=list(manifest.languages.target),
         pairs=list(manifest.languages.trained),
         family=manifest.family,
         block=manifest.block,
         precision=manifest.precision,
-        loaded=isinstance(model, ServedModel),
+        loaded=isinstance(model, LoadedModel),
         device=device.name,
         device_reason=device.reason,
         num_parameters=manifest.sizes.num_parameters,
         max_source=manifest.sizes.max_source,
         priority=manifest.priority,
-        defaults=dataclasses.asdict(defaults),
+        defaults=_defaults(model),
         quality=list(manifest.quality),
         calibration=manifest.calibration,
         attribution=manifest.attribution,
     )
+
+
+def _defaults(model: AnyModel) -> dict[str, Any]:
+    """The options of a model where a request names none; an encoder has none."""
+    if isinstance(model, ServedEncoder):
+        return {}
+    if isinstance(model, ServedLanguageModel):
+        return dataclasses.asdict(model.generator.default_options)
+    if isinstance(model, ServedModel):
+        return dataclasses.asdict(model.defaults)
+    return dataclasses.asdict(parse_options(model.manifest.search))
 
 
 def _routes(backend: Backend) -> list[DialectRoute]:

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
-from serving.bundle.manifest import Calibration, Quality
+from serving.bundle.manifest import Calibration, Quality, Task
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
 from serving.server.dialects.libretranslate.wire import DetectedLanguage
 from serving.server.wire import Count, Flag, LenientRequest, Wire
@@ -26,6 +26,15 @@ def _options_schema() -> dict[str, Any]:
     schema["properties"]["length_penalty_form"]["enum"] = list(LENGTH_PENALTY_FORMS)
     schema["description"] = "Decoding options; what is left out is as the bundle sets it."
     return schema
+
+
+def _defaults_schema() -> dict[str, Any]:
+    """JSON schema of the options that a model has by itself."""
+    others = {
+        "type": "object",
+        "description": "Of a language model: options of generation, as bundles name them.",
+    }
+    return {"anyOf": [_options_schema(), others]}
 
 
 WarningCode = Literal[
@@ -224,7 +233,10 @@ class ModelCard(Wire):
     """What is known of a model."""
 
     name: str
+    task: Task
+    """What it does: translate, generate, encode or classify."""
     source: list[str]
+    """Languages that it reads; empty, as the next two, where it does not translate."""
     target: list[str]
     pairs: list[tuple[str, str]]
     """Pairs of source and target that it was trained on."""
@@ -239,10 +251,11 @@ class ModelCard(Wire):
     """Why on this device."""
     num_parameters: int
     max_source: int | None
-    """Longest text, in tokens with the end of sentence."""
+    """Longest text, in tokens with the special ones; null of a language model, of which
+    `/v1/models` tells `max_model_len`."""
     priority: int
-    defaults: Annotated[dict[str, Any], WithJsonSchema(_options_schema())]
-    """Decoding options where a request names none."""
+    defaults: Annotated[dict[str, Any], WithJsonSchema(_defaults_schema())]
+    """Decoding options where a request names none; empty where nothing is decoded."""
     quality: list[Quality]
     calibration: Calibration | None
     """How `probability` follows from the score, and how well that held."""
@@ -250,7 +263,8 @@ class ModelCard(Wire):
 
 
 class Models(Wire):
-    """Every model, the preferred ones of a language pair first."""
+    """Every model: those that translate, the preferred ones of a language pair first, then language
+    models, then encoders."""
 
     models: list[ModelCard]
 

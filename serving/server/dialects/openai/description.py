@@ -57,9 +57,11 @@ def describe() -> Description:
 
 def _models_paths() -> dict[str, Any]:
     card, error = reference(OpenAIModel), OpenAIError
-    one_model = get("model", "One language model", card, (404, 503), error)
+    one_model = get("model", "One language model or encoder", card, (404, 503), error)
     one_model["get"]["parameters"] = [parameter("model", "path")]
-    models = get("openai_models", "Language models", reference(OpenAIModels), (503,), error)
+    models = get(
+        "openai_models", "Language models and encoders", reference(OpenAIModels), (503,), error
+    )
     return {"/v1/models": models, "/v1/models/{model}": one_model}
 
 

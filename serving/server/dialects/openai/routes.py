@@ -36,7 +36,7 @@ from serving.server.dialects.openai.wire import (
     Tokens,
 )
 from serving.server.in_flight import completed
-from serving.server.registry import ServedEncoder, ServedLanguageModel
+from serving.server.models import ServedEncoder, ServedLanguageModel
 from serving.server.wire import STREAM_HEADERS, json_response
 from serving.text.characters import check_text
 
@@ -131,15 +131,14 @@ class _OpenAIEndpoints:
         return model.generator.prompts.longest(self._settings.max_context_tokens)
 
     def _card(self, model: ServedLanguageModel | ServedEncoder) -> OpenAIModel:
-        device = (model.reader if isinstance(model, ServedEncoder) else model.generator).device
         return OpenAIModel(
             id=model.name,
             created=model.loaded_at,
             task=model.manifest.task,
             max_model_len=self._longest(model),
             attribution=model.manifest.attribution,
-            device=device.name,
-            device_reason=device.reason,
+            device=model.device.name,
+            device_reason=model.device.reason,
         )
 
     def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:

@@ -9,7 +9,8 @@ import pytest
 from pydantic import ValidationError
 
 from serving.bundle.engines import EngineFile
-from serving.bundle.manifest import Manifest, file_hash, read_manifest, write_manifest
+from serving.bundle.folder import file_hash, read_manifest, write_manifest
+from serving.bundle.manifest import Manifest
 from tests.unit.serving.bundle.test_manifest import TREE
 
 ENGINE: dict[str, Any] = {

@@ -10,17 +10,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from serving.bundle.manifest import (
-    CARD,
+from serving.bundle.folder import (
     FORMAT_VERSION,
     MANIFEST,
-    Languages,
-    Manifest,
     file_hash,
     find_bundles,
     read_manifest,
     write_manifest,
 )
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import CARD, Manifest
 from serving.errors import (
     BundleError,
     FormatVersionError,

@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from serving.bundle.manifest import Manifest, parse_manifest
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime import cuda_device, cuda_driver, cuda_memory
+from serving.runtime import cuda_device, cuda_driver, cuda_memory, cuda_switches
 from serving.runtime.cuda_driver import DriverError, Gpu, look
 from serving.runtime.device import batches_at_once, computes_on_cpu, open_device
 from tests.recorded_device import GPU, recorded_gpu
@@ -134,20 +135,20 @@ def test_a_graph_that_cannot_be_captured_runs_without_cuda_graphs(
 
 
 def test_what_turns_cuda_graphs_off_is_on_or_off() -> None:
-    assert cuda_device.graphs_wanted({})
-    assert not cuda_device.graphs_wanted({"MACARON_CUDA_GRAPHS": " OFF"})
+    assert cuda_switches.graphs_wanted({})
+    assert not cuda_switches.graphs_wanted({"MACARON_CUDA_GRAPHS": " OFF"})
     with pytest.raises(SettingsError, match="MACARON_CUDA_GRAPHS must be on or off, got '0'"):
-        cuda_device.graphs_wanted({"MACARON_CUDA_GRAPHS": "0"})
+        cuda_switches.graphs_wanted({"MACARON_CUDA_GRAPHS": "0"})
 
 
 def test_the_number_of_streams_is_one_unless_it_is_set() -> None:
-    assert cuda_device.streams_wanted({}) == 1
-    assert cuda_device.streams_wanted({"MACARON_CUDA_STREAMS": " 3 "}) == 3
+    assert cuda_switches.streams_wanted({}) == 1
+    assert cuda_switches.streams_wanted({"MACARON_CUDA_STREAMS": " 3 "}) == 3
     for wrong in ("0", "9", "two", "-1", "1.5"):
         with pytest.raises(
             SettingsError, match=f"MACARON_CUDA_STREAMS must be a number from 1 to 8, got '{wrong}'"
         ):
-            cuda_device.streams_wanted({"MACARON_CUDA_STREAMS": wrong})
+            cuda_switches.streams_wanted({"MACARON_CUDA_STREAMS": wrong})
 
 
 def test_each_stream_needs_memory_for_a_step_graph_of_its_own(

@@ -7,7 +7,8 @@ from typing import get_args
 
 import pytest
 
-from serving.bundle.manifest import Manifest, Precision, parse_manifest
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest, Precision
 from serving.errors import BundleError, SettingsError
 from serving.runtime.device import check_device, runs_on_cpu
 

@@ -44,6 +44,7 @@ def test_languages_have_librettanslates_shape_and_attribution(client: TestClient
 def test_models(client: TestClient) -> None:
     first, second = client.get("/models").json()["models"]
     assert (first["name"], second["name"]) == ("echo-de-en", "echo-en-xx")
+    assert first["task"] == "translate"
     assert first["defaults"]["beam_size"] == 4
     assert first["num_parameters"] == 1000
 

@@ -19,7 +19,8 @@ from serving.errors import (
     UnknownModelError,
 )
 from serving.server.loading import load_bundles
-from serving.server.registry import Registry, ServedModel
+from serving.server.models import ServedModel
+from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.translation.loading import DecodingProcesses
 from serving.translation.ticket import Request

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from serving.bundle.manifest import parse_manifest
+from serving.bundle.folder import parse_manifest
 from serving.translation import loading
 
 BUNDLE = Path(__file__).resolve().parents[4] / "models" / "macaron-de-en"

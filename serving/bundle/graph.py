@@ -1,0 +1,67 @@
+"""The inputs and outputs of a bundle's graphs, as its manifest names them."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal
+
+from serving.bundle.strict import Strict
+
+DType = Literal["int64", "int32", "float32", "float16", "bfloat16"]
+FLOAT_BYTES: dict[DType, int] = {"float32": 4, "float16": 2, "bfloat16": 2}
+Role = Literal[
+    "token",
+    "position",
+    "slot_position",
+    "ancestor",
+    "write_index",
+    "visible",
+    "score",
+    "label",
+    "self",
+    "state",
+    "source",
+    "source_mask",
+    "candidate_score",
+    "candidate_token",
+    "candidate_parent",
+    "label_score",
+    "logits",
+    "output_index",
+    "top_rank",
+    "top_score",
+    "top_token",
+    "alignment",
+    "alignment_query",
+    "column",
+    "segment",
+    "slot",
+    "packed_row",
+    "vector",
+    "class_score",
+]
+
+
+class Tensor(Strict):
+    """One input or output of a graph."""
+
+    name: str
+    dtype: DType
+    axes: tuple[str | int, ...]
+    """Letters B K Q C S D V N R T, M rows of logits or ids of packed texts, BS = B * S, L pieces of
+    the longest shortlist, or fixed sizes."""
+    role: Role
+
+    @property
+    def slot_size(self) -> int:
+        """Of a cache: numbers in one slot of a row."""
+        return math.prod(axis for axis in self.axes if isinstance(axis, int))
+
+
+class Graph(Strict):
+    """One ONNX file, and the inputs and outputs of its graph by role."""
+
+    file: str
+    opset: int
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...]

@@ -1,0 +1,128 @@
+"""The languages of a model, and which pair of them a request means."""
+
+from __future__ import annotations
+
+import functools
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from serving.bundle.strict import Strict
+from serving.errors import UnknownLanguageError
+
+_MOST_LISTED = 40
+"""Pairs of languages in one message."""
+
+
+class Languages(Strict):
+    """Language codes (ISO 639-1) that the model reads and writes.
+
+    A model of several directions was trained on `pairs` of them, or, where none are named, on all.
+    It is told the languages by tags: pieces that no text is encoded to, or in words. For others all
+    of these are empty, and left out of the file.
+    """
+
+    source: tuple[str, ...]
+    target: tuple[str, ...]
+    pairs: tuple[tuple[str, str], ...] = Field(default=(), exclude_if=lambda pairs: not pairs)
+    tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each target language that stands before each source."""
+    source_tags: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each source language that stands before each source, first of all."""
+    prefixes: dict[str, tuple[str, ...]] = Field(default={}, exclude_if=lambda found: not found)
+    """The pieces of each target language that stand before each source, behind tags: a task in
+    words, as T5 is told it. They may be any."""
+    first_pieces: dict[str, str] = Field(default={}, exclude_if=lambda tags: not tags)
+    """The piece of each target language with which each translation begins."""
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        if {source for source, _ in self.pairs} - set(self.source):
+            raise ValueError("pairs hold a language that source does not")
+        if {target for _, target in self.pairs} - set(self.target):
+            raise ValueError("pairs hold a language that target does not")
+        if self.pairs and not self.is_multilingual:
+            raise ValueError(
+                "pairs need tags, prefixes or first_pieces, by which the model is told of them"
+            )
+        for name, codes in (
+            ("tags", self.target),
+            ("prefixes", self.target),
+            ("first_pieces", self.target),
+            ("source_tags", self.source),
+        ):
+            named = getattr(self, name)
+            if named and set(named) != set(codes):
+                raise ValueError(f"{name} must have each language of its side, and no other")
+        return self
+
+    @property
+    def is_multilingual(self) -> bool:
+        """Whether the model has to be told the target language."""
+        return bool(self.tags or self.prefixes or self.first_pieces)
+
+    @property
+    def most_before(self) -> int:
+        """How many pieces stand before a source at most."""
+        words = max(map(len, self.prefixes.values()), default=0)
+        return bool(self.source_tags) + bool(self.tags) + words
+
+    @functools.cached_property
+    def trained(self) -> tuple[tuple[str, str], ...]:
+        """The pairs of source and target that the model was trained on."""
+        every = ((s, t) for s in self.source for t in self.target)
+        return self.pairs or tuple(p for p in every if p[0] != p[1] or not self.is_multilingual)
+
+    def translates(self, source: str, target: str) -> bool:
+        """Whether the model was trained on the pair."""
+        if self.pairs:
+            return (source, target) in self.pairs
+        known = source in self.source and target in self.target
+        return known and (source != target or not self.is_multilingual)
+
+    def zero_shot(self, source: str, target: str) -> bool:
+        """Whether the model knows both languages and was not trained on the pair."""
+        known = source in self.source and target in self.target
+        return known and source != target and not self.translates(source, target)
+
+    def choose(
+        self,
+        source: str | None,
+        target: str | None,
+        *,
+        allowing: str = "",
+        zero_shot: bool = False,
+    ) -> tuple[str, str]:
+        """The pair that is meant, where what is None is clear from the rest.
+
+        Raises UnknownLanguageError, which lists the pairs, where none is, or several, and for a
+        pair that the model was not trained on unless `zero_shot` is set; `allowing` tells how.
+        """
+        if source is not None and target is not None and self.translates(source, target):
+            return source, target
+        fitting = [
+            pair for pair in self.trained if source in (None, pair[0]) and target in (None, pair[1])
+        ]
+        if len(fitting) == 1 or (fitting and not self.is_multilingual):
+            return fitting[0]  # without tags all are one to the model
+        parameter = "source" if source is None or target is not None else "target"
+        if source and target and self.zero_shot(source, target):
+            if zero_shot:
+                return source, target
+            hint = f"; {allowing} lets it try all the same" if allowing else ""
+            raise UnknownLanguageError(
+                f"the model was trained on {self.listing}, not from {source} to {target}{hint}",
+                parameter=parameter,
+            )
+        given = f"{source or 'any language'} to {target or 'any language'}"
+        raise UnknownLanguageError(
+            f"source and target must be one of {self.listing}, got {given}", parameter=parameter
+        )
+
+    @property
+    def listing(self) -> str:
+        """The trained pairs, for people; of very many the languages alone."""
+        if len(self.trained) <= _MOST_LISTED:
+            return ", ".join(" to ".join(pair) for pair in self.trained)
+        sides = dict.fromkeys((*self.source, *self.target))
+        return f"{len(self.trained)} pairs of {', '.join(sides)}"

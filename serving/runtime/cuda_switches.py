@@ -1,0 +1,34 @@
+"""What the environment says of a GPU's use: whether by CUDA graphs, and by how many streams."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from serving.errors import SettingsError
+
+GRAPHS_SWITCH = "MACARON_CUDA_GRAPHS"
+"""The environment variable that turns CUDA graphs off."""
+STREAMS_SWITCH = "MACARON_CUDA_STREAMS"
+"""The environment variable that says how many batches are computed at once, each in a stream of its
+own: 1 unless set, since two batches that can be one are faster as one."""
+MOST_STREAMS = 8
+
+
+def graphs_wanted(environment: Mapping[str, str]) -> bool:
+    """Whether CUDA graphs are on, as they are unless the switch says otherwise; raises
+    SettingsError for another value than on and off."""
+    switch = environment.get(GRAPHS_SWITCH, "").strip().lower() or "on"
+    if switch not in ("on", "off"):
+        raise SettingsError(f"{GRAPHS_SWITCH} must be on or off, got {switch!r}")
+    return switch == "on"
+
+
+def streams_wanted(environment: Mapping[str, str]) -> int:
+    """How many batches are computed at once; raises SettingsError for another value than a number
+    from 1 to 8."""
+    switch = environment.get(STREAMS_SWITCH, "").strip() or "1"
+    if not (switch.isascii() and switch.isdigit() and 1 <= int(switch) <= MOST_STREAMS):
+        raise SettingsError(
+            f"{STREAMS_SWITCH} must be a number from 1 to {MOST_STREAMS}, got {switch!r}"
+        )
+    return int(switch)

@@ -1,0 +1,94 @@
+"""The models of a server, loaded or not."""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+
+from serving.bundle.manifest import Manifest
+from serving.encoding.reader import TextReader
+from serving.encoding.scheduler import TextScheduler
+from serving.generation.generator import Generator
+from serving.generation.scheduler import GenerationScheduler
+from serving.runtime.session import ON_CPU, DeviceUse
+from serving.search.options import SearchOptions
+from serving.translation.scheduler import TranslationScheduler
+
+AnyScheduler = TranslationScheduler | GenerationScheduler | TextScheduler
+
+
+@dataclass(frozen=True)
+class StoredModel:
+    """A translation model that is loaded when it is asked for."""
+
+    manifest: Manifest
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+    @functools.cached_property
+    def pairs(self) -> frozenset[tuple[str, str]]:
+        """The pairs of source and target that the model was trained to translate."""
+        return frozenset(self.manifest.languages.trained)
+
+
+@dataclass(frozen=True)
+class ServedModel(StoredModel):
+    """A translation model that is loaded, opened to requests."""
+
+    defaults: SearchOptions
+    scheduler: TranslationScheduler
+    device: DeviceUse = ON_CPU
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is decoded and nothing waits for it."""
+        return not self.scheduler.num_held and not self.scheduler.queue_depth
+
+
+@dataclass(frozen=True)
+class ServedLanguageModel:
+    """A language model, opened to requests."""
+
+    manifest: Manifest
+    generator: Generator
+    scheduler: GenerationScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def device(self) -> DeviceUse:
+        """What it runs on, and why."""
+        return self.generator.device
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+
+@dataclass(frozen=True)
+class ServedEncoder:
+    """An encoder, opened to requests."""
+
+    manifest: Manifest
+    reader: TextReader
+    scheduler: TextScheduler
+    loaded_at: int
+    """Seconds since 1970."""
+
+    @property
+    def device(self) -> DeviceUse:
+        """What it runs on, and why."""
+        return self.reader.device
+
+    @functools.cached_property
+    def name(self) -> str:
+        """The manifest's name, by which requests choose the model."""
+        return self.manifest.name
+
+
+LoadedModel = ServedModel | ServedLanguageModel | ServedEncoder
+AnyModel = StoredModel | ServedLanguageModel | ServedEncoder
