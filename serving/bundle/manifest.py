@@ -363,6 +363,8 @@ class Manifest(_Strict):
     sizes: ModelSizes
     special_ids: SpecialIds | None = OWN_IDS
     """null where the tokenizer's file tells them."""
+    other_ends: tuple[int, ...] = Field(default=(), exclude_if=lambda ids: not ids)
+    """Of a language model: ids that end a text just as eos does."""
     languages: Languages
     tokenizer: TokenizerFiles
     reading: Reading | None = Field(default=None, exclude_if=lambda reading: reading is None)
@@ -404,6 +406,11 @@ class Manifest(_Strict):
         if self.special_ids is None:
             raise BundleError(f"{self.name}: a bundle for {self.task!r} has no special_ids")
         return self.special_ids
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The ids any of which ends an output, eos first; raises BundleError where none does."""
+        return (self.decoding_ids.eos, *self.other_ends)
 
     @property
     def source_pieces(self) -> int:
@@ -543,6 +550,16 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
     if max(vars(ids).values()) >= sizes.vocab_size or min(vars(ids).values()) < 0:
         raise BundleError(
             f"{path}: special_ids must be in [0, {sizes.vocab_size - 1}], got {vars(ids)}"
+        )
+    others = manifest.other_ends
+    if others and (manifest.task != "generate" or len({ids.eos, *others}) <= len(others)):
+        raise BundleError(
+            f"{path}: other_ends must be a language model's, each once and without eos, got "
+            f"{list(others)}"
+        )
+    if not all(0 <= end < sizes.vocab_size for end in others):
+        raise BundleError(
+            f"{path}: other_ends must be in [0, {sizes.vocab_size - 1}], got {list(others)}"
         )
     if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
