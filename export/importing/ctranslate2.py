@@ -14,7 +14,14 @@ from export.importing.folder import CONFIG, read_json
 from export.importing.languages import is_tag, language_tags, tagged
 from export.importing.m2m100 import CONTROL, many_languages, tags_among
 from export.importing.model import Imported, LanguageChoice, loaded
-from export.importing.pair import Written, check_special, check_tags, find_pieces, one_pair
+from export.importing.pair import (
+    Written,
+    check_special,
+    check_tags,
+    find_pieces,
+    one_pair,
+    special_piece_ids,
+)
 from export.importing.spec_layers import SpecLayers
 from serving.bundle.manifest import Languages
 from serving.search.ids import SpecialIds
@@ -139,15 +146,10 @@ def _special_ids(
     names = {
         "unk": told.get("unk_token") or "<unk>",
         "eos": told.get("eos_token") or "</s>",
-        "start": told.get("decoder_start_token") or bos,
     }
-    ids = {}
-    for name, piece in names.items():
-        if name == "start" and from_zero:
-            continue
-        if piece not in written:
-            raise ExportError(f"{path}: the piece {piece!r} is not in the vocabulary")
-        ids[name] = written.index(piece)
+    if not from_zero:
+        names["start"] = told.get("decoder_start_token") or bos
+    ids = special_piece_ids(path, written, names)
     pad = next((written.index(piece) for piece in _PADDING if piece in written), len(written))
     if from_zero:
         pad = len(written)
