@@ -367,7 +367,7 @@ def total_log_probs(
         labels = np.zeros_like(token_ids)
         for row, i in enumerate(batch):
             token_ids[row, : len(targets[i]) + 1] = [sentences[i].start, *targets[i]]
-            labels[row, : len(targets[i]) + 1] = [*targets[i], sentences[i].end]
+            labels[row, : len(targets[i]) + 1] = [*targets[i], sentences[i].ends[0]]
         state = stepper.encode([sentences[i].source for i in batch])
         scores = stepper.prefill(state, token_ids, labels).scores_BP
         stepper.free(state)

@@ -32,4 +32,4 @@ class Vocabulary:
         """A source to decode, by its ids without their end."""
         special = self.special_ids
         source = [*ids, special.eos] if self.source_end else list(ids)
-        return Sentence(source, options, target_prefix, start=special.bos, end=special.eos)
+        return Sentence(source, options, target_prefix, start=special.bos, ends=(special.eos,))

@@ -4,19 +4,32 @@ Translate, which hold one."""
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 from export.errors import ExportError
 from export.importing.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.folder import CONFIG, read_json
+from export.importing.languages import is_tag, language_tags, tagged
+from export.importing.m2m100 import CONTROL, many_languages, tags_among
 from export.importing.model import Imported, LanguageChoice, loaded
-from export.importing.pair import Written, check_special, check_tags, find_pieces, one_pair
+from export.importing.pair import (
+    Written,
+    check_special,
+    check_tags,
+    find_pieces,
+    one_pair,
+    special_piece_ids,
+)
 from export.importing.spec_layers import SpecLayers
+from serving.bundle.languages import Languages
 from serving.search.ids import SpecialIds
 
 MODEL = "model.bin"
 _SPEC = "TransformerSpec"
+_UNUSED = re.compile(r"madeupword\d+")
+"""What CTranslate2's converter calls the rows of M2M100 that no piece has."""
 _PADDING = ("<blank>", "<pad>", "[PAD]")
 
 
@@ -35,9 +48,11 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
     path = folder / CONFIG
     told = read_json(path) if path.is_file() else {}
     about = source / "metadata.json"
-    languages = one_pair(source, choice, read_json(about) if about.is_file() else {})
     written = _vocabulary(folder)
-    check_tags(folder, written)
+    languages = _tagged(folder, choice, written)
+    several = languages is not None and bool(languages.source_tags)
+    if languages is None:
+        languages = one_pair(source, choice, read_json(about) if about.is_file() else {})
     file = read_spec_file(folder / MODEL)
     if file.spec != _SPEC:
         raise ExportError(
@@ -56,6 +71,7 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
     pieces = written.target
     check_special(path, written, {pieces[i]: i for i in (special.unk, special.eos)})
     silent = {pieces[i] for i in (special.pad, special.bos, special.eos)} - {pieces[special.unk]}
+    silent |= _never_in_texts(written, several=several)
     return Imported(
         "a Transformer of CTranslate2",
         loaded(config, layers.state),
@@ -63,9 +79,37 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
         special,
         languages,
         {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True},
-        # That of Marian, which was converted from transformers, stands in the tokens of a request.
-        source_end=bool(told.get("add_source_eos")) or from_zero,
+        # What was converted from transformers has it in the tokens of a request.
+        source_end=bool(told.get("add_source_eos")) or from_zero or several,
     )
+
+
+def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages | None:
+    """The languages of a model that is told them by tags, as Marian's, M2M100's and NLLB's are,
+    or None where its vocabulary has none; raises ExportError for others."""
+    tags = language_tags(written.source)
+    if tags:
+        if not choice.source:
+            raise ExportError(
+                f"{folder}: does not say which languages the model reads; give them with "
+                "--from CODE,..."
+            )
+        return tagged(choice.source, choice.target, tags)
+    tags = {} if written.differ else tags_among(written.target)
+    if tags:
+        return many_languages(tags, choice)
+    check_tags(folder, written)
+    return None
+
+
+def _never_in_texts(written: Written, *, several: bool) -> set[str]:
+    """Pieces that no text has: all tags, and of a model with a tag of each language what stands
+    for nothing."""
+    tags = {piece for piece in written.source if is_tag(piece)}
+    if not several:
+        return tags
+    unused = {piece for piece in written.target if _UNUSED.fullmatch(piece)}
+    return tags | unused | set(tags_among(written.target).values()) | CONTROL
 
 
 def _vocabulary(folder: Path) -> Written:
@@ -102,15 +146,10 @@ def _special_ids(
     names = {
         "unk": told.get("unk_token") or "<unk>",
         "eos": told.get("eos_token") or "</s>",
-        "start": told.get("decoder_start_token") or bos,
     }
-    ids = {}
-    for name, piece in names.items():
-        if name == "start" and from_zero:
-            continue
-        if piece not in written:
-            raise ExportError(f"{path}: the piece {piece!r} is not in the vocabulary")
-        ids[name] = written.index(piece)
+    if not from_zero:
+        names["start"] = told.get("decoder_start_token") or bos
+    ids = special_piece_ids(path, written, names)
     pad = next((written.index(piece) for piece in _PADDING if piece in written), len(written))
     if from_zero:
         pad = len(written)

@@ -84,7 +84,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
     if _SLOWER in weights:
         sizes |= _read_slowing(path, weights, sizes)
     state = llama_state(weights, path, sizes, _NAMES)
-    special_ids = _read_special_ids(header, len(tokens))
+    special_ids, other_ends = _read_special_ids(header, len(tokens))
     name = str(header.get("general.name", "")).strip()
     return ImportedLanguageModel(
         f"Llama in GGUF{f' ({name})' if name else ''}",
@@ -94,6 +94,7 @@ def read_gguf(path: Path) -> ImportedLanguageModel:
         longest,
         header.get("tokenizer.chat_template"),
         header.get("general.license"),
+        other_ends,
     )
 
 
@@ -210,17 +211,21 @@ _NAMES = Names(
 )
 
 
-def _read_special_ids(header: _Header, vocab_size: int) -> SpecialIds:
+def _read_special_ids(header: _Header, vocab_size: int) -> tuple[SpecialIds, tuple[int, ...]]:
+    """The special ids, and those that end a text beside eos: the ends of a turn and of a message,
+    at which llama.cpp stops too."""
     eos = header.need("tokenizer.ggml.eos_token_id", int)
     names = {"bos": "bos", "unk": "unknown", "pad": "padding"}
     found = {ours: header.get(f"tokenizer.ggml.{theirs}_token_id", eos)
              for ours, theirs in names.items()}  # fmt: skip
-    for name, value in {**found, "eos": eos}.items():
+    ends = {name: header.get(f"tokenizer.ggml.{name}_token_id", eos) for name in ("eot", "eom")}
+    for name, value in {**found, **ends, "eos": eos}.items():
         if not 0 <= value < vocab_size:
             raise ExportError(
                 f"{header.path}: the id of {name} must be in [0, {vocab_size - 1}], got {value}"
             )
-    return SpecialIds(**found, eos=eos)
+    others = dict.fromkeys(end for end in ends.values() if end != eos)
+    return SpecialIds(**found, eos=eos), tuple(others)
 
 
 def _read_tokenizer(header: _Header, tokens: list[str], special_ids: SpecialIds) -> bytes:

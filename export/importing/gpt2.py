@@ -28,7 +28,7 @@ def read_gpt2(folder: Path) -> ImportedLanguageModel:
     supported."""
     options, generation = read_options(folder), generation_options(folder)
     sizes = _read_sizes(options)
-    special_ids = special_ids_of(options, generation, sizes["vocab_size"])
+    special_ids, other_ends = special_ids_of(options, generation, sizes["vocab_size"])
     options.finish(HARMLESS)
     weights = read_weights(folder)
     model = loaded(options.path, sizes, _read_state(weights, sizes))
@@ -39,6 +39,7 @@ def read_gpt2(folder: Path) -> ImportedLanguageModel:
         special_ids,
         sizes["max_positions"],
         read_chat_template(folder),
+        other_ends=other_ends,
     )
 
 

@@ -97,6 +97,7 @@ def _facts(imported: ImportedLanguageModel, source: Path, licence: str | None) -
     told = f"Licence of the weights: {licence}." if licence else "It tells no licence of them."
     return {
         "special_ids": imported.special_ids,
+        "other_ends": imported.other_ends,
         "tokenizer": TokenizerFiles(
             kind="tokenizers",
             source_file=TOKENIZER,

@@ -69,6 +69,8 @@ class ImportedLanguageModel:
     chat_template: str | None = None
     licence: str | None = None
     """Of the weights, where the checkpoint itself tells it."""
+    other_ends: tuple[int, ...] = ()
+    """Ids that end a text as eos does."""
 
 
 def loaded(path: Path, sizes: dict[str, Any], state: dict[str, Tensor]) -> CausalLanguageModel:
@@ -87,33 +89,31 @@ def model_config(path: Path, sizes: dict[str, Any]) -> LanguageModelConfig:
         raise ExportError(f"{path}: {error}") from error
 
 
-def special_ids_of(options: Options, generation: Options, vocab_size: int) -> SpecialIds:
+def special_ids_of(
+    options: Options, generation: Options, vocab_size: int
+) -> tuple[SpecialIds, tuple[int, ...]]:
     """The special ids as the options of the model and of its generation name them, the latter
-    first. What the checkpoint does not name is its end of text, which then never stands where it
-    would be asked for."""
-    found: dict[str, int | None] = {}
+    first, and the ids that end a text beside eos, which is the first of those that do. What the
+    checkpoint does not name is its end of text, which then never stands where it would be asked
+    for."""
+    found: dict[str, list[int]] = {}
     for name in ("bos", "eos", "pad"):
         key = f"{name}_token_id"
         value, path = generation.get(key), generation.path
         default = options.get(key)
         if value is None:
             value, path = default, options.path
-        if isinstance(value, list) and len(value) == 1:
-            value = value[0]
-        if isinstance(value, list):
-            raise ExportError(
-                f"{path}: {key} {value!r} is not supported; it must be one id, which ends a text"
-            )
-        if value is not None and (type(value) is not int or not 0 <= value < vocab_size):
+        listed = value if isinstance(value, list) else [] if value is None else [value]
+        if len(listed) > 1 and name != "eos":
+            raise ExportError(f"{path}: {key} must be one id, got {value!r}")
+        if not all(type(each) is int and 0 <= each < vocab_size for each in listed):
             raise ExportError(f"{path}: {key} must be in [0, {vocab_size - 1}], got {value!r}")
-        found[name] = value
-    eos = found["eos"]
-    if eos is None:
+        found[name] = list(dict.fromkeys(listed))
+    if not found["eos"]:
         raise ExportError(f"{options.path}: eos_token_id is missing, which ends a text")
-    first, pad = found["bos"], found["pad"]
-    return SpecialIds(
-        pad=eos if pad is None else pad, unk=eos, bos=eos if first is None else first, eos=eos
-    )
+    eos, *others = found["eos"]
+    first, pad = (next(iter(found[name]), eos) for name in ("bos", "pad"))
+    return SpecialIds(pad=pad, unk=eos, bos=first, eos=eos), tuple(others)
 
 
 def read_tokenizer(folder: Path) -> bytes:

@@ -32,7 +32,7 @@ def read_llama(folder: Path) -> ImportedLanguageModel:
     not supported."""
     options, generation = read_options(folder), generation_options(folder)
     sizes = _read_sizes(options)
-    special_ids = special_ids_of(options, generation, sizes["vocab_size"])
+    special_ids, other_ends = special_ids_of(options, generation, sizes["vocab_size"])
     longest = options.integer("max_position_embeddings")
     sizes |= window_of(options.get("sliding_window"), longest)
     options.finish(HARMLESS)
@@ -48,6 +48,7 @@ def read_llama(folder: Path) -> ImportedLanguageModel:
         special_ids,
         longest,
         read_chat_template(folder),
+        other_ends=other_ends,
     )
 
 

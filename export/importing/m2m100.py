@@ -3,6 +3,7 @@ of many languages, told both of them by tags."""
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -38,6 +39,8 @@ _LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": ["en", "ha", "is", "ja", "cs",
 """In the order of their tags, which follow the pieces of `vocab.json`."""
 _MOST_UNUSED = 8
 """Rows of the embedding that nothing stands for, at most."""
+_SHORT_TAG = re.compile(r"__([a-z]{2,3})__")
+"""Of M2M100."""
 SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
 MODEL = "sentencepiece.bpe.model"
 
@@ -65,7 +68,7 @@ def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
     drop_sinusoids(weights, "embed_positions.weights", fairseq_sinusoid, config.model_dim, before=2)
     state = transformer_state(weights, config)
     weights.finish()
-    silent = _CONTROL | set(tags.values())
+    silent = CONTROL | set(tags.values())
     control = {i for piece, i in ids.items() if piece in silent}
     control |= set(range(size)) - set(ids.values())
     model = find_file(folder, MODEL, "the SentencePiece model")
@@ -79,7 +82,8 @@ def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
     )
 
 
-_CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
+CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
+"""Pieces beside the tags that no text has."""
 
 
 def _read_config(options: Options) -> TransformerConfig:
@@ -135,7 +139,14 @@ def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
 def _is_tag(piece: str) -> bool:
     """Whether it is a language's, as `fra_Latn` is."""
     language, _, script = piece.partition("_")
-    return len(language) == 3 and len(script) == 4 and script.istitle()
+    return len(language) == 3 and language.islower() and len(script) == 4 and script.istitle()
+
+
+def tags_among(written: Sequence[str]) -> dict[str, str]:
+    """The tags of languages among the pieces of a vocabulary as M2M100 or NLLB write them, by
+    code; nothing where it has none."""
+    short = {found[1]: piece for piece in written if (found := _SHORT_TAG.fullmatch(piece))}
+    return short or _named([piece for piece in written if _is_tag(piece)])
 
 
 def _named(tags: Sequence[str]) -> dict[str, str]:

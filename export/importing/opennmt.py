@@ -21,7 +21,14 @@ from export.errors import ExportError
 from export.importing.ctranslate2_file import SpecFile
 from export.importing.folder import checkpoint_file, read_pickled
 from export.importing.model import Imported, LanguageChoice, loaded
-from export.importing.pair import Written, check_special, check_tags, find_pieces, one_pair
+from export.importing.pair import (
+    Written,
+    check_special,
+    check_tags,
+    find_pieces,
+    one_pair,
+    special_piece_ids,
+)
 from export.importing.spec_layers import SpecLayers
 from serving.search.ids import SpecialIds
 
@@ -78,16 +85,13 @@ def read_opennmt(source: Path, choice: LanguageChoice) -> Imported:
     file = SpecFile("", _renamed(tensors), _numbers(path, options, tensors))
     layers = SpecLayers(path, file, options.get("norm_eps", 1e-6))
     layers.check_rows(path, written)
-    ids, pieces = {}, {}
-    for name, piece in {
+    pieces = {
         "pad": "<blank>",
         "unk": "<unk>",
         "bos": options.get("decoder_start_token") or "<s>",
         "eos": "</s>",
-    }.items():
-        if piece not in written.target:
-            raise ExportError(f"{path}: the piece {piece!r} is not in the vocabulary")
-        ids[name], pieces[name] = written.target.index(piece), piece
+    }
+    ids = special_piece_ids(path, written.target, pieces)
     special = SpecialIds(**ids)
     check_special(path, written, {pieces[name]: ids[name] for name in ("unk", "eos")})
     silent = sorted(set(pieces.values()) - {pieces["unk"]})

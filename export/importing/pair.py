@@ -91,6 +91,17 @@ def find_pieces(
     return Pieces(written.target, silent[1], *paths, written.source, silent[0], moses)
 
 
+def special_piece_ids(
+    source: Path, written: Sequence[str], pieces: Mapping[str, str]
+) -> dict[str, int]:
+    """The ids of special pieces, by what each is; raises ExportError for one that the vocabulary
+    does not have."""
+    for piece in pieces.values():
+        if piece not in written:
+            raise ExportError(f"{source}: the piece {piece!r} is not in the vocabulary")
+    return {name: written.index(piece) for name, piece in pieces.items()}
+
+
 def check_special(source: Path, written: Written, ids: Mapping[str, int]) -> None:
     """Raise ExportError where the source's own vocabulary has these pieces at other ids: the
     unknown and the end have one id on both sides."""

@@ -99,6 +99,16 @@ def _check_decoding(path: Path, manifest: Manifest) -> None:
         raise BundleError(
             f"{path}: special_ids must be in [0, {sizes.vocab_size - 1}], got {vars(ids)}"
         )
+    others = manifest.other_ends
+    if others and (manifest.task != "generate" or len({ids.eos, *others}) <= len(others)):
+        raise BundleError(
+            f"{path}: other_ends must be a language model's, each once and without eos, got "
+            f"{list(others)}"
+        )
+    if not all(0 <= end < sizes.vocab_size for end in others):
+        raise BundleError(
+            f"{path}: other_ends must be in [0, {sizes.vocab_size - 1}], got {list(others)}"
+        )
     if manifest.task == "translate" and (manifest.encoder is None or sizes.max_source is None):
         raise BundleError(f"{path}: a translation bundle needs encoder and sizes.max_source")
 

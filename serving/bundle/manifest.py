@@ -160,6 +160,8 @@ class Manifest(Strict):
     sizes: ModelSizes
     special_ids: SpecialIds | None = OWN_IDS
     """null where the tokenizer's file tells them."""
+    other_ends: tuple[int, ...] = Field(default=(), exclude_if=lambda ids: not ids)
+    """Of a language model: ids that end a text just as eos does."""
     languages: Languages
     tokenizer: TokenizerFiles
     reading: Reading | None = Field(default=None, exclude_if=lambda reading: reading is None)
@@ -201,6 +203,11 @@ class Manifest(Strict):
         if self.special_ids is None:
             raise BundleError(f"{self.name}: a bundle for {self.task!r} has no special_ids")
         return self.special_ids
+
+    @property
+    def ends(self) -> tuple[int, ...]:
+        """The ids any of which ends an output, eos first; raises BundleError where none does."""
+        return (self.decoding_ids.eos, *self.other_ends)
 
     @property
     def source_pieces(self) -> int:

@@ -35,10 +35,10 @@ class Generation:
 
     text: str
     tokens: tuple[TokenScore, ...]
-    """Eos included where it was reached, those of a stop string not; offsets count from the
-    output's beginning."""
+    """The end of a text included where it was reached, those of a stop string not; offsets count
+    from the output's beginning."""
     finish_reason: str
-    """`stop`: eos or a stop string; `length`: max_length."""
+    """`stop`: the end of a text or a stop string; `length`: max_length."""
     cumulative: float = 0.0
     """Log-probability of all tokens that were generated."""
     num_generated: int = 0
@@ -57,9 +57,14 @@ class ChoiceBuilder:
     """
 
     def __init__(
-        self, tokenizer: TextTokenizer, prompt: Sequence[int], options: GenerationOptions
+        self,
+        tokenizer: TextTokenizer,
+        ends: Sequence[int],
+        prompt: Sequence[int],
+        options: GenerationOptions,
     ) -> None:
-        self._tokenizer, self._options = tokenizer, options
+        """`ends` are the ids any of which ends a text; none of them is part of it."""
+        self._tokenizer, self._ends, self._options = tokenizer, ends, options
         self._stream = TextStream(tokenizer, prompt, options.stop)
         self._tokens: list[TokenScore] = []
         self._held: list[TokenScore] = []
@@ -72,7 +77,7 @@ class ChoiceBuilder:
         """Add a token; returns the text and the tokens that are now certain."""
         stream, token = self._stream, event.token
         offset = stream.length
-        ends = token == self._tokenizer.eos_id
+        ends = token in self._ends
         new = "" if ends else stream.push(token)
         top = tuple((self._written(id_), score) for id_, score in event.top)
         self._held.append(TokenScore(token, self._written(token), offset, event.log_prob, top))
@@ -116,11 +121,11 @@ def written_form(tokenizer: TextTokenizer, token_id: int) -> str:
     return tokenizer.pieces([token_id])[0].replace("\u2581", " ")
 
 
-def text_offsets(tokenizer: TextTokenizer, ids: Sequence[int]) -> list[int]:
-    """Where the text of each id begins in the text of all."""
+def text_offsets(tokenizer: TextTokenizer, ends: Sequence[int], ids: Sequence[int]) -> list[int]:
+    """Where the text of each id begins in the text of all; the `ends` of texts have none."""
     stream, offsets = TextStream(tokenizer, ()), []
     for token in ids:
         offsets.append(stream.length)
-        if token != tokenizer.eos_id:
+        if token not in ends:
             stream.push(token)
     return offsets

@@ -8,12 +8,13 @@ from pathlib import Path
 from serving.bundle.manifest import Manifest
 from serving.bundle.tokenizer import TextTokenizer
 from serving.errors import InvalidOptionError
-from serving.generation.choices import ChoiceBuilder, Generation, Prompt, TokenScore, best_choices
+from serving.generation.choices import Generation, Prompt, TokenScore, best_choices
 from serving.generation.prompts import load_prompts
-from serving.generation.running import RunningPrompts, start_search
+from serving.generation.running import RunningPrompts
 from serving.queue.limits import BatchLimits
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.language_stepper import LanguageStepper
+from serving.search.beam import BeamSearch
 from serving.search.prompts import chunks
 from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling_options import GenerationOptions
@@ -131,7 +132,7 @@ class Generator:
     ) -> list[Generation]:
         found = [Generation("", (), "length")] * options.num_hypotheses
         if options.max_length > 0:
-            search = start_search(self.stepper, prompt, options, self.tokenizer.eos_id)
+            search = BeamSearch(self.stepper, [self.prompts.search(prompt, options)])
             finished: list[Finished] = []
             while search.live:
                 finished += search.step()
@@ -148,8 +149,7 @@ class Generator:
     ) -> list[list[Generation]]:
         count = options.num_choices
         builders = [
-            [ChoiceBuilder(self.tokenizer, prompt, options) for _ in range(count)]
-            for prompt in prompts
+            [self.prompts.builder(prompt, options) for _ in range(count)] for prompt in prompts
         ]
         waiting: list[SampledOutput] = []
         places: dict[int, tuple[int, int]] = {}

@@ -33,7 +33,7 @@ from serving.search.prompts import PromptScores
 from serving.search.sampled_batch import Generated, SampledOutput
 from serving.search.sampling import Uniforms
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
-from serving.search.sentence import Finished, Hypothesis
+from serving.search.sentence import Finished, Hypothesis, Sentence
 from serving.text.characters import check_text
 
 
@@ -127,9 +127,18 @@ class PromptProcessor:
         """The rows of a sampled prompt, one for each choice, with these keys."""
         seed = int.from_bytes(os.urandom(8)) if options.seed is None else options.seed
         return [
-            SampledOutput(key, prompt, options, Uniforms(seed, choice), self.tokenizer.eos_id)
+            SampledOutput(key, prompt, options, Uniforms(seed, choice), self.manifest.ends)
             for choice, key in enumerate(keys)
         ]
+
+    def builder(self, prompt: Sequence[int], options: GenerationOptions) -> ChoiceBuilder:
+        """What makes text of one output of a prompt."""
+        return ChoiceBuilder(self.tokenizer, self.manifest.ends, prompt, options)
+
+    def search(self, prompt: Sequence[int], options: GenerationOptions) -> Sentence:
+        """The sentence of a beam search that goes on from a prompt."""
+        first, *others = prompt
+        return Sentence((), options.search_options, others, start=first, ends=self.manifest.ends)
 
     def complete_search(self, prompt: list[int], finished: Finished) -> list[Generation]:
         """What a beam search has found; raises the DecodingError that ended it."""
@@ -148,7 +157,7 @@ class PromptProcessor:
             spans = self.tokenizer.spans(prompt)
             offsets = [*[0] * self.num_added(prompt), *(begin for begin, _ in spans)]
         else:
-            offsets = text_offsets(self.tokenizer, ids)
+            offsets = text_offsets(self.tokenizer, self.manifest.ends, ids)
         found = [TokenScore(ids[0], written_form(self.tokenizer, ids[0]), 0, None)]
         labels = scores.labels_BP[0, : len(ids) - 1]
         if not np.isfinite(labels).all():
@@ -165,10 +174,10 @@ class PromptProcessor:
         return found
 
     def _from_hypothesis(self, prompt: list[int], found: Hypothesis) -> Generation:
-        ends = [self.tokenizer.eos_id] if found.finished else []
+        ends = [] if found.end is None else [found.end]
         tokens = [*found.tokens[len(prompt) - 1 :], *ends]
         scores = found.token_scores[len(found.token_scores) - len(tokens) :]
-        builder = ChoiceBuilder(self.tokenizer, prompt, GenerationOptions(max_length=len(tokens)))
+        builder = self.builder(prompt, GenerationOptions(max_length=len(tokens)))
         for token, score in zip(tokens, scores, strict=True):
             builder.push(Generated(0, token, score))
         return builder.finished()

@@ -23,8 +23,6 @@ from serving.runtime.language_stepper import Reading as ReadingSteps
 from serving.search.beam import BeamSearch
 from serving.search.prompts import Prompted, PromptScores, chunks
 from serving.search.sampled_batch import Generated, GenerationBatch, SampledOutput
-from serving.search.sampling_options import GenerationOptions
-from serving.search.sentence import Sentence
 
 _READ_TOGETHER = 8
 
@@ -163,14 +161,14 @@ class RunningPrompts:
         if options.max_length == 0:
             self._deliver_whole(prompt, [Generation("", (), "length")] * options.num_hypotheses)
         elif options.beam_size > 1:
-            self._searches[prompt.number] = start_search(
-                self._stepper, ids, options, self._texts.tokenizer.eos_id
+            self._searches[prompt.number] = BeamSearch(
+                self._stepper, [self._texts.search(ids, options)]
             )
         else:
             keys = [next(self._keys) for _ in range(options.num_choices)]
             for choice, key in enumerate(keys):
                 self._rows[key] = prompt, choice
-                prompt.choices[key] = ChoiceBuilder(self._texts.tokenizer, ids, options)
+                prompt.choices[key] = self._texts.builder(ids, options)
             return self._texts.outputs(keys, ids, options)
         return []
 
@@ -246,11 +244,3 @@ class _Reading:
 
     def _run(self, steps: ReadingSteps) -> Generator[None]:
         self.result = yield from steps
-
-
-def start_search(
-    stepper: LanguageStepper, prompt: list[int], options: GenerationOptions, end: int
-) -> BeamSearch:
-    """A beam search from one prompt, whose text ends with that id; its sentence has the index 0."""
-    sentence = Sentence((), options.search_options, prompt[1:], start=prompt[0], end=end)
-    return BeamSearch(stepper, [sentence])

@@ -65,6 +65,8 @@ class LanguageStepper(CacheSizes):
             )
         super().__init__(manifest)
         self._vocab_size, self._recurrent = manifest.sizes.vocab_size, manifest.sizes.recurrent
+        self._kept = 1 + len(manifest.ends)
+        """Candidates a beam: as many as may end at once, and one that goes on."""
         device = device or open_device(folder, manifest)
         self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
         check_int8(folder, manifest)
@@ -115,10 +117,11 @@ class LanguageStepper(CacheSizes):
     ) -> StepOutputs:
         """One step of beam search; there is no source, so nothing is told of attention to it."""
         del attention_rows
-        outputs = self._run(state, inputs, 2 * inputs.token_ids_BQ.shape[1])
+        count = self._kept * inputs.token_ids_BQ.shape[1]
+        outputs = self._run(state, inputs, count)
         shape = (*inputs.token_ids_BQ.shape, -1)
         return StepOutputs(
-            *_best_candidates(outputs["top_score"], outputs["top_token"], inputs.scores_BK),
+            *_best_candidates(outputs["top_score"], outputs["top_token"], inputs.scores_BK, count),
             outputs["logits"].reshape(shape) if want_logits else None,
         )
 
@@ -266,15 +269,15 @@ class LanguageStepper(CacheSizes):
 
 
 def _best_candidates(
-    top_scores_BKT: Floats, top_tokens_BKT: Int32s, scores_BK: Floats
+    top_scores_BKT: Floats, top_tokens_BKT: Int32s, scores_BK: Floats, count: int
 ) -> tuple[Floats, Int32s, Int32s]:
-    """The best 2K (or all) continuations (score, token, parent), each [B,N], best first.
+    """The best `count` (or all) continuations (score, token, parent), each [B,N], best first.
 
-    Exact, as 2K is at most T. Scores that are not numbers make a row's all so.
+    Exact, as T is `count`, or all. Scores that are not numbers make a row's all so.
     """
-    rows, beams, top = top_scores_BKT.shape
+    rows, _, top = top_scores_BKT.shape
     total_BX = (scores_BK[:, :, None] + top_scores_BKT).reshape(rows, -1)
-    best_BN = np.argsort(-total_BX, axis=1, kind="stable")[:, : 2 * beams]
+    best_BN = np.argsort(-total_BX, axis=1, kind="stable")[:, :count]
     best_scores_BN = np.take_along_axis(total_BX, best_BN, axis=1)
     best_scores_BN[np.isnan(total_BX).any(axis=1)] = np.nan  # sorted to the end
     tokens_BN = np.take_along_axis(top_tokens_BKT.reshape(rows, -1), best_BN, axis=1)

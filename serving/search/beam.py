@@ -230,7 +230,7 @@ class BeamSearch:
             for row, (running, steps_left, (scores, tokens, _)) in enumerate(state)
             if running
             and (
-                rows.searches[row].sentence.end in tokens[:beam_size]
+                not rows.searches[row].ends.isdisjoint(tokens[:beam_size])
                 or not steps_left
                 or not (all_finite or all(map(math.isfinite, scores)))
             )

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from serving.arrays import Floats
-from serving.search.logits import Best, best_continuations
+from serving.search.logits import Best, best_continuations, forbid_ends
 
 Ids = tuple[int, ...]
 
@@ -47,8 +47,8 @@ class Constraints:
         """How many required terms the tokens do not hold."""
         return sum(not _holds(tokens, term) for term in self.required)
 
-    def restrict(self, log_probs_V: Floats, history: Sequence[int], end: int) -> None:
-        """Set to -inf, in place, what would complete a forbidden term, and the id that ends a
+    def restrict(self, log_probs_V: Floats, history: Sequence[int], ends: Sequence[int]) -> None:
+        """Set to -inf, in place, what would complete a forbidden term, and the ids that end a
         hypothesis while a required term is missing."""
         for term in self.forbidden:
             if _ends_with(history, term[:-1]):
@@ -58,7 +58,7 @@ class Constraints:
             if _ends_with(history, term[:-1]) and (before < 0 or history[before] in self.signs):
                 log_probs_V[term[-1]] = -np.inf
         if self.missing(history):
-            log_probs_V[end] = -np.inf
+            forbid_ends(log_probs_V, ends)
 
     def progress(self, tokens: Sequence[int]) -> int:
         """How many tokens of required terms the hypothesis holds: all those of terms that are

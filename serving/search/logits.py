@@ -34,9 +34,9 @@ def forbid_repeated_ngrams(logits_V: Floats, history: Sequence[int], size: int) 
             logits_V[history[start + size - 1]] = -np.inf
 
 
-def forbid_end(logits_V: Floats, end: int) -> None:
-    """Forbid the id that ends a hypothesis, so that it goes on."""
-    logits_V[end] = -np.inf
+def forbid_ends(logits_V: Floats, ends: Sequence[int]) -> None:
+    """Forbid the ids that end a hypothesis, so that it goes on."""
+    logits_V[list(ends)] = -np.inf
 
 
 def log_softmax(logits_KV: Floats) -> Floats:

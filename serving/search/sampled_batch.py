@@ -74,8 +74,8 @@ class SampledOutput:
     options: GenerationOptions
     uniforms: Uniforms
     """The random numbers that its tokens are drawn with, one a step."""
-    end: int = EOS_ID
-    """The id of the end of a text."""
+    ends: tuple[int, ...] = (EOS_ID,)
+    """The ids any of which ends a text."""
     tokens: list[int] = field(default_factory=list)
     """What has been drawn so far."""
     listed: int = field(init=False)
@@ -281,7 +281,7 @@ def _draw_together(
 def _draw_alone(output: SampledOutput, row: int, found: LanguageOutputs) -> Generated:
     """Draw one output's next token from its whole distribution, edited by its options."""
     logits_V = found.logits_BV[row].copy()
-    edit_logits(logits_V, output.prompt, output.tokens, output.options, output.end)
+    edit_logits(logits_V, output.prompt, output.tokens, output.options, output.ends)
     if not np.isfinite(logits_V.max()):
         reason = "the options leave this prompt no token to go on with; loosen them"
         return Generated(output.key, error=InvalidOptionError(reason))

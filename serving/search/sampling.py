@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from serving.arrays import Bools, Doubles, Floats
-from serving.search.logits import forbid_end, forbid_repeated_ngrams, penalise_repetition
+from serving.search.logits import forbid_ends, forbid_repeated_ngrams, penalise_repetition
 from serving.search.sampling_options import GenerationOptions
 
 TOP = 64
@@ -154,11 +154,11 @@ def edit_logits(
     prompt: Sequence[int],
     output: Sequence[int],
     options: GenerationOptions,
-    end: int,
+    ends: Sequence[int],
 ) -> None:
-    """Apply penalties and bias, in place; the id of the `end` before a prompt does not count as
-    used."""
-    history = [*prompt[prompt[:1] == [end] :], *output]
+    """Apply penalties and bias, in place; one of the ids in `ends` that stands before a prompt does
+    not count as used."""
+    history = [*prompt[prompt[0] in ends :], *output]
     if options.repetition_penalty != 1.0 and history:
         penalise_repetition(logits_V, history, options.repetition_penalty)
     if output and (options.presence_penalty or options.frequency_penalty):
@@ -171,7 +171,7 @@ def edit_logits(
         tokens, biases = options.bias_arrays
         logits_V[tokens] += np.where(biases <= _FORBIDDEN, -np.inf, biases).astype(np.float32)
     if len(output) < options.min_length:
-        forbid_end(logits_V, end)
+        forbid_ends(logits_V, ends)
 
 
 def _passed(sums: Sequence[float] | Doubles, uniform: float) -> int:

@@ -34,8 +34,8 @@ class Sentence:
     """Ids with which every hypothesis begins."""
     start: int = BOS_ID
     """The id that the decoder is given before the prefix."""
-    end: int = EOS_ID
-    """The id that ends a hypothesis."""
+    ends: tuple[int, ...] = (EOS_ID,)
+    """The ids any of which ends a hypothesis; with the first one an output ends that is given."""
     text: str | None = None
     """The text of the source, if the attention of the hypotheses to it is wanted. The text itself
     has no influence on what is found."""
@@ -105,13 +105,18 @@ class Hypothesis:
     last `Sentence.counted` tokens are in it."""
     token_scores: tuple[float, ...]
     """Log-probability of each prefix token and each generated one, and of eos if it was reached."""
-    finished: bool
-    """Whether the hypothesis ended with eos rather than at max_length."""
+    end: int | None
+    """The id that ended the hypothesis; None where max_length did."""
     attention_TS: Floats | None = field(default=None, compare=False, repr=False)
     """Attention to the source of the query that gave each token, a row for each of `token_scores`.
     None unless `Sentence.aligned`."""
     missing: int = 0
     """How many required terms the hypothesis does not hold."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether the hypothesis ended by itself rather than at max_length."""
+        return self.end is not None
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,7 @@ from serving.search.constraints import allocate
 from serving.search.logits import (
     Best,
     best_continuations,
-    forbid_end,
+    forbid_ends,
     forbid_repeated_ngrams,
     log_softmax,
     penalise_repetition,
@@ -54,6 +54,8 @@ class SentenceSearch:
 
     def __init__(self, index: int, sentence: Sentence) -> None:
         self.index, self.sentence, self.options = index, sentence, sentence.options
+        self.ends = frozenset(sentence.ends)
+        """The ids any of which ends a hypothesis."""
         self.prefix_scores: list[float] = []
         """Log-probability of each prefix token."""
         self.prefix_attention: list[Floats] = []
@@ -97,7 +99,7 @@ class SentenceSearch:
         log_probs_KV, constraints = log_softmax(logits_KV), self.sentence.constraints
         if constraints:
             for beam in live:
-                constraints.restrict(log_probs_KV[beam], histories[beam], self.sentence.end)
+                constraints.restrict(log_probs_KV[beam], histories[beam], self.sentence.ends)
             if constraints.required:
                 return allocate(log_probs_KV, scores_K, histories, constraints, count)
         return best_continuations(log_probs_KV, scores_K, count)
@@ -116,16 +118,16 @@ class SentenceSearch:
         the next best that goes on.
         """
         scores, tokens, parents = candidates
-        end = self.sentence.end
+        ends = self.ends
         spare = (
             candidate
             for candidate in range(beam_size, len(scores))
-            if tokens[candidate] != end and scores[candidate] > -np.inf
+            if tokens[candidate] not in ends and scores[candidate] > -np.inf
         )
         chosen = []
         for beam in range(beam_size):
             candidate = beam if scores[beam] > -np.inf else -1
-            if candidate >= 0 and (tokens[beam] == end or last_step):
+            if candidate >= 0 and (tokens[beam] in ends or last_step):
                 self._top_finished |= beam == 0
                 self._finished.append(self._end(tokens[beam], parents[beam], scores[beam]))
                 candidate = next(spare, -1)
@@ -187,7 +189,7 @@ class SentenceSearch:
         if options.no_repeat_ngram_size:
             forbid_repeated_ngrams(logits_V, history, options.no_repeat_ngram_size)
         if self._generated < options.min_length:
-            forbid_end(logits_V, self.sentence.end)
+            forbid_ends(logits_V, self.sentence.ends)
 
     def _path(self, beam: int, steps: int | None = None) -> list[int]:
         """The beam in which a hypothesis stood after each step: the one that stood in `beam` after
@@ -202,7 +204,7 @@ class SentenceSearch:
         return [tokens[beam] for beam, (tokens, _, _) in zip(path, self.steps, strict=False)]
 
     def _end(self, token: int, parent: int, cumulative: float) -> _Ended:
-        ended = token == self.sentence.end
+        ended = token in self.ends
         coverage = self._coverage(parent, ended=ended) if self.options.coverage_penalty else 0.0
         length = self._generated + (not ended)
         total = cumulative + self._counted_score
@@ -219,7 +221,7 @@ class SentenceSearch:
         tokens = self._tokens(path)
         totals = [scores[beam] for beam, (_, _, scores) in zip(path, self.steps, strict=False)]
         token_scores = [b - a for a, b in pairwise([0.0, *totals, found.cumulative])]
-        ended = found.token == self.sentence.end
+        ended = found.token in self.ends
         if not ended:
             tokens.append(found.token)
         attention_TS = None
@@ -231,7 +233,7 @@ class SentenceSearch:
             score=found.score,
             cumulative=found.cumulative + self._counted_score,
             token_scores=(*self.prefix_scores, *token_scores),
-            finished=ended,
+            end=found.token if ended else None,
             attention_TS=attention_TS,
             missing=found.missing,
         )

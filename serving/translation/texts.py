@@ -109,7 +109,7 @@ class TextProcessor:
             options,
             [*self.first_pieces(target), *prefix],
             start=self.manifest.decoding_ids.bos,
-            end=self.manifest.decoding_ids.eos,
+            ends=self.manifest.ends,
             text=text if alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
             streamed=stream and not options.return_alternatives,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from serving.server.registry import Registry
 from serving.server.settings import Settings
 from serving.text.terms import Terms
 from serving.translation.translator import Translator
-from tests.toy.checkpoints import write_opus
+from tests.toy.checkpoints import write_opus, write_opus_apart
 from tests.toy.corpus import toy_pairs
 
 pytestmark = pytest.mark.usefixtures("traced_once", "one_thread")
@@ -96,7 +96,7 @@ def test_logits_are_those_of_its_own_library(opus: Opus) -> None:
 
     ours, ids = opus.imported, opus.imported.special_ids
     inputs = inputs_of(opus, TEXTS)
-    outputs = torch.randint(2, 100, (len(TEXTS), 9), generator=torch.Generator().manual_seed(1))
+    outputs = torch.randint(3, 78, (len(TEXTS), 9), generator=torch.Generator().manual_seed(1))
     starts = torch.full((len(TEXTS), 1), ids.bos)
     with torch.no_grad():
         wanted = opus.theirs(**inputs, decoder_input_ids=torch.cat([starts, outputs], 1)).logits
@@ -241,3 +241,53 @@ def test_a_tag_chooses_the_target_language(tagged: tuple[Path, Path], client: Te
     (listed,) = [each for each in client.get("/languages").json() if each["targets"]]
     assert (listed["code"], sorted(listed["targets"])) == ("de", ["en", "fr"])
     assert "cc-by-4.0" in listed["models"][0]["attribution"]
+
+
+APART: dict[str, dict[str, Any]] = {
+    "as they are published": {"sizes": (78, 80), "tags": ("eng", "fra")},
+    "of two sizes": {"sizes": (78, 84), "tie_word_embeddings": False},
+}
+
+
+@pytest.fixture(scope="module", params=APART)
+def apart(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, traced_once: None
+) -> Opus:
+    """A checkpoint whose sides have vocabularies and embeddings of their own."""
+    source = tmp_path_factory.mktemp("apart") / "opus-mt-de-en"
+    theirs = write_opus_apart(source, **APART[request.param])
+    fp32 = source.parent / "fp32" / "opus"
+    import_bundle(source, fp32, precision="fp32")
+    return Opus(source, theirs, read_marian(source, AS_TOLD), fp32, fp32)
+
+
+def test_logits_of_sides_that_share_nothing(apart: Opus) -> None:
+    test_logits_are_those_of_its_own_library(apart)
+
+
+def test_beams_of_sides_that_share_nothing(apart: Opus) -> None:
+    translator, tokenizer = Translator(apart.fp32), tokenizer_of(apart.folder)
+    languages, ids = apart.imported.languages, apart.imported.special_ids
+    assert translator.manifest.tokenizer.source_vocabulary_file == "source.vocabulary.json"
+    assert languages.target == (("en", "fr") if languages.tags else ("en",))
+    apart.theirs.final_logits_bias[0, ids.pad] = -1e4  # as here, it has no share of anything
+    options, outputs = replace(BEAMS, length_penalty=1.0, eos_in_length=True), set()
+    for target in languages.target:
+        texts = [languages.tags.get(target, "") + text for text in TEXTS]
+        for text, wanted in zip(TEXTS, tokenizer(texts)["input_ids"], strict=True):
+            assert translator.texts.encode_source(text, target=target) == wanted
+        found = translator.translate_sentences(TEXTS, options, target=target)
+        theirs = apart.theirs.generate(
+            **inputs_of(apart, texts), num_beams=4, num_return_sequences=4, early_stopping=True,
+            do_sample=False, length_penalty=1.0, max_new_tokens=24, forced_eos_token_id=None,
+            bad_words_ids=[[ids.pad]],
+        )  # fmt: skip
+        rows = iter(theirs.tolist())
+        for hypothesis in (each for result in found for each in result.hypotheses):
+            output = [i for i in next(rows) if i not in (ids.pad, ids.eos)]
+            assert ids_of(translator, hypothesis.tokens) == output
+            outputs.add((target, *output))
+    assert len(outputs) > 20 * len(languages.target)
+    english = [target for _, target in toy_pairs(14, seed=11)]
+    for text, wanted in zip(english, tokenizer(text_target=english)["input_ids"], strict=True):
+        assert translator.texts.encode_target(text, "q") == wanted[:-1]

@@ -47,7 +47,7 @@ class Case:
     sources: list[list[int]]
 
     def decode(self, options: SearchOptions) -> list[list[Hypothesis]]:
-        sentences = [Sentence(ids, options, [0], start=2, end=2) for ids in self.sources]
+        sentences = [Sentence(ids, options, [0], start=2, ends=(2,)) for ids in self.sources]
         found = decode(TorchStepper(self.imported.model), sentences)
         return [list(each.hypotheses) for each in found]
 

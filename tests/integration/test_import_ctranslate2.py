@@ -22,12 +22,20 @@ from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.ctranslate2 import read_ctranslate2
 from export.importing.ctranslate2_file import read_spec_file
+from export.importing.m2m100 import read_m2m100, tags_among
 from export.importing.marian import read_marian
 from export.importing.model import AS_TOLD, LanguageChoice
 from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
-from tests.toy.checkpoints import PAIRS, pieces_of, randomise, write_opus, write_sentencepiece
+from tests.toy.checkpoints import (
+    PAIRS,
+    pieces_of,
+    randomise,
+    write_m2m100,
+    write_opus,
+    write_sentencepiece,
+)
 from tests.toy.corpus import toy_pairs
 from training.models import Transformer, TransformerConfig, build_model
 from training.models.embedding import interleaved_sinusoid
@@ -140,6 +148,99 @@ def test_a_converted_opus_is_the_opus(
         torch.testing.assert_close(state[name], tensor, rtol=error, atol=error, msg=name)
 
 
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of CTranslate2 of a model of many languages, whose tags are NLLB's; with its
+    SentencePiece model."""
+    from transformers import M2M100Tokenizer
+
+    folder = tmp_path_factory.mktemp("many")
+    write_m2m100(folder / "source")
+    pieces = str(folder / "source" / "sentencepiece.bpe.model")
+    M2M100Tokenizer(str(folder / "source" / "vocab.json"), pieces).save_pretrained(
+        folder / "source"
+    )
+    written = read_m2m100(folder / "source", AS_TOLD).pieces.written
+    named = {"__de__": "deu_Latn", "__en__": "eng_Latn", "__fr__": "fra_Latn"}
+    other = {"__zh__": "zho_Hans", "__sr__": "srp_Cyrl"}
+    names = [(named | other).get(piece, piece.strip("_") + "_x") for piece in written[-108:]]
+    with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        loader = ctranslate2.converters.transformers.M2M100Loader
+        patch.setattr(loader, "get_vocabulary", lambda *_: [*written[:-108], *names])
+        converter = ctranslate2.converters.TransformersConverter(str(folder / "source"))
+        converter.convert(str(folder / "ct2"))
+    shutil.copy(pieces, folder / "ct2")
+    return folder / "ct2"
+
+
+def same_beams(
+    bundle: Path, peer: Any, sources: list[list[str]], prefix: list[str] | None, target: str
+) -> None:
+    """CTranslate2 and the bundle find the same for the texts, whose pieces with tags these are."""
+    wanted = peer.translate_batch(
+        sources,
+        target_prefix=[prefix] * len(sources) if prefix else None,
+        beam_size=4,
+        num_hypotheses=4,
+        max_decoding_length=24 + len(prefix or ()),  # it counts the prefix
+        min_decoding_length=0,
+        length_penalty=0.0,  # for which the prefix counts there, too
+        return_scores=True,
+    )
+    options = dataclasses.replace(BEAMS, length_penalty=0.0)
+    found = Translator(bundle).translate_sentences(TEXTS, options, source="de", target=target)
+    for result, theirs in zip(found, wanted, strict=True):
+        for ours, output, score in zip(
+            result.hypotheses, theirs.hypotheses, theirs.scores, strict=True
+        ):
+            assert ours.score == pytest.approx(score, abs=1e-3)
+            assert list(ours.tokens) == output[len(prefix or ()) :]
+
+
+def test_tags_on_both_sides_choose_the_languages(many: Path, tmp_path: Path) -> None:
+    choice = LanguageChoice(("de", "en"), ("en", "fr"))
+    manifest = import_bundle(many, tmp_path / "bundle", precision="fp32", choice=choice)
+    assert manifest.languages.source_tags == {"de": "deu_Latn", "en": "eng_Latn"}
+    assert manifest.languages.first_pieces == {"en": "eng_Latn", "fr": "fra_Latn"}
+    cut = sentencepiece.SentencePieceProcessor(model_file=str(many / "sentencepiece.bpe.model"))
+    sources = [["deu_Latn", *cut.encode(text, return_type=str), "</s>"] for text in TEXTS]
+    peer = ctranslate2.Translator(str(many), device="cpu", intra_threads=1)
+    for target, tag in manifest.languages.first_pieces.items():
+        same_beams(tmp_path / "bundle", peer, sources, [tag], target)
+    with pytest.raises(ExportError, match="--to must be of the languages of the model"):
+        read_ctranslate2(many, LanguageChoice(("de",), ("xx",)))
+
+
+def test_tags_of_m2m100_and_nllb_are_told_apart_from_pieces() -> None:
+    assert tags_among(["<s>", "a", "__en__", "__ast__", "__no"]) == {
+        "en": "__en__",
+        "ast": "__ast__",
+    }
+    nllb = ["abc", "zho_Hans", "zho_Hant", "eng_Latn", "Eng_Latn"]
+    assert tags_among(nllb) == {"zh-Hans": "zho_Hans", "zh-Hant": "zho_Hant", "en": "eng_Latn"}
+
+
+def test_a_tag_before_the_source_chooses_the_target(tmp_path: Path) -> None:
+    write_opus(tmp_path / "opus", tags=("eng", "fra"))
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        converter = ctranslate2.converters.TransformersConverter(str(tmp_path / "opus"))
+        converter.convert(str(tmp_path / "ct2"))
+    for name in ("source.spm", "target.spm"):
+        shutil.copy(tmp_path / "opus" / name, tmp_path / "ct2")
+    with pytest.raises(ExportError, match="give them with --from"):
+        read_ctranslate2(tmp_path / "ct2", AS_TOLD)
+    choice = LanguageChoice(("de",), ("en", "fr"))
+    manifest = import_bundle(tmp_path / "ct2", tmp_path / "bundle", precision="fp32", choice=choice)
+    assert manifest.languages.tags == {"en": ">>eng<<", "fr": ">>fra<<"}
+    cut = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "ct2" / "source.spm"))
+    peer = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
+    for target, tag in manifest.languages.tags.items():
+        sources = [[tag, *cut.encode(text, return_type=str), "</s>"] for text in TEXTS]
+        same_beams(tmp_path / "bundle", peer, sources, None, target)
+
+
 def test_a_package_of_argos_translates_as_ctranslate2_does(tmp_path: Path) -> None:
     package = tmp_path / "translate-de_en-1_9"
     write_model(package / "model", positions="relative", max_relative_distance=4)
@@ -224,8 +325,8 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Path:
             "and its embedding",
         ),
         (
-            rewritten("shared_vocabulary.json", lambda text: text.replace('"e"', '"deu_Latn"')),
-            "'deu_Latn'",
+            rewritten("shared_vocabulary.json", lambda text: text.replace('"e"', '"de_DE"')),
+            "'de_DE'",
         ),
         (rewritten("config.json", lambda text: text.replace("</s>", "<end>")), "'<end>'"),
     ],

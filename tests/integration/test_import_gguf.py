@@ -116,6 +116,8 @@ def add_tokenizer(writer: Any, folder: Path) -> None:
     writer.add_token_merges([" ".join(pair) for pair in merges])
     writer.add_bos_token_id(0)
     writer.add_eos_token_id(2)
+    writer.add_eot_token_id(ROWS - 1)
+    writer.add_eom_token_id(2)
     writer.add_add_bos_token(True)
     writer.add_chat_template(TEMPLATE)
 
@@ -128,6 +130,7 @@ def test_logits_are_those_of_transformers(tmp_path: Path, kind: str) -> None:
     with torch.no_grad():
         torch.testing.assert_close(imported.model(ids), theirs(ids).logits, atol=1e-4, rtol=0)
     assert imported.licence == "mit"
+    assert (imported.special_ids.eos, imported.other_ends) == (2, (ROWS - 1,))
 
 
 def test_positions_are_scaled_as_llama_3_does(tmp_path: Path) -> None:
@@ -174,9 +177,9 @@ Change = Callable[[bytes], bytes]
     [
         ({"architecture": "mamba"}, None, ["general.architecture 'mamba'", "'llama'"]),
         (
-            {"tokenizer__ggml__pre": "deepseek-llm"},
+            {"tokenizer__ggml__pre": "bloom"},
             None,
-            ["tokenizer.ggml.pre 'deepseek-llm'", "gpt-2"],
+            ["tokenizer.ggml.pre 'bloom'", "gpt-2"],
         ),
         ({"llama__rope__scaling__type": "yarn"}, None, ["llama.rope.scaling.type 'yarn'"]),
         ({"llama__logit_scale": "2"}, None, ["the option 'llama.logit_scale' is not known"]),
@@ -207,7 +210,7 @@ def test_what_is_not_read_is_told_in_one_line(
     if written.keys() & {"tokenizer__ggml__pre"}:  # which is there already, and stands first
         write_gguf(tmp_path, "F32")
         content = path.read_bytes()
-        path.write_bytes(content.replace(string("gpt-2"), string("deepseek-llm")))
+        path.write_bytes(content.replace(string("gpt-2"), string("bloom")))
     else:
         write_gguf(tmp_path, "F32", **written)
     if change is not None:

@@ -49,7 +49,9 @@ class Many:
         ids = self.imported.special_ids
         first = [self.tokenizer.get_lang_id(target)]
         sentences = [
-            Sentence(self.tokenizer(text)["input_ids"], options, first, start=ids.bos, end=ids.eos)
+            Sentence(
+                self.tokenizer(text)["input_ids"], options, first, start=ids.bos, ends=(ids.eos,)
+            )
             for text in TEXTS
         ]
         found = decode(TorchStepper(self.imported.model), sentences)
@@ -221,7 +223,7 @@ def test_mbart_scores_as_its_own_library_does(mbart: tuple[Path, Any, Imported])
     assert ours.languages.trained == (("de", "en"), ("de", "fr"), ("en", "fr"))
     tag = ours.pieces.written.index
     sources = [[tag("de_DE"), *range(9, 9 + length), 2] for length in (3, 12, 40)]
-    sentences = [Sentence(ids, BEAMS, [tag("fr_XX")], start=2, end=2) for ids in sources]
+    sentences = [Sentence(ids, BEAMS, [tag("fr_XX")], start=2, ends=(2,)) for ids in sources]
     for ids, found in zip(sources, decode(TorchStepper(ours.model), sentences), strict=True):
         for hypothesis in found.hypotheses:
             given = torch.tensor([[2, *hypothesis.tokens]])

@@ -33,7 +33,7 @@ def test_it_scores_as_its_own_library_does_and_becomes_a_bundle(tmp_path: Path) 
         model_file=str(tmp_path / "pegasus" / "spiece.model")
     )
     sources = [[*(i + 103 for i in model.encode(text)), 1] for text in TEXTS]
-    sentences = [Sentence(ids, BEAMS, start=0, end=1) for ids in sources]
+    sentences = [Sentence(ids, BEAMS, start=0, ends=(1,)) for ids in sources]
     for ids, found in zip(sources, decode(TorchStepper(ours.model), sentences), strict=True):
         for hypothesis in found.hypotheses:
             given = torch.tensor([[0, *hypothesis.tokens]])

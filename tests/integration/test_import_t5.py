@@ -66,7 +66,7 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 
 
 def test_it_scores_as_its_own_library_does(case: Case) -> None:
-    sentences = [Sentence(ids, BEAMS, start=0, end=1) for ids in case.sources]
+    sentences = [Sentence(ids, BEAMS, start=0, ends=(1,)) for ids in case.sources]
     found = decode(TorchStepper(case.imported.model), sentences)
     for ids, each in zip(case.sources, found, strict=True):
         for hypothesis in each.hypotheses:
@@ -83,7 +83,7 @@ def test_it_scores_as_its_own_library_does(case: Case) -> None:
 def test_beams_are_those_of_its_own_library(case: Case) -> None:
     """Without a penalty both searches end when no beam can become better."""
     options = replace(BEAMS, num_hypotheses=1, length_penalty=0.0)
-    sentences = [Sentence(ids, options, start=0, end=1) for ids in case.sources]
+    sentences = [Sentence(ids, options, start=0, ends=(1,)) for ids in case.sources]
     found = [each.hypotheses[0] for each in decode(TorchStepper(case.imported.model), sentences)]
     assert len({best.tokens for best in found}) > 3
     for ids, best in zip(case.sources, found, strict=True):

@@ -63,8 +63,6 @@ def randomise(model: torch.nn.Module, seed: int = 7, matrices: float = 0.5) -> N
 def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
     """A MarianMT of two layers a side with separate SentencePiece models over one vocabulary;
     returns the model. `changed` are options of its configuration."""
-    from transformers import MarianConfig, MarianMTModel
-
     folder.mkdir(parents=True, exist_ok=True)
     for side, name in enumerate(("source.spm", "target.spm")):
         write_sentencepiece(folder / name, [pair[side] for pair in PAIRS], 80 + 5 * side)
@@ -72,14 +70,47 @@ def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
         piece for name in ("source.spm", "target.spm") for piece in pieces_of(folder / name)
     )
     written = ["</s>", "<unk>", *shared, *(f">>{tag}<<" for tag in tags), "<pad>"]
-    pad = len(written) - 1
-    ids = {piece: i for i, piece in enumerate(written)}
-    (folder / "vocab.json").write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+    _write_ids(folder / "vocab.json", written)
     (folder / "tokenizer_config.json").write_text('{"source_lang": "deu", "target_lang": "en"}')
+    return _write_marian(folder, len(written), len(written) - 1, 2.0, **changed)
+
+
+def write_opus_apart(
+    folder: Path, sizes: tuple[int, int], tags: Sequence[str] = (), **changed: Any
+) -> Any:
+    """The same with vocabularies and embeddings of their own, whose SentencePiece models have these
+    sizes. Padding stands last where both have as many pieces, as in what is published, else
+    third."""
+    folder.mkdir(parents=True, exist_ok=True)
+    both = []
+    for side, (name, size) in enumerate(zip(("source", "target"), sizes, strict=True)):
+        write_sentencepiece(folder / f"{name}.spm", [pair[side] for pair in PAIRS], size)
+        both.append(["</s>", "<unk>", *pieces_of(folder / f"{name}.spm")])
+    both[0] += [f">>{tag}<<" for tag in tags]
+    pad = len(both[0]) if len(both[0]) == len(both[1]) else 2
+    for written, name in zip(both, ("vocab.json", "target_vocab.json"), strict=True):
+        written.insert(pad, "<pad>")
+        _write_ids(folder / name, written)
+    told = {"source_lang": "deu", "target_lang": "en", "separate_vocabs": True}
+    (folder / "tokenizer_config.json").write_text(json.dumps(told))
+    own = {"share_encoder_decoder_embeddings": False, "decoder_vocab_size": len(both[1])}
+    return _write_marian(folder, len(both[0]), pad, 1.0, **own, **changed)
+
+
+def _write_ids(path: Path, written: Sequence[str]) -> None:
+    ids = {piece: i for i, piece in enumerate(written)}
+    path.write_text(json.dumps(ids, ensure_ascii=False), encoding="utf-8")
+
+
+def _write_marian(folder: Path, size: int, pad: int, end: float, **changed: Any) -> Any:
+    """A MarianMT of random weights whose first embedding has that size; the bias of the end is
+    `end`."""
+    from transformers import MarianConfig, MarianMTModel
+
     (folder / "README.md").write_text("---\nlicense: cc-by-4.0\n---\n# A toy\n")
     options = {
         **SIZES,
-        "vocab_size": len(written),
+        "vocab_size": size,
         "activation_function": "swish",
         "pad_token_id": pad,
         "decoder_start_token_id": pad,
@@ -95,9 +126,11 @@ def write_opus(folder: Path, tags: Sequence[str] = (), **changed: Any) -> Any:
     randomise(model)
     with torch.no_grad():
         model.final_logits_bias.normal_(0.0, 0.5)
-        model.final_logits_bias[0, 0] = 2.0  # some outputs end
-        model.model.shared.weight.normal_(0.0, 0.1)
-        model.model.shared.weight[pad] = 0.0
+        model.final_logits_bias[0, 0] = end  # some outputs end
+        sides = (model.model.encoder, model.model.decoder)
+        for vectors in dict.fromkeys(side.embed_tokens.weight for side in sides):
+            vectors.normal_(0.0, 0.1)
+            vectors[pad] = 0.0
     _save(model, folder)
     return model
 

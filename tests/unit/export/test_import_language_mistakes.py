@@ -75,7 +75,12 @@ def cut_off(name: str) -> Change:
             config("generation_config.json", eos_token_id=ROWS),
             ["generation_config.json: eos_token_id must be in", f"got {ROWS}"],
         ),
-        ("llama", config("generation_config.json", eos_token_id=[1, 2]), ["eos_token_id [1, 2]"]),
+        (
+            "llama",
+            config("generation_config.json", eos_token_id=[1, ROWS]),
+            ["eos_token_id must be in", f"got [1, {ROWS}]"],
+        ),
+        ("llama", config(pad_token_id=[1, 2]), ["pad_token_id must be one id, got [1, 2]"]),
         ("llama", config("tokenizer_config.json", chat_template=3), ["chat_template must be a"]),
         (
             "llama",

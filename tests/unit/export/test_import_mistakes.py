@@ -116,7 +116,7 @@ def lone(name: str) -> Change:
         (
             "opus",
             config(share_encoder_decoder_embeddings=False),
-            ["share_encoder_decoder_embeddings False"],
+            ["'model.encoder.embed_tokens.weight' is missing"],
         ),
         ("opus", config(decoder_ffn_dim=96), ["encoder_ffn_dim and decoder_ffn_dim", "[48, 96]"]),
         ("opus", config(num_beams=500), ["config.json", "num_beams", "[1, 64], got 500"]),

@@ -92,6 +92,7 @@ def test_what_is_written_is_read(folder: Path) -> None:
     }
     assert json.loads((folder / MANIFEST).read_text()).popitem()[0] == "files"
     assert next(iter(json.loads((folder / MANIFEST).read_text()))) == "format_version"
+    assert "other_ends" not in json.loads((folder / MANIFEST).read_text())
 
 
 def test_a_bundle_of_one_direction_has_no_pairs_and_no_tags(folder: Path) -> None:
@@ -306,6 +307,7 @@ def own_pieces(tree: dict[str, Any], *, eos: int, **files: str) -> None:
         ),
         (lambda t: t.update(special_ids={"eos": 0}), ["special_ids", "eos neither pad nor unk"]),
         (lambda t: t.update(special_ids={"end": 3}), ["special_ids.end", "nexpected", "got 3"]),
+        (lambda t: t.update(other_ends=[5]), ["other_ends must be a language model's", "got [5]"]),
         (lambda t: t["tokenizer"].update(kind="pieces"), ["vocabulary_file", "go together"]),
         (lambda t: own_pieces(t, eos=30), ["special_ids must be in [0, 29]", "'eos': 30"]),
         (

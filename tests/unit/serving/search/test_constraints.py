@@ -154,5 +154,5 @@ def test_a_term_without_a_space_is_ruled_out_after_signs_only(before: str, block
     assert constraints is not None
     for ids in constraints.forbidden_after:
         log_probs = np.zeros(tokenizer.vocab_size, dtype=np.float32)
-        constraints.restrict(log_probs, [*tokenizer.encode(before), *ids[:-1]], EOS_ID)
+        constraints.restrict(log_probs, [*tokenizer.encode(before), *ids[:-1]], [EOS_ID])
         assert (log_probs[ids[-1]] == -np.inf) == blocked

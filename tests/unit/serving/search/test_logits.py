@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from serving.search.ids import EOS_ID
 from serving.search.logits import (
     best_continuations,
-    forbid_end,
+    forbid_ends,
     forbid_repeated_ngrams,
     log_softmax,
     penalise_repetition,
@@ -54,9 +54,9 @@ def test_repetition_penalty_counts_each_token_once(
     np.testing.assert_allclose(logits, wanted, rtol=1e-6)
 
 
-def test_forbid_end() -> None:
+def test_forbid_ends() -> None:
     logits = random_logits(0, VOCABULARY)
-    forbid_end(logits, EOS_ID)
+    forbid_ends(logits, [EOS_ID])
     assert np.flatnonzero(np.isinf(logits)).tolist() == [EOS_ID]
 
 

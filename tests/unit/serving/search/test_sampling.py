@@ -209,20 +209,20 @@ def test_penalties_and_bias_change_the_logits() -> None:
         repetition_penalty=2.0,
     )
     edited = logits.copy()
-    edit_logits(edited, [5], [2, 2, 4], options, EOS_ID)
+    edit_logits(edited, [5], [2, 2, 4], options, [EOS_ID])
     expected = [3.0, -np.inf, 2.0 / 2 - 0.5 - 0.5, -np.inf, 0.5 / 2 - 0.5 - 0.25, 0.125]
     np.testing.assert_allclose(edited, expected)
     edited = logits.copy()
-    edit_logits(edited, [2], [4, 5, 0, 1], options, EOS_ID)
+    edit_logits(edited, [2], [4, 5, 0, 1], options, [EOS_ID])
     assert edited[EOS_ID] == 3.0
     edited = logits.copy()
-    edit_logits(edited, [4, 5, 2], [4, 5], GenerationOptions(no_repeat_ngram_size=3), EOS_ID)
+    edit_logits(edited, [4, 5, 2], [4, 5], GenerationOptions(no_repeat_ngram_size=3), [EOS_ID])
     assert np.flatnonzero(edited == -np.inf).tolist() == [2]
 
 
 def test_the_end_of_text_before_a_prompt_is_not_a_word_of_it() -> None:
     logits = np.zeros(6, np.float32)
-    edit_logits(logits, [EOS_ID, 5], [4], GenerationOptions(no_repeat_ngram_size=1), EOS_ID)
+    edit_logits(logits, [EOS_ID, 5], [4], GenerationOptions(no_repeat_ngram_size=1), [EOS_ID])
     assert np.flatnonzero(logits == -np.inf).tolist() == [4, 5]
 
 

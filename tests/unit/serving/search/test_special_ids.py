@@ -53,7 +53,7 @@ def test_ids_are_names_alone(name: str, required: tuple[tuple[int, ...], ...]) -
                 OPTIONS[name],
                 ids[prefix].tolist(),
                 start=int(ids[BOS_ID]),
-                end=int(ids[EOS_ID]),
+                ends=(int(ids[EOS_ID]),),
                 constraints=terms if required else None,
             )
             for source, prefix in (([4, 5], []), ([6, 7, 8], [7]), ([9], [4, 5]))
