@@ -31,6 +31,7 @@ _PANELS = (
     ("Labels per second", "train", "labels_per_second"),
 )
 # The same picture for the same figures, and text that can be searched.
+_LEGEND_COLUMNS = 5
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "macaron", "svg.fonttype": "none", "font.size": 9}
 
 
@@ -97,8 +98,10 @@ def draw(curves: Sequence[RunCurves]) -> Figure:
             axes.set_title(title)
             axes.set_xlabel("updates")
             axes.grid(alpha=0.3)
-            if len(curves) > 1:
-                axes.legend()
+        if len(curves) > 1:  # one for all panels: over their lines it would hide them
+            lines_of_runs = figure.axes[0].get_lines()
+            columns = min(len(curves), _LEGEND_COLUMNS)
+            figure.legend(handles=lines_of_runs, loc="outside upper center", ncols=columns)
     return figure
 
 
