@@ -30,8 +30,8 @@ _PANELS = (
     ("Learning rate", "train", "lr"),
     ("Labels per second", "train", "labels_per_second"),
 )
-# The same picture for the same figures, and text that can be searched.
 _LEGEND_COLUMNS = 5
+# The same picture for the same figures, and text that can be searched.
 _STYLE: dict[Any, Any] = {"svg.hashsalt": "macaron", "svg.fonttype": "none", "font.size": 9}
 
 
@@ -99,9 +99,11 @@ def draw(curves: Sequence[RunCurves]) -> Figure:
             axes.set_xlabel("updates")
             axes.grid(alpha=0.3)
         if len(curves) > 1:  # one for all panels: over their lines it would hide them
-            lines_of_runs = figure.axes[0].get_lines()
-            columns = min(len(curves), _LEGEND_COLUMNS)
-            figure.legend(handles=lines_of_runs, loc="outside upper center", ncols=columns)
+            figure.legend(
+                handles=figure.axes[0].get_lines(),
+                loc="outside upper center",
+                ncols=min(len(curves), _LEGEND_COLUMNS),
+            )
     return figure
 
 

@@ -18,15 +18,18 @@ AnyScheduler = TranslationScheduler | GenerationScheduler | TextScheduler
 
 
 @dataclass(frozen=True)
-class StoredModel:
-    """A translation model that is loaded when it is asked for."""
-
+class _Model:
     manifest: Manifest
 
     @functools.cached_property
     def name(self) -> str:
         """The manifest's name, by which requests choose the model."""
         return self.manifest.name
+
+
+@dataclass(frozen=True)
+class StoredModel(_Model):
+    """A translation model that is loaded when it is asked for."""
 
     @functools.cached_property
     def pairs(self) -> frozenset[tuple[str, str]]:
@@ -49,10 +52,9 @@ class ServedModel(StoredModel):
 
 
 @dataclass(frozen=True)
-class ServedLanguageModel:
+class ServedLanguageModel(_Model):
     """A language model, opened to requests."""
 
-    manifest: Manifest
     generator: Generator
     scheduler: GenerationScheduler
     loaded_at: int
@@ -63,17 +65,11 @@ class ServedLanguageModel:
         """What it runs on, and why."""
         return self.generator.device
 
-    @functools.cached_property
-    def name(self) -> str:
-        """The manifest's name, by which requests choose the model."""
-        return self.manifest.name
-
 
 @dataclass(frozen=True)
-class ServedEncoder:
+class ServedEncoder(_Model):
     """An encoder, opened to requests."""
 
-    manifest: Manifest
     reader: TextReader
     scheduler: TextScheduler
     loaded_at: int
@@ -83,11 +79,6 @@ class ServedEncoder:
     def device(self) -> DeviceUse:
         """What it runs on, and why."""
         return self.reader.device
-
-    @functools.cached_property
-    def name(self) -> str:
-        """The manifest's name, by which requests choose the model."""
-        return self.manifest.name
 
 
 LoadedModel = ServedModel | ServedLanguageModel | ServedEncoder

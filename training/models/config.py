@@ -133,6 +133,20 @@ class ModelConfig(ABC):
                 raise ConfigError(f"{name} must be in [0, 1), got {getattr(self, name)}")
         self._check_layerdrop()
 
+    def _check_fix_norm(self, tie_embeddings: bool) -> None:
+        if self.fix_norm and not tie_embeddings:
+            raise ConfigError(
+                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
+                "matrix, got tie_embeddings: false; change one of them"
+            )
+
+    def _check_table(self, max_positions: int) -> None:
+        if (self.positions == "learnt") != (max_positions > 0) or max_positions < 0:
+            raise ConfigError(
+                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
+                f"{max_positions} for {self.positions!r}"
+            )
+
     def _check_width(self) -> None:
         """Raise ConfigError for a width that sinusoids or heads have no place in."""
         # Sinusoids need two frequencies at least.

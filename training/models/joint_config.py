@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from training.errors import ConfigError
 from training.models.config import ModelConfig
 
 
@@ -36,11 +35,7 @@ class JointConfig(ModelConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.fix_norm and not self.tie_embeddings:
-            raise ConfigError(
-                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
-                "matrix, got tie_embeddings: false; change one of them"
-            )
+        self._check_fix_norm(self.tie_embeddings)
 
     @property
     def family(self) -> str:

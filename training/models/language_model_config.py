@@ -101,11 +101,7 @@ class LanguageModelConfig(ModelConfig):
 
     def _check_positions(self) -> None:
         """Raise ConfigError for sizes of positions that are not there."""
-        if (self.positions == "learnt") != (self.max_positions > 0) or self.max_positions < 0:
-            raise ConfigError(
-                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
-                f"{self.max_positions} for {self.positions!r}"
-            )
+        self._check_table(self.max_positions)
         if not self.rotary_base > 1.0:
             raise ConfigError(f"rotary_base must be > 1, got {self.rotary_base}")
         if self.rotary_scaling == "none":
@@ -139,11 +135,7 @@ class LanguageModelConfig(ModelConfig):
                 "positions: relative has no place for grouped queries, got num_kv_heads: "
                 f"{self.num_kv_heads}; use positions: rotary"
             )
-        if self.fix_norm and not self.tie_embeddings:
-            raise ConfigError(
-                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
-                "matrix, got tie_embeddings: false; change one of them"
-            )
+        self._check_fix_norm(self.tie_embeddings)
 
     @property
     def kv_heads(self) -> int:

@@ -129,11 +129,7 @@ class TransformerConfig(ModelConfig):
     def _check_embeddings(self) -> None:
         if self.source_vocab_size < 0:
             raise ConfigError(f"source_vocab_size must be >= 0, got {self.source_vocab_size}")
-        if self.fix_norm and not self.tie_embeddings:
-            raise ConfigError(
-                "fix_norm needs tie_embeddings: true, since its vectors are those of the output "
-                "matrix, got tie_embeddings: false; change one of them"
-            )
+        self._check_fix_norm(self.tie_embeddings)
 
     def _check_steps(self) -> None:
         self._check_block(self.block)
@@ -155,11 +151,7 @@ class TransformerConfig(ModelConfig):
 
     def _check_positions(self) -> None:
         """Raise ConfigError for positions that other options have no place for."""
-        if (self.positions == "learnt") != (self.max_positions > 0) or self.max_positions < 0:
-            raise ConfigError(
-                "max_positions must be > 0 for positions 'learnt' and 0 for others, got "
-                f"{self.max_positions} for {self.positions!r}"
-            )
+        self._check_table(self.max_positions)
         if self.positions == "relative_bias":
             self._check_buckets()
         if self.share_layers and self.positions in (
