@@ -314,7 +314,9 @@ def _if_plain(token: str, change: Callable[[str], str]) -> str:
 
 
 def _capitalise(token: str) -> str:
-    first = next(i for i, character in enumerate(token) if character.isalpha())
+    first = next((i for i, character in enumerate(token) if character.isalpha()), None)
+    if first is None:  # ², ½ and Ⅷ are parts of words, too
+        return token
     capital = token[first].upper()  # of ß it would be two letters
     return token[:first] + (capital if len(capital) == 1 else token[first]) + token[first + 1 :]
 

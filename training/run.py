@@ -243,6 +243,8 @@ def find_device(name: str) -> torch.device:
     if name.startswith("cuda"):
         # Batches are of many sizes: segments of fixed ones would soon fit none.
         os.environ.setdefault(_ALLOCATOR, "expandable_segments:True")
+        # cuDNN's attention plans anew for each size, which takes longer than the update.
+        torch.backends.cuda.enable_cudnn_sdp(False)
     try:
         device = torch.device(name)
         torch.zeros(1, device=device)

@@ -45,6 +45,9 @@ _CHOICES = frozenset(
     ("candidate_score", "candidate_token", "candidate_parent", "top_score", "top_token")
 )
 """Roles of outputs that are looked at together."""
+_DEAD = np.float32(-1e30)
+"""A dead beam's score on the GPU, where TopK takes what is not above the lowest fp32 for no element
+and gives indices that are none."""
 
 logger = logging.getLogger(__name__)
 
@@ -176,6 +179,9 @@ class _Outputs(Mapping[str, Any]):
                 buffer = self._bound.output_values[number].numpy()
             for name, place in self._bound.outputs[number].places.items():
                 self._found[name] = place.of(buffer)[: self._lengths[name]]
+            scores = self._found.get("candidate_score")
+            if scores is not None:
+                scores[scores <= _DEAD] = -np.inf
         return self._found[role]
 
     def __getitem__(self, role: str) -> Any:
@@ -279,6 +285,8 @@ class CudaSession:
         last = int(bound.arrays["write_index"].max()) + queries
         if last > slots:
             raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
+        if "score" in bound.arrays:
+            np.maximum(bound.arrays["score"], _DEAD, out=bound.arrays["score"])
         captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
         own = self._own
         with self.turns.alone() if captures else self.turns.take(), own.lane.lock:

@@ -220,6 +220,7 @@ def test_lower_changes_plain_words(text: str, small: str) -> None:
         ("der HUND bellt.", "Der HUND Bellt."),
         ("„äpfel“ und (birnen), don't", "„Äpfel“ Und (Birnen), Don't"),
         ("ßa", "ßa"),  # its capital is two letters
+        ("m ² Ⅷ ½", "M ² Ⅷ ½"),
         (KEPT, KEPT),
     ],
 )
