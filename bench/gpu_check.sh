@@ -41,6 +41,11 @@ nvidia-smi > "$out/gpu.txt"
 # A PyTorch for CUDA that is there already is kept: it is by far the largest download.
 python=$out/venv/bin/python
 [ -x "$python" ] || python3 -m venv --system-site-packages "$out/venv"
+site=$(echo "$out"/venv/lib/python3*/site-packages)
+# Where python3 is that of a virtual environment, ours sees what that one was made over, but not its packages.
+python3 -c 'import site, sys
+for folder in site.getsitepackages() if sys.prefix != sys.base_prefix else []:
+    print(f"import site; site.addsitedir({folder!r})")' > "$site/beneath.pth"
 from=(${wheels:+--no-index --find-links "$wheels"})
 grep -v '^onnxruntime==' requirements/serve.txt > "$out/serve.txt"
 sed 's/^-r serve.txt/-r '"${out//\//\\/}"'\/serve.txt/; s/^-c /-c '"${PWD//\//\\/}"'\/requirements\//; /^torch==/d' \
@@ -56,7 +61,19 @@ if [ $((end - SECONDS)) -ge 30 ]; then
     echo "tensorrt: cannot be installed here"
 fi
 
-part tests 35 "$python" -m pytest -m gpu -p no:cacheprovider -rs
+# ONNX Runtime looks for CUDA's libraries beside itself; those of a PyTorch that was there lie beside that one.
+libraries=$("$python" -c 'import pathlib, torch
+print(*pathlib.Path(torch.__file__).parents[1].glob("nvidia/*/lib"), sep=":")' 2> /dev/null)
+[ -z "$libraries" ] || export LD_LIBRARY_PATH=$libraries${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}
+# A package `tests` of some project among the machine's packages would win over our folder, which has no __init__.py.
+mkdir -p "$site/tests"
+printf '__path__ = ["%s/tests"]\n' "$PWD" > "$site/tests/__init__.py"
+
+# -W: another PyTorch warns of other things, and here a warning is an error. What memory is free is asked alone.
+mapfile -t marked < <(grep -rl 'mark\.gpu' tests --include='test_*.py')
+pytest=("$python" -m pytest -W default -p no:cacheprovider -v -rfEs --tb=short)
+part tests 40 "${pytest[@]}" -n 6 -m "gpu and not slow" "${marked[@]}"
+part memory 30 "${pytest[@]}" -m "gpu and slow" "${marked[@]}"
 part engine 45 "$python" -m bench engine --device cuda --shape base --batch 1,32,256 --beam 1,5 --repetitions 3 --busy \
   --json "$out/engine.json"
 part joint 50 "$python" -m bench engine --device cuda --shape iwslt-joint-fast --batch 1,32 --beam 5 --repetitions 3 --busy

@@ -160,26 +160,31 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
         place = folder / folder_name(system)
         if place in lacking:
             missing[system] = lacking[place]
-        if place.exists():  # with and without CUDA graphs
-            continue
-        if system.kind in ("eager", "compiled"):
-            save_model(subject.model, place)
-        elif system.kind == "ctranslate2":
-            assert isinstance(subject.model, Transformer)
-            vocabulary = _vocabulary(subject)
-            shortlist = subject.shortlist if system.shortlist else None
-            convert_to_ctranslate2(
-                subject.model, vocabulary, place, system.precision, shortlist=shortlist
-            )
-        else:
-            place.mkdir()
+        elif not place.exists():  # with and without CUDA graphs
             try:
-                _write_bundle(subject, place, system)
-            except (BundleError, ExportError) as error:
+                _write_model(subject, place, system)
+            except (BundleError, ExportError, ImportError) as error:
                 if system not in MAY_BE_MISSING:
                     raise
                 missing[system] = lacking[place] = str(error)
     return missing
+
+
+def _write_model(subject: Subject, place: Path, system: System) -> None:
+    """The model as a system loads it; raises ImportError where CTranslate2 is to, and is not
+    there."""
+    if system.kind in ("eager", "compiled"):
+        save_model(subject.model, place)
+    elif system.kind == "ctranslate2":
+        assert isinstance(subject.model, Transformer)
+        vocabulary = _vocabulary(subject)
+        shortlist = subject.shortlist if system.shortlist else None
+        convert_to_ctranslate2(
+            subject.model, vocabulary, place, system.precision, shortlist=shortlist
+        )
+    else:
+        place.mkdir()
+        _write_bundle(subject, place, system)
 
 
 def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> BenchJob:

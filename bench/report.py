@@ -6,11 +6,12 @@ import json
 import platform
 import statistics
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import psutil
 
 from bench.engine import TIE, EnginePlan, Result, Roofline
@@ -20,6 +21,7 @@ from bench.models import slot_bytes
 from bench.processor import USE_MKL, child_environment, cpu_name, cpuinfo
 from bench.repetitions import Measured
 from bench.scenarios import LIKE, SLOT_BEAM, System
+from export.folder import module_version
 from export.quality import BleuChange, bleu_change
 from training.checkpoint import write_atomically
 from training.quality import measure_quality
@@ -131,20 +133,17 @@ def unequal(bleu: Bleu) -> list[str]:
 
 
 def versions() -> dict[str, str]:
-    """The versions of Python and of each engine compared; CTranslate2's tells where it
-    multiplies by MKL."""
-    found = {"python": platform.python_version()} | {name: _version(name) for name in _PACKAGES}
-    if child_environment("int8").get(USE_MKL) == "1":
+    """The versions of Python and of each engine compared that is there; ONNX Runtime's tells
+    which CUDA it is for, CTranslate2's where it multiplies by MKL."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(ImportError):
+            found[name] = module_version(name)
+    if onnxruntime.cuda_version:
+        found["onnxruntime"] += f" (CUDA {onnxruntime.cuda_version})"
+    if "ctranslate2" in found and child_environment("int8").get(USE_MKL) == "1":
         found["ctranslate2"] += " (int8 with MKL)"
     return found
-
-
-def _version(package: str) -> str:
-    """Of the package, or of its form for GPUs, of which one is installed."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return f"{version(f'{package}-gpu')} (GPU)"
 
 
 def to_markdown(

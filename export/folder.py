@@ -9,7 +9,7 @@ import subprocess
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path, PurePath
 from typing import Any
 
@@ -85,7 +85,15 @@ def tell_makers(manifest: Manifest) -> Manifest:
 
 def package_versions() -> dict[str, str]:
     """Versions of Python and of the packages whose work a bundle is."""
-    return {"python": platform.python_version()} | {name: version(name) for name in _PACKAGES}
+    return {"python": platform.python_version()} | {
+        name: module_version(name) for name in _PACKAGES
+    }
+
+
+def module_version(name: str) -> str:
+    """The version of a module that is imported, as it says itself: `onnxruntime` is the module of
+    two packages, of which the one for GPUs has another name. Raises ImportError without one."""
+    return str(import_module(name).__version__)
 
 
 def commit() -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -12,6 +14,8 @@ from bench.eager import EagerTranslator
 from bench.eager_models import to_half
 from bench.errors import BenchError
 from bench.gpu import Gpu, look_at_gpu, used_memory, work_of
+from bench.materials import random_subject, write_materials
+from bench.scenarios import GPU_EAGER, GPU_PEER, PEER_FP32
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
 from training.models import TransformerConfig, TranslationModel, build_model
 
@@ -114,3 +118,15 @@ def test_the_rival_in_fp16_finds_what_it_finds_in_fp32(make: object) -> None:
     assert sum(a[0] == b[0] for a, b in zip(wanted, found, strict=True)) >= 8
     for (_, ours), (_, theirs) in zip(wanted, found, strict=True):
         assert theirs == pytest.approx(ours, abs=0.02)
+
+
+def test_a_machine_without_ctranslate2_leaves_it_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    subject = replace(random_subject("tiny", 1, 2), device="cuda")
+    missing = write_materials(subject, [GPU_EAGER, GPU_PEER], tmp_path)
+    assert missing.keys() == {GPU_PEER}
+    assert "ctranslate2" in missing[GPU_PEER]
+    with pytest.raises(ImportError, match="ctranslate2"):  # a table of the CPU's is about it
+        write_materials(subject, [PEER_FP32], tmp_path)

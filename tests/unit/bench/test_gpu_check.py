@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
+import venv
 from pathlib import Path
 from shutil import which
 
@@ -11,11 +13,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[3]
 
+SITE = "out/venv/lib/python3.99/site-packages"
 PYTHON = """#!/bin/sh
 echo "$*" >> {noted}
+echo "$LD_LIBRARY_PATH" > {noted}.libraries
 case "$*" in
   *"-m pytest"*) echo "1 failed" >&2; exit 1 ;;
   *"tensorrt-cu13"*) exit 1 ;;
+  *"nvidia/"*) echo "/of/torch/nvidia/cu13/lib" ;;
   *"import torch"*) {torch} ;;
   *) echo "a table" ;;
 esac
@@ -32,6 +37,7 @@ def check(folder: Path, torch: str, *wheels: str, seconds: int = 60) -> tuple[in
         place.parent.mkdir(parents=True)
         place.write_text(text)
         place.chmod(0o755)
+    (folder / SITE).mkdir(parents=True)
     path = f"{folder / 'bin'}:/usr/bin:/bin"
     done = subprocess.run(
         ["bash", "bench/gpu_check.sh", str(folder / "out"), *wheels],
@@ -46,8 +52,9 @@ def check(folder: Path, torch: str, *wheels: str, seconds: int = 60) -> tuple[in
 @pytest.mark.parametrize(("torch", "installed"), [("echo", False), ("echo torch", True)])
 def test_parts_go_on_after_one_that_fails(torch: str, installed: bool, tmp_path: Path) -> None:
     status, told, asked = check(tmp_path, torch, str(tmp_path))
-    assert status == 1
+    assert status == 2
     assert "tests: status 1 after" in told
+    assert "memory: status 1 after" in told
     assert "1 failed" in told
     assert "tensorrt: cannot be installed here" in told
     for part in ("install", "engine", "joint", "training", "compiled"):
@@ -78,9 +85,51 @@ def test_its_requirements_are_the_pinned_ones_with_the_gpus_runtime(tmp_path: Pa
     assert f"-c {ROOT}/requirements/cuda-constraints.txt" in whole
 
 
+def test_what_the_machine_has_besides_is_not_in_the_way(tmp_path: Path) -> None:
+    _, _, asked = check(tmp_path, "echo")
+    first = (tmp_path / "noted.libraries").read_text().strip().split(":")[0]
+    assert first == "/of/torch/nvidia/cu13/lib"
+    tests, memory = [line for line in asked if "-m pytest" in line]
+    for asks in (tests, memory):
+        assert "-W default" in asks
+        assert "tests/integration/test_gpu.py" in asks
+    assert "-n 6" in tests
+    assert "-n" not in memory.split()
+    foreign = tmp_path / "foreign/tests/__init__.py"
+    foreign.parent.mkdir(parents=True)
+    foreign.touch()
+    done = subprocess.run(
+        [sys.executable, "-c", "import tests; print(*tests.__path__)"],
+        cwd=ROOT,
+        env={"PYTHONPATH": f"{tmp_path / SITE}:{foreign.parents[1]}"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert done.stdout.strip() == str(ROOT / "tests")
+
+
+def test_packages_of_a_virtual_environments_python_are_seen(tmp_path: Path) -> None:
+    """Only the lines that make the environment are run: one of a python3 of another one."""
+    script = (ROOT / "bench/gpu_check.sh").read_text()
+    makes = script[script.index("python=$out") : script.index("from=(")]
+    given = tmp_path / "given"
+    venv.create(given, symlinks=True)
+    subprocess.run(
+        ["bash", "-c", makes.replace("-m venv", "-m venv --without-pip")],
+        env={"PATH": f"{given / 'bin'}:/usr/bin:/bin", "out": str(tmp_path)},
+        check=True,
+    )
+    (beside,) = given.glob("lib/python3*/site-packages")
+    (beside / "only_there.py").touch()
+    (beside / "further.pth").write_text(f"{tmp_path}\n")
+    program = f"import only_there, sys; assert {str(tmp_path)!r} in sys.path"
+    subprocess.run([tmp_path / "venv/bin/python", "-c", program], check=True)
+
+
 def test_without_time_nothing_is_begun(tmp_path: Path) -> None:
     status, told, asked = check(tmp_path, "echo", seconds=0)
-    assert status == told.count("no time left") == 6
+    assert status == told.count("no time left") == 7
     assert not [line for line in asked if "-m" in line]
 
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import onnxruntime
 import pytest
 
 from bench.engine import Agreement, EnginePlan, Result, Roofline
@@ -18,6 +20,7 @@ from bench.report import (
     score_translations,
     to_markdown,
     unequal,
+    versions,
     write_record,
 )
 from bench.scenarios import (
@@ -127,3 +130,16 @@ def test_bleu_of_the_same_translations_is_the_same() -> None:
     bleu = score_translations(subject, result)
     assert bleu.changes == {(OUR_FP32, 5): BleuChange(0.0, 0.0, 0.0)}
     assert bleu.scores[OUR_INT8, 5] == pytest.approx(100)
+
+
+def test_versions_are_those_of_the_modules_that_are_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As onnxruntime-gpu is beside the package for the CPU, on a machine without CTranslate2.
+    monkeypatch.setattr(onnxruntime, "__version__", "9.8.7")
+    monkeypatch.setattr(onnxruntime, "cuda_version", "13.0")
+    monkeypatch.setitem(sys.modules, "ctranslate2", None)
+    monkeypatch.setenv("CT2_USE_MKL", "1")
+    found = versions()
+    assert found["onnxruntime"] == "9.8.7 (CUDA 13.0)"
+    assert "ctranslate2" not in found

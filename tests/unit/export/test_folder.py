@@ -6,8 +6,10 @@ import errno
 import os
 import stat
 import subprocess
+from importlib.metadata import version
 from pathlib import Path
 
+import onnxruntime
 import pytest
 
 from export import folder
@@ -70,3 +72,14 @@ def test_a_new_folder_has_the_mode_of_an_ordinary_one(tmp_path: Path, mask: int)
     finally:
         os.umask(before)
     assert stat.S_IMODE((tmp_path / "out").stat().st_mode) == 0o777 & ~mask
+
+
+def test_versions_are_those_of_the_modules_that_are_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # As where the package onnxruntime-gpu brings the module of that name.
+    monkeypatch.setattr(onnxruntime, "__version__", "9.8.7")
+    found = folder.package_versions()
+    assert found.pop("onnxruntime") == "9.8.7"
+    del found["python"]
+    assert found == {name: version(name) for name in found}
