@@ -250,7 +250,9 @@ def find_device(name: str) -> torch.device:
         torch.zeros(1, device=device)
     except (AssertionError, RuntimeError) as error:
         reason = str(error).partition("\n")[0]
-        raise ConfigError(f"device {name!r} cannot be used: {reason}") from error
+        raise ConfigError(
+            f"device {name!r} cannot be used: {reason}; set loop.device=cpu, or --device cpu"
+        ) from error
     return device
 
 

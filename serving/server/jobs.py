@@ -40,7 +40,7 @@ from serving.server.pivot import (
 from serving.server.settings import Settings, variable
 from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.characters import check_text
-from serving.text.detection import detect, detect_among
+from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.growing import GrowingTexts
 from serving.translation.results import (
@@ -231,13 +231,16 @@ class Jobs:
     def _detected(
         self, job: TranslationJob, languages: Sequence[str]
     ) -> dict[int, tuple[str, float]]:
-        """The texts that are in one of these languages rather than in all others together, with
-        it and its probability."""
+        """The texts that are in one of these languages rather than in one that has a model of its
+        own to the target, with it and its probability."""
+        direct = self._catalogue.sources(job.target, job.model)
         found = {}
         for index, document in enumerate(self._checked_documents(job)):
-            for language, probability in detect(document.visible)[:1]:
-                if language in languages and probability > 0.5:
-                    found[index] = language, probability
+            language, probability = detect_among(
+                document.visible, [*direct, *languages], job.target
+            )
+            if language in languages:
+                found[index] = language, probability
         return found
 
     def _between(self, job: TranslationJob) -> str | None:

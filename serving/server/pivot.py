@@ -45,7 +45,8 @@ class Part:
 
 def parted(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
     """A job whose source is left open, in parts: the texts that were `detected` to be in a language
-    that goes through a third one, by that language, and all others, whose source stays open."""
+    that goes through a third one, by that language, and all others, whose source stays open. Who
+    leaves the source open cannot know which these are: they come without alignments."""
     groups: dict[str, list[int]] = {}
     for index in range(len(job.texts)):
         source = detected[index][0] if index in detected else job.source
@@ -56,6 +57,7 @@ def parted(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> li
                 job,
                 texts=[job.texts[index] for index in indices],
                 source=source,
+                alignments=job.alignments and source == job.source,
                 target_prefixes=[job.target_prefixes[index] for index in indices]
                 if job.target_prefixes
                 else (),
@@ -113,4 +115,12 @@ def _joined(job: TranslationJob, first: TextResult, second: TextResult) -> TextR
         encode_s=first.timing.encode_s + second.timing.encode_s,
         decode_s=first.timing.decode_s + second.timing.decode_s,
     )
-    return replace(second, source=job.source, warnings=tuple(warnings), timing=timing)
+    # How likely the second leg is good says nothing of the first.
+    hypotheses = [replace(each, probability=None) for each in second.hypotheses]
+    return replace(
+        second,
+        source=job.source,
+        hypotheses=hypotheses,
+        warnings=tuple(warnings),
+        timing=timing,
+    )

@@ -41,7 +41,8 @@ export class LanguagePair {
     return this._model.value;
   }
 
-  /** What is known of the model that is chosen, or would be. */
+  /** What is known of the model that is chosen, or would be; none for a pair by way of a third
+   * language. */
   get card() {
     const offered = this._server.modelsFor(this.source, this.target);
     return offered.find(({ name }) => name === this.model) ?? offered[0];

@@ -32,10 +32,10 @@ export class Server {
     return this.languages.filter((l) => l.targets.length).map((l) => l.code);
   }
 
-  /** Codes of the languages that a source can be translated into. */
+  /** Codes of the languages that a source can be translated into, through a third one as well. */
   targets(source) {
-    const pairs = this.models.flatMap((model) => model.pairs).filter(reads(source));
-    return [...new Set(pairs.map(([, target]) => target))].sort();
+    const found = this.languages.filter(({ code }) => reads(source)([code]));
+    return [...new Set(found.flatMap(({ targets }) => targets))].sort();
   }
 
   /** Models of a pair of languages, the preferred ones first. */
@@ -46,7 +46,7 @@ export class Server {
 
   /** Whether a text can be translated from one language to the other. */
   translates(source, target) {
-    return this.modelsFor(source, target).length > 0;
+    return this.targets(source).includes(target);
   }
 
   get readsAlignments() {

@@ -111,7 +111,7 @@ export class TranslatePanel {
     if (html) body.format = "html";
     body.alternatives = Math.max(1, Number(element("hypotheses-count").value)) - 1;
     if (this._prefix) this._begin(body, this._prefix);
-    if (this._server.readsAlignments && !html) body.alignments = true;
+    if (this._server.readsAlignments && !html && this._pair.card) body.alignments = true;
     const options = {};
     for (const [name, id] of Object.entries(OPTIONS)) {
       if (element(id).value !== "") options[name] = Number(element(id).value);

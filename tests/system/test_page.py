@@ -465,13 +465,14 @@ def nameless(page: Page) -> list[Any]:
 
 
 def test_tabs_follow_the_arrow_keys(page: Page) -> None:
-    first, second = page.get_by_role("tab").all()
+    first, second, *others = page.get_by_role("tab").all()
     first.focus()
     page.keyboard.press("ArrowRight")
     expect(second).to_be_focused()
     expect(second).to_have_attribute("aria-selected", "true")
     expect(page.get_by_role("tabpanel", name="Generate")).to_be_visible()
-    page.keyboard.press("ArrowRight")
+    for _ in (*others, first):
+        page.keyboard.press("ArrowRight")
     expect(first).to_be_focused()
     expect(page.get_by_role("tabpanel", name="Translate")).to_be_visible()
 
@@ -534,8 +535,21 @@ def test_schemes_are_the_systems_and_can_be_read(
         assert all((ground < 0.1) == (scheme == "light") for _, ground in pairs)
 
 
+@pytest.mark.parametrize("source", ["auto", "de"])
+def test_a_text_may_go_through_a_third_language(
+    browser: Browser, server: Server, source: str
+) -> None:
+    text = "Wo ist der Bahnhof?"
+    wanted = server.ask(text, source="de", target="fr").json()
+    with visit(browser) as visited:
+        page = opened(visited, server, source=source, target="fr", q=text)
+        expect(output(page)).to_have_text(wanted["translatedText"])
+        expect(page.locator("#details")).to_contain_text("pivot")
+        expect(page.get_by_role("button", name="Swap")).to_be_enabled()
+
+
 def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
     cards = httpx.get(f"{server.url}/models").json()["models"]
-    assert len(cards) == 4
+    assert {"macaron-de-en", "macaron-fr-es-en", "lm-cascade"} <= {card["name"] for card in cards}
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])

@@ -10,7 +10,11 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.queue.limits import BatchLimits
+from serving.queue.ticket import RequestTiming
+from serving.server.pivot import joined_legs
 from serving.server.settings import Settings
+from serving.server.translation_job import JobResult, TextResult, TranslationJob
+from serving.translation.results import TextHypothesis
 from serving.translation.texts import TextProcessor
 from tests.unit.serving.echo import POISON, ByteTokenizer, EchoTranslator, served
 
@@ -47,6 +51,20 @@ def test_two_models_translate_one_after_the_other(client: TestClient, q: Any) ->
     for translation in answer["translations"]:
         assert "pivot" in translation["warnings"]
         assert (translation["model"], translation["source"]) == ("b", "fr")
+
+
+def test_how_likely_the_second_leg_is_good_is_not_told() -> None:
+    timing = RequestTiming(0.0, 0.0, 0.0, 1)
+    hypothesis = TextHypothesis("Hallo", -0.1, -0.1, ("Hallo",), (-0.1,), True, probability=0.9)
+    model: Any = None
+    legs = [
+        JobResult([TextResult("Hallo", [hypothesis], [], timing, model, source)])
+        for source in ("fr", "en")
+    ]
+    job = TranslationJob(texts=["Bonjour"], source="fr", target="de")
+    (found,) = joined_legs(job, legs).translations
+    assert [each.probability for each in found.hypotheses] == [None]
+    assert found.hypotheses[0].score == hypothesis.score
 
 
 def test_what_one_model_translates_goes_through_no_other(client: TestClient) -> None:

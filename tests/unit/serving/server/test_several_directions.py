@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 from serving.errors import BundleError, TooLongError, UnknownLanguageError
 from serving.search.options import SearchOptions
 from serving.server.settings import Settings
+from serving.text.detection import detect_among
 from serving.translation.texts import TextProcessor
 from tests.unit.serving.echo import ByteTokenizer, EchoTranslator, served, several
 
@@ -235,5 +236,22 @@ def test_a_text_at_fault_is_named_as_the_request_counts_it(client: TestClient) -
 def test_without_such_a_language_nothing_is_detected_twice(
     client: TestClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("serving.server.jobs.detect", None)
+    asked: list[str] = []
+    monkeypatch.setattr(
+        "serving.server.jobs.detect_among",
+        lambda text, *others: asked.append(text) or detect_among(text, *others),
+    )
     assert best(client, q=FRENCH, source="auto", target="en")["source"] == "fr"
+    assert asked == [FRENCH]
+
+
+@pytest.mark.parametrize(
+    ("text", "source"), [("Bonjour !", "fr"), ("Merci beaucoup", "fr"), ("Good morning!", "en")]
+)
+def test_few_words_go_through_a_third_language_too(
+    client: TestClient, text: str, source: str
+) -> None:
+    found = best(client, q=text, source="auto", target="es", alignments=True)
+    assert found["source"] == source
+    assert ("pivot" in found["warnings"]) == (source == "fr")
+    assert ("alignment" in found["hypotheses"][0]) == (source == "en")
