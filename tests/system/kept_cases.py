@@ -285,7 +285,7 @@ CASES = [
                 "Da sind {0,choice,0#keine Hunde|1#ein Hund|1<{0} Hunde}.",
                 "{0,choice,0#",
                 "|1#",
-                "|1<{0}",
+                "|1<{0} ",
             ),
             (
                 "{n, plural, =0 {Kein Hund} other {{g, select, a {Ein Hund} other {Viele Hunde}}}}",
@@ -309,7 +309,7 @@ CASES = [
                 "There are {0,choice,0#no dogs|1#one dog|1<{0} dogs}.",
                 "{0,choice,0#",
                 "|1#",
-                "|1<{0}",
+                "|1<{0} ",
             ),
             (
                 "{n, plural, =0 {No dog} other {{g, select, a {One dog} other {Many dogs}}}}",
