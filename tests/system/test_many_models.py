@@ -56,8 +56,8 @@ def test_models_share_processes_and_memory(tmp_path: Path) -> None:
         bundles = copied(folder / "bundles", count)
         with running(bundles, folder, MACARON_THREADS="2") as server:
             found.append(held_mib(server))
-    # Measured: 362 to 375, and 18.5 to 18.7 for 15.5 MB.
-    assert found[0] <= 400
+    # Measured, of six bundles: 410 to 420, and 18.5 to 18.7 for each further 15.5 MB.
+    assert found[0] <= 440
     size = sum(file.stat().st_size for file in SOURCE.iterdir())
     assert (found[1] - found[0]) / 4 <= 15 * size / 10_000_000
 
