@@ -34,13 +34,13 @@ export class Server {
 
   /** Codes of the languages that a source can be translated into, through a third one as well. */
   targets(source) {
-    const found = this.languages.filter(({ code }) => reads(source)([code]));
+    const found = this.languages.filter(({ code }) => reads(source, code));
     return [...new Set(found.flatMap(({ targets }) => targets))].sort();
   }
 
   /** Models of a pair of languages, the preferred ones first. */
   modelsFor(source, target) {
-    const fits = ([from, to]) => reads(source)([from]) && to === target;
+    const fits = ([from, to]) => reads(source, from) && to === target;
     return this.models.filter((model) => model.pairs.some(fits));
   }
 
@@ -66,7 +66,7 @@ export class Server {
   }
 }
 
-/** Whether a pair of languages begins with a source, which may be left open. */
-function reads(source) {
-  return ([from]) => source === AUTO || from === source;
+/** Whether a language is that of a source, which may be left open. */
+function reads(source, code) {
+  return source === AUTO || code === source;
 }

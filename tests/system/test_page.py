@@ -550,6 +550,6 @@ def test_a_text_may_go_through_a_third_language(
 
 def test_the_data_of_every_model_are_named(page: Page, server: Server) -> None:
     cards = httpx.get(f"{server.url}/models").json()["models"]
-    assert {"macaron-de-en", "macaron-fr-es-en", "lm-cascade"} <= {card["name"] for card in cards}
+    assert len(cards) == 6
     for card in cards:
         expect(page.get_by_role("contentinfo")).to_contain_text(card["attribution"])
