@@ -19,7 +19,7 @@ def main(arguments: list[str] | None = None, prog: str = _PROG) -> int:
     from training.errors import TrainingError
 
     try:
-        return int(getattr(commands, options.verb)(options))
+        return int(getattr(commands, options.verb.replace("-", "_"))(options))
     except (BenchError, ExportError, ServingError, TrainingError) as error:
         print(f"error: {error}", file=sys.stderr)
         return 1
@@ -60,6 +60,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_attention(verbs)
     _add_training(verbs)
     _add_encoders(verbs)
+    _add_encoder_server(verbs)
     _add_tables(verbs)
     return parser
 
@@ -222,6 +223,22 @@ def _add_encoders(verbs: _Verbs) -> None:
     parser.add_argument("--texts", type=Path, required=True, metavar="FILE", help="a text a line")
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a call; 1,8,32")
     parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_encoder_server(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "encoder-server",
+        help="an encoder over HTTP beside its engine alone",
+        description="Texts a second of a bundle for the task encode over HTTP, as OpenAI's "
+        "embeddings API, and of its engine alone, from as many clients at once.",
+    )
+    parser.add_argument("--bundle", type=Path, required=True, metavar="DIR")
+    parser.add_argument("--texts", type=Path, required=True, metavar="FILE", help="a text a line")
+    parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a request")
+    parser.add_argument("--seconds", type=int, default=5, metavar="N", help="a load; default 5")
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 

@@ -265,17 +265,10 @@ def encoders(options: argparse.Namespace) -> int:
     from bench.encoders import EncoderPlan, encoders_markdown, time_encoders
 
     cores = _cores(options.threads)
-    try:
-        lines = options.texts.read_text(encoding="utf-8").splitlines()
-    except (OSError, UnicodeDecodeError) as error:
-        raise BenchError(f"--texts {options.texts}: cannot be read: {error}") from error
-    texts = [line for line in lines if line.strip()]
-    if not texts:
-        raise BenchError(f"--texts {options.texts}: there is no text in it")
     plan = EncoderPlan(
         source=options.source,
         bundle=options.bundle,
-        texts=texts,
+        texts=_texts(options.texts),
         batches=tuple(_numbers("--batch", options.batch, 1024)),
         repetitions=_at_least_one("--repetitions", options.repetitions),
         threads=cores,
@@ -291,11 +284,43 @@ def encoders(options: argparse.Namespace) -> int:
     return _status(machine, busy=options.busy)
 
 
+def encoder_server(options: argparse.Namespace) -> int:
+    """Time an encoder over HTTP, in turns with its engine alone."""
+    from bench.encoder_server import EncoderServerPlan, encoder_server_markdown, time_encoder_server
+
+    cores = _cores(options.threads)
+    plan = EncoderServerPlan(
+        bundle=options.bundle,
+        texts=_texts(options.texts),
+        batches=_numbers("--batch", options.batch, 1024),
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        seconds=_at_least_one("--seconds", options.seconds),
+        threads=cores,
+    )
+    machine = _idle_machine(cores, busy=options.busy)
+    found = time_encoder_server(plan, _progress)
+    machine = _look_again(machine)
+    print(encoder_server_markdown(_command(options), machine, plan, found))
+    return _status(machine, busy=options.busy)
+
+
 def tables(options: argparse.Namespace) -> int:
     """Make the tables of a document anew, in place."""
     count = refresh_tables(options.document, options.only, _progress)
     _progress(f"{count} tables written")
     return 0
+
+
+def _texts(file: Path) -> list[str]:
+    """The lines of a file that are not blank."""
+    try:
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BenchError(f"--texts {file}: cannot be read: {error}") from error
+    texts = [line for line in lines if line.strip()]
+    if not texts:
+        raise BenchError(f"--texts {file}: there is no text in it")
+    return texts
 
 
 def _subject(

@@ -39,6 +39,7 @@ from serving.search.stepper import State, StepInputs, StepOutputs, Stepper
 _PARTS = {
     "matrix products": (
         "MatMulIntegerToFloat",
+        "BiasedProduct",
         "MatMul",
         "Gemm",
         "FusedMatMul",
@@ -59,7 +60,7 @@ _PARTS = {
         *(
             f"{kind}Attention{rounded}"
             for kind in ("Tree", "Masked", "Packed")
-            for rounded in ("", "Quantize")
+            for rounded in ("", "Quantize", "QuantizeRows")
         ),
     ),
     "writing to the caches": ("TensorScatter",),
@@ -70,8 +71,10 @@ _PARTS = {
         "Mul",
         "Gelu",
         "AddNormQuantize",
+        "AddNormQuantizeRows",
         "AddPostNorm",
         "AddPostNormQuantize",
+        "AddPostNormQuantizeRows",
         "GeluQuantize",
         "GeluQuantizeRows",
     ),

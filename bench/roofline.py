@@ -31,7 +31,7 @@ from serving.search.prefix_tree import ALIGNMENT
 from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs, StepOutputs
 
-PRODUCT = "MatMulIntegerToFloat"
+PRODUCTS = ("MatMulIntegerToFloat", "BiasedProduct")
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class ProductList:
     def __init__(self, folder: Path, graph: Graph, threads: int) -> None:
         """Read a graph and load its products with `threads` intra-op threads."""
         model = onnx.load(folder / graph.file)
-        nodes = [node for node in model.graph.node if node.op_type == PRODUCT]
+        nodes = [node for node in model.graph.node if node.op_type in PRODUCTS]
         weights = {tensor.name: tensor.dims for tensor in model.graph.initializer}
         self._graph = graph
         self._products = [
@@ -240,7 +240,12 @@ def _products_alone(
         ],
         [tensor for tensor in model.graph.initializer if tensor.name in used],
     )
-    return helper.make_model(graph, opset_imports=model.opset_import, ir_version=model.ir_version)
+    return helper.make_model(
+        graph,
+        opset_imports=model.opset_import,
+        ir_version=model.ir_version,
+        functions=[f for f in model.functions if f.name in PRODUCTS],
+    )
 
 
 def _with_rows_as_outputs(model: onnx.ModelProto, products: list[_Product]) -> onnx.ModelProto:

@@ -11,6 +11,7 @@ from export.cuda_operators import check_operators
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
 from export.passes.fuse_attention import fuse_attention, fuse_attention_by_head
+from export.passes.fuse_biases import fuse_biases
 from export.passes.fuse_choices import (
     fuse_candidates,
     fuse_shortlist_candidates,
@@ -57,6 +58,7 @@ FUSIONS = (
     ("ReduceSum", fuse_convolutions),
     ("QuantizeLinear", fuse_norms),
     ("LayerNormalization", fuse_post_norms),
+    ("MatMulIntegerToFloat", fuse_biases),
     ("Gelu", fuse_gelu_rounding),
     ("QuantizeLinear", fuse_row_rounding),
     ("Cast", fuse_embeddings),

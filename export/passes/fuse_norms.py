@@ -14,21 +14,34 @@ def fuse_norms(groups: Groups, node: NodeProto) -> None:
     before    x -> Add y -> LayerNormalization -> QuantizeLinear -> u8
     after     x, y -> AddNormQuantize -> u8, x + y          the residual goes on (pre-norm)
               x, y -> AddPostNormQuantize -> u8, norm       the norm goes on (post-norm)
+
+    Where rows have a scale each it is ...QuantizeRows, which gives the scales, too.
     """
     norm = groups.producers.get(node.input[0])
-    if norm is None or not groups.is_static_rounding(node):
+    add = None if norm is None else _residual(groups, norm)
+    if norm is None or add is None:
         return
-    add = _residual(groups, norm)
-    if add is None:
-        return
-    inputs = (*add.input, *norm.input[1:], *node.input[1:])
-    if groups.used_once(norm.output[0]):
-        call = Call("AddNormQuantize", inputs, (node.output[0], add.output[0]))
-    elif groups.used_once(add.output[0]):
-        call = Call("AddPostNormQuantize", inputs, (node.output[0], norm.output[0]))
+    inputs, total, normed = (*add.input, *norm.input[1:]), add.output[0], norm.output[0]
+    rounding = groups.row_rounding(node)
+    added: tuple[str, ...]
+    rounded: tuple[str, ...]
+    if rounding is not None and rounding.signed:
+        suffix, readers, group = "QuantizeRows", 2, rounding.group
+        added, rounded = rounding.inputs, rounding.outputs
+        if _leads_to(groups, normed, added[0]):
+            return  # the number of its rows comes from the norm itself
+    elif groups.is_static_rounding(node):
+        suffix, readers, group = "Quantize", 1, [node]
+        added, rounded = tuple(node.input[1:]), (node.output[0],)
     else:
         return
-    groups.replace([add, norm, node], call)
+    if normed not in groups.outputs and len(groups.users[normed]) == readers:
+        call = Call(f"AddNorm{suffix}", (*inputs, *added), (*rounded, total))
+    elif groups.used_once(total):
+        call = Call(f"AddPostNorm{suffix}", (*inputs, *added), (*rounded, normed))
+    else:
+        return
+    groups.replace([add, norm, *group], call)
 
 
 def fuse_post_norms(groups: Groups, node: NodeProto) -> None:
@@ -52,3 +65,10 @@ def _residual(groups: Groups, norm: NodeProto) -> NodeProto | None:
     if add is None or add.op_type != "Add" or set(add.input) & groups.constants.keys():
         return None
     return add
+
+
+def _leads_to(groups: Groups, start: str, end: str) -> bool:
+    """Whether a value comes of another by way of its shape."""
+    chain = groups.chain_before(end, ("Expand",))
+    shape = groups.producers.get(chain[0].input[1]) if chain else None
+    return shape is not None and start in shape.input

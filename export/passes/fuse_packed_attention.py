@@ -16,7 +16,8 @@ def fuse_packed_attention(groups: Groups, node: NodeProto) -> None:
                   -> Gather (rows) -> QuantizeLinear
     after     qkv, places, c, mask, rows -> PackedAttentionQuantize -> u8
 
-    Without rounding it has no Quantize.
+    Where rows have a scale each it is PackedAttentionQuantizeRows, which gives the scales, too;
+    without rounding it has no Quantize.
     """
     if len(node.input) != 4 or len(node.output) != 1 or not integer_attribute(node, "q_num_heads"):
         return
@@ -40,9 +41,10 @@ def fuse_packed_attention(groups: Groups, node: NodeProto) -> None:
         return
     group = [apart, own, key, value, factor, node, *packed]
     places = (own.input[1], key.input[1], value.input[1])
-    inputs = (apart.input[0], *places, factor.input[1], mask, packed[1].input[1])
+    qkv = _before_reshape(groups, apart.input[0], same)
+    inputs = (qkv, *places, factor.input[1], mask, packed[1].input[1])
     call = Call("PackedAttention", inputs, (packed[1].output[0],), same=same)
-    groups.replace_rounded(group, call)
+    groups.replace_rounded_by_row(group, call)
 
 
 def _before_reshape(groups: Groups, name: str, same: dict[str, str]) -> str:

@@ -18,27 +18,16 @@ def fuse_row_rounding(groups: Groups, node: NodeProto) -> None:
     Without GELU it is QuantizeRows, and QuantizeReluRows where there is no Abs, since nothing is
     below zero.
     """
-    rows = node.input[0]
-    scales = groups.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
-    if scales is None:
+    rounding = groups.row_rounding(node)
+    if rounding is None:
         return
-    level, least, peak = scales
-    group, name = [peak, least, level, node], "QuantizeReluRows"
-    if peak.input[0] != rows:
-        magnitude = groups.producers.get(peak.input[0])
-        if magnitude is None or magnitude.op_type != "Abs" or magnitude.input[0] != rows:
-            return
-        group, name = [magnitude, *group], "QuantizeRows"
-    columns = [user for user in groups.users[level.output[0]] if user.op_type == "Unsqueeze"]
-    if len(columns) != 1:
-        return
+    group, rows = rounding.group, rounding.rows
+    name = "QuantizeRows" if rounding.signed else "QuantizeReluRows"
     before = groups.producers.get(rows)
-    alone = name == "QuantizeRows" and len(groups.users[rows]) == 2
+    alone = rounding.signed and len(groups.users[rows]) == 2
     if alone and before is not None and _is_exact_gelu(before):
         group, name, rows = [before, *group], "GeluQuantizeRows", before.input[0]
-    inputs = (rows, node.input[2], least.input[1], level.input[1])
-    outputs = (node.output[0], columns[0].output[0])
-    groups.replace([*group, columns[0]], Call(name, inputs, outputs))
+    groups.replace(group, Call(name, (rows, *rounding.inputs), rounding.outputs))
 
 
 def fuse_gelu_rounding(groups: Groups, node: NodeProto) -> None:

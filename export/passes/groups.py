@@ -7,7 +7,7 @@ of serving/native are loaded ONNX Runtime runs these, everywhere else the body.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import onnx
 from onnx import FunctionProto, NodeProto, helper, numpy_helper
@@ -17,6 +17,22 @@ from export.passes.dataflow import live_nodes, users_by_value
 from export.passes.functions import Call, is_closed, make_function
 
 VERSION = 1
+
+
+@dataclass(frozen=True)
+class RowRounding:
+    """Nodes that round the rows of a value to 8 bits, each by a scale of its own."""
+
+    group: list[NodeProto]
+    """In order."""
+    rows: str
+    """The value [M,K] that they round."""
+    signed: bool
+    """False where nothing is below zero."""
+    inputs: tuple[str, str, str]
+    """The zero points [M], the least peak, and what a peak is times for its scale."""
+    outputs: tuple[str, str]
+    """The rows of 8 bits and their scales [M,1]."""
 
 
 class Groups:
@@ -53,6 +69,30 @@ class Groups:
     def is_static_rounding(self, node: NodeProto) -> bool:
         """Whether a node rounds to 8 bits by constants."""
         return node.op_type == "QuantizeLinear" and set(node.input[1:]) <= self.constants.keys()
+
+    def row_rounding(self, node: NodeProto) -> RowRounding | None:
+        """The rounding of rows that ends with a QuantizeLinear; None where it is another.
+
+        x -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
+                                            -> Unsqueeze -> scales
+        """
+        chain = self.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
+        if chain is None:
+            return None
+        level, least, peak = chain
+        rows, group = node.input[0], [peak, least, level, node]
+        signed = peak.input[0] != rows
+        if signed:
+            magnitude = self.producers.get(peak.input[0])
+            if magnitude is None or magnitude.op_type != "Abs" or magnitude.input[0] != rows:
+                return None
+            group.insert(0, magnitude)
+        columns = [user for user in self.users[level.output[0]] if user.op_type == "Unsqueeze"]
+        if len(columns) != 1:
+            return None
+        inputs = (node.input[2], least.input[1], level.input[1])
+        outputs = (node.output[0], columns[0].output[0])
+        return RowRounding([*group, columns[0]], rows, signed, inputs, outputs)
 
     def used_once(self, name: str) -> bool:
         """Whether one node reads a value and nobody outside the graph does."""
@@ -110,9 +150,28 @@ class Groups:
             )
         self.replace(group, call)
 
+    def replace_rounded_by_row(self, group: list[NodeProto], call: Call) -> None:
+        """The same where a value [1,M,D] is laid flat and its rows have a scale each."""
+        flat = self.chain_after(call.outputs[0], ("Reshape",))
+        ends = self.users[flat[0].output[0]] if flat else []
+        last = [user for user in ends if user.op_type == "QuantizeLinear"]
+        rounding = self.row_rounding(last[0]) if len(last) == 1 and len(ends) == 2 else None
+        if flat is None or rounding is None or not rounding.signed:
+            self.replace_rounded(group, call)
+            return
+        call = replace(
+            call,
+            name=f"{call.name}QuantizeRows",
+            inputs=(*call.inputs, *rounding.inputs),
+            outputs=(*rounding.outputs, *call.outputs[1:]),
+        )
+        self.replace([*group, *flat, *rounding.group], call)
+
     def replace(self, group: Sequence[NodeProto], call: Call) -> None:
         """Put a call in the place of a group, whose nodes are in order; those that others need as
-        well stay, too."""
+        well stay, too. A group stays whose outputs are read before its last node."""
+        if self._read_before(group[-1], group, call.outputs):
+            return
         opsets = self._model.opset_import
         function, attributes = make_function(group, call, self.constants, opsets)
         if not is_closed(function) or self._functions.setdefault(call.name, function) != function:
@@ -130,6 +189,19 @@ class Groups:
         del self._graph.node[:]
         self._graph.node.extend(nodes)
         self._index()
+
+    def _read_before(
+        self, end: NodeProto, group: Sequence[NodeProto], outputs: Sequence[str]
+    ) -> bool:
+        """Whether nodes that stand before `end`, and are not of the group, read its outputs."""
+        ours = {node.output[0] for node in group}
+        readers = {user.output[0] for value in outputs for user in self.users[value]} - ours
+        for node in self._graph.node:
+            if node.output[0] == end.output[0]:
+                return False
+            if node.output[0] in readers:
+                return True
+        return False
 
     def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:
         """First outputs of the nodes that go: what others need stays, and what that needs."""

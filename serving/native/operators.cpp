@@ -15,11 +15,13 @@
 namespace macaron {
 namespace {
 
-// Where a row of D floats goes: as it is, or rounded to 8 bits.
+// Where a row of D floats goes: as it is, or rounded to 8 bits, by one scale or by the row's own.
 class Rows {
  public:
-  // Output 0 of that shape; where it is of 8 bits, `scale` is the input that has its scale and the
-  // next one its zero point.
+  Rows(const Context& context, const Shape& shape)
+      : dim_(shape.back()), floats_(context.output<float>(0, shape)) {}
+
+  // Output 0 is of 8 bits; `scale` is the input that has the scale and the next one its zero point.
   Rows(const Context& context, const Shape& shape, size_t scale)
       : dim_(shape.back()), buffer_(dim_), bytes_(context.output<uint8_t>(0, shape)) {
     require(size_of(context.shape(scale)) == 1 && size_of(context.shape(scale + 1)) == 1,
@@ -27,21 +29,51 @@ class Rows {
     scale_ = *context.input<float>(scale);
     zero_point_ = *context.input<uint8_t>(scale + 1);
   }
-  Rows(const Context& context, const Shape& shape)
-      : dim_(shape.back()), floats_(context.output<float>(0, shape)) {}
+
+  // Output 0 is [M,D] of 8 bits and output 1 the scales [M,1]; inputs from `zero_points` on are the
+  // zero points [M], the least peak, and what a peak is times for its scale.
+  static Rows each(const Context& context, const Shape& shape, size_t zero_points) {
+    const int64_t count = rows_of(shape);
+    require(size_of(context.shape(zero_points)) == count &&
+                size_of(context.shape(zero_points + 1)) == 1 &&
+                size_of(context.shape(zero_points + 2)) == 1,
+            "zero points, least peak and level must be [M], one number and one number");
+    Rows rows;
+    rows.dim_ = shape.back();
+    rows.buffer_.resize(rows.dim_);
+    rows.bytes_ = context.output<uint8_t>(0, {count, rows.dim_});
+    rows.scales_ = context.output<float>(1, {count, 1});
+    rows.zero_points_ = context.input<uint8_t>(zero_points);
+    rows.least_ = *context.input<float>(zero_points + 1);
+    rows.level_ = *context.input<float>(zero_points + 2);
+    return rows;
+  }
 
   // Room for row `index`; `done` must follow.
   float* begin(int64_t index) { return floats_ ? floats_ + index * dim_ : buffer_.data(); }
 
   void done(int64_t index) {
-    if (!floats_) quantize(buffer_.data(), dim_, scale_, zero_point_, bytes_ + index * dim_);
+    if (!floats_) round(buffer_.data(), index);
+  }
+
+  // Rounds what is row `index`, where rows are of 8 bits.
+  void round(const float* row, int64_t index) {
+    if (scales_) {
+      scale_ = scales_[index] = std::max(peak(row, dim_), least_) * level_;
+      zero_point_ = zero_points_[index];
+    }
+    quantize(row, dim_, scale_, zero_point_, bytes_ + index * dim_);
   }
 
  private:
-  int64_t dim_;
+  Rows() = default;
+
+  int64_t dim_ = 0;
   std::vector<float> buffer_;
-  float scale_ = 1.0f;
+  float scale_ = 1.0f, least_ = 0.0f, level_ = 1.0f;
   int zero_point_ = 0;
+  const uint8_t* zero_points_ = nullptr;
+  float* scales_ = nullptr;
   float* floats_ = nullptr;
   uint8_t* bytes_ = nullptr;
 };
@@ -253,6 +285,14 @@ void packed_attention_quantize_op(const Attributes& attributes, const Context& c
   packed_attention(attributes, context, shape, out);
 }
 
+// Three more inputs, zero points, least peak and level: the context [M,D] is of 8 bits, with a scale
+// for each row.
+void packed_attention_quantize_rows_op(const Attributes& attributes, const Context& context) {
+  const Shape shape = packed_shape(context);
+  Rows out = Rows::each(context, shape, 7);
+  packed_attention(attributes, context, shape, out);
+}
+
 // x [B,Q,D], cache [B,C,D], write_index [B], ancestors [B,Q,W] (slots, nearest first, then -1 where
 // there is none), kernel [B,Q,H,K], where B and Q may be 1 -> for each head of x the sum of taps
 // times x itself and its K - 1 nearest ancestors [B,Q,D], and the cache with x from slot
@@ -392,38 +432,56 @@ class Residual {
   const float *weight_, *bias_;
 };
 
-// x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, x + y
-void add_norm_quantize_op(const Attributes& attributes, const Context& context) {
-  const Residual residual(context);
-  Rows out(context, residual.shape(), 4);
-  float* total = context.output<float>(1, residual.shape());
-  for (int64_t row = 0; row < rows_of(residual.shape()); ++row) {
-    residual.read(row, attributes.epsilon, total + row * residual.dim(), out.begin(row));
-    out.done(row);
-  }
+// Which of a sum and its norm others need as well.
+enum class Kept { kSum, kNorm };
+
+// The norms of sums x + y, rounded; what is kept goes to `kept`.
+template <Kept wanted>
+void round_norms(const Attributes& attributes, const Context& context, const Residual& residual,
+                 const Rows& out, float* kept) {
+  const int64_t dim = residual.dim();
+  share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
+    Rows part = out;
+    std::vector<float> room(dim);
+    for (int64_t row = begin; row < end; ++row) {
+      float* own = kept + row * dim;
+      float* total = wanted == Kept::kSum ? own : room.data();
+      float* norm = wanted == Kept::kSum ? room.data() : own;
+      residual.read(row, attributes.epsilon, total, norm);
+      part.round(norm, row);
+    }
+  });
 }
 
-// The same -> the norm of x + y in 8 bits, and as it is
-void add_post_norm_quantize_op(const Attributes& attributes, const Context& context) {
+// x, y, weight, bias, scale, zero_point -> the norm of x + y in 8 bits, what is kept
+template <Kept wanted>
+void norm_quantize_op(const Attributes& attributes, const Context& context) {
   const Residual residual(context);
-  Rows out(context, residual.shape(), 4);
-  float* norms = context.output<float>(1, residual.shape());
-  std::vector<float> total(residual.dim());
-  for (int64_t row = 0; row < rows_of(residual.shape()); ++row) {
-    float* norm = norms + row * residual.dim();
-    residual.read(row, attributes.epsilon, total.data(), norm);
-    std::copy(norm, norm + residual.dim(), out.begin(row));
-    out.done(row);
-  }
+  const Rows out(context, residual.shape(), 4);
+  float* kept = context.output<float>(1, residual.shape());
+  round_norms<wanted>(attributes, context, residual, out, kept);
+}
+
+// x, y, weight, bias, zero points, least peak, level -> the norm of x + y [M,D] in 8 bits, its
+// scales [M,1], what is kept
+template <Kept wanted>
+void norm_quantize_rows_op(const Attributes& attributes, const Context& context) {
+  const Residual residual(context);
+  const Rows out = Rows::each(context, residual.shape(), 4);
+  float* kept = context.output<float>(2, residual.shape());
+  round_norms<wanted>(attributes, context, residual, out, kept);
 }
 
 // x, y, weight, bias -> the norm of x + y
 void add_post_norm_op(const Attributes& attributes, const Context& context) {
   const Residual residual(context);
-  Rows out(context, residual.shape());
-  std::vector<float> total(residual.dim());
-  for (int64_t row = 0; row < rows_of(residual.shape()); ++row)
-    residual.read(row, attributes.epsilon, total.data(), out.begin(row));
+  float* out = context.output<float>(0, residual.shape());
+  const int64_t dim = residual.dim();
+  share_out(context, rows_of(residual.shape()), dim, [&](int64_t begin, int64_t end) {
+    std::vector<float> total(dim);
+    for (int64_t row = begin; row < end; ++row)
+      residual.read(row, attributes.epsilon, total.data(), out + row * dim);
+  });
 }
 
 // Rows of x, or Gelu of them, by number.
@@ -436,28 +494,21 @@ const float* gelu_of(const float* x, int64_t dim, float* room) {
   return room;
 }
 
+constexpr int64_t kGelu = 16;  // numbers that are read in the time that it takes
+
 // x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [M,K] in 8
-// bits, scales [M,1]
-template <RowOf row_of>
+// bits, scales [M,1]; a number takes the time of reading so many as `work` is
+template <RowOf row_of, int64_t work>
 void quantize_rows_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
   require(shape.size() == 2, "x must be [M,K]");
   const int64_t rows = shape[0], dim = shape[1];
-  require(size_of(context.shape(1)) == rows && size_of(context.shape(2)) == 1 &&
-              size_of(context.shape(3)) == 1,
-          "zero points, least peak and level must be [M], one number and one number");
   const float* x = context.input<float>(0);
-  const uint8_t* zero_point = context.input<uint8_t>(1);
-  const float least = *context.input<float>(2), level = *context.input<float>(3);
-  uint8_t* out = context.output<uint8_t>(0, shape);
-  float* scales = context.output<float>(1, {rows, 1});
-  share_out(context, rows, dim, [&](int64_t begin, int64_t end) {
+  const Rows out = Rows::each(context, shape, 1);
+  share_out(context, rows, dim * work, [&](int64_t begin, int64_t end) {
+    Rows part = out;
     std::vector<float> room(dim);
-    for (int64_t row = begin; row < end; ++row) {
-      const float* own = row_of(x + row * dim, dim, room.data());
-      scales[row] = std::max(peak(own, dim), least) * level;
-      quantize(own, dim, scales[row], zero_point[row], out + row * dim);
-    }
+    for (int64_t row = begin; row < end; ++row) part.round(row_of(x + row * dim, dim, room.data()), row);
   });
 }
 
@@ -471,7 +522,7 @@ void gelu_quantize_op(const Attributes&, const Context& context) {
   const float scale = *context.input<float>(1);
   const uint8_t zero_point = *context.input<uint8_t>(2);
   uint8_t* out = context.output<uint8_t>(0, shape);
-  share_out(context, rows_of(shape), dim, [&](int64_t begin, int64_t end) {
+  share_out(context, rows_of(shape), dim * kGelu, [&](int64_t begin, int64_t end) {
     std::vector<float> room(dim);
     for (int64_t row = begin; row < end; ++row) {
       gelu(x + row * dim, dim, room.data());
@@ -616,7 +667,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 25> operators{{
+std::array<Operator, 28> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -638,21 +689,29 @@ std::array<Operator, 25> operators{{
     {make_table(), "MaskedAttentionQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
      {kUint8}, masked_attention_quantize_op},
     {make_table(), "AddNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
-     {kUint8, kFloat}, add_norm_quantize_op},
+     {kUint8, kFloat}, norm_quantize_op<Kept::kSum>},
+    {make_table(), "AddNormQuantizeRows", {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat},
+     {kUint8, kFloat, kFloat}, norm_quantize_rows_op<Kept::kSum>},
     {make_table(), "PackedAttention",
      {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64}, {kFloat}, packed_attention_op},
     {make_table(), "PackedAttentionQuantize",
      {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kFloat, kUint8}, {kUint8},
      packed_attention_quantize_op},
+    {make_table(), "PackedAttentionQuantizeRows",
+     {kFloat, kInt64, kInt64, kInt64, kFloat, kFloat, kInt64, kUint8, kFloat, kFloat},
+     {kUint8, kFloat}, packed_attention_quantize_rows_op},
     {make_table(), "AddPostNorm", {kFloat, kFloat, kFloat, kFloat}, {kFloat}, add_post_norm_op},
     {make_table(), "AddPostNormQuantize", {kFloat, kFloat, kFloat, kFloat, kFloat, kUint8},
-     {kUint8, kFloat}, add_post_norm_quantize_op},
+     {kUint8, kFloat}, norm_quantize_op<Kept::kNorm>},
+    {make_table(), "AddPostNormQuantizeRows",
+     {kFloat, kFloat, kFloat, kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat, kFloat},
+     norm_quantize_rows_op<Kept::kNorm>},
     {make_table(), "QuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<same>},
+     quantize_rows_op<same, 1>},
     {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<same>},
+     quantize_rows_op<same, 1>},
     {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
-     quantize_rows_op<gelu_of>},
+     quantize_rows_op<gelu_of, kGelu>},
     {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
     {make_table(), "GatherDequantize", {kInt8, kFloat, kInt64}, {kFloat}, gather_dequantize_op},
     {make_table(), "Sinusoids", {kInt64, kFloat, kFloat}, {kFloat}, sinusoids_op},
@@ -689,6 +748,9 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   if (!own) {
     std::vector<macaron::Operator*> members;
     for (macaron::Operator& each : macaron::operators) members.push_back(&each);
+#ifdef MACARON_PRODUCTS
+    if (macaron::products_work()) members.push_back(&macaron::biased_product);
+#endif
     if (void* status = macaron::make_domain("macaron", members, own)) return status;
   }
   if (void* status = runtime.call(Runtime::kAddCustomOpDomain, options, own)) return status;
@@ -696,9 +758,8 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
   int wanted = 0;
   runtime.call(Runtime::kHasSessionConfigEntry, static_cast<const void*>(options),
                "macaron.int8_products", &wanted);
-  static const bool can = macaron::best_unit() != macaron::Unit::kNone;
   static void* runtimes = nullptr;
-  if (wanted && can) {
+  if (wanted && macaron::products_work()) {
     if (!runtimes)
       if (void* status = macaron::make_domain("com.microsoft", {&macaron::product}, runtimes))
         return status;

@@ -68,27 +68,32 @@ inline Unit best_unit() { return pairs_work() ? Unit::kPairs : Unit::kNone; }
 
 #endif
 
+// Whether the processor has a unit for them.
+inline bool products_work() {
+  static const bool work = best_unit() != Unit::kNone;
+  return work;
+}
+
 // Its weight, laid out.
 struct ProductKernel {
   PackedWeight weight;
 };
 
-// rows [..,K] of 8 bits, weight [K,N], their scales, zero points of both, bias [N] -> [..,N]
-inline void run_product(const ProductKernel& kernel, const Context& context) {
+// rows [..,K] of 8 bits, weight [K,N], their scales, zero point of the rows, and as input `added` the
+// bias [N], which may be missing -> [..,N]
+inline void run_product(const ProductKernel& kernel, const Context& context, size_t added) {
   static thread_local Aligned<uint8_t> room;
-  if (context.input<int8_t>(5))
-    throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
   const PackedWeight& weight = kernel.weight;
   Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
   const int64_t row_scales = size_of(context.shape(2)), scales_given = size_of(context.shape(3));
-  const float* bias = context.input<float>(6);
+  const float* bias = context.input<float>(added);
   if (shape.back() != weight.inputs() || (row_scales != 1 && row_scales != count) ||
       (scales_given != 1 && scales_given != weight.outputs()) ||
-      (bias && size_of(context.shape(6)) != weight.outputs()))
+      (bias && size_of(context.shape(added)) != weight.outputs()))
     throw std::invalid_argument(
-        "MatMulIntegerToFloat: rows, their scales, weights' scales and bias must be [..,K], 1 or a "
-        "row's each, 1 or N, and N");
+        "int8 product: rows, their scales, weights' scales and bias must be [..,K], 1 or a row's "
+        "each, 1 or N, and N");
   const uint8_t* zero_point = context.input<uint8_t>(4);
   const Scales scales{context.input<float>(2), row_scales > 1, context.input<float>(3),
                       scales_given > 1, bias, zero_point ? *zero_point : 0};
@@ -96,7 +101,7 @@ inline void run_product(const ProductKernel& kernel, const Context& context) {
   shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
   // Parts that are worth a thread's while.
-  constexpr int64_t kLeast = 1 << 18, kTogether = 16;
+  constexpr int64_t kLeast = 200000, kTogether = 16;
   const int64_t size = weight.inputs() * weight.outputs() * pieces(count, kTogether);
   const int64_t parts =
       std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight.panels(), 16));
@@ -110,9 +115,9 @@ inline void run_product(const ProductKernel& kernel, const Context& context) {
     context.in_parallel(parts, part);
 }
 
-inline OperatorTable product_table() {
+// Of operators whose second input is a weight that is laid out beforehand.
+inline OperatorTable weight_table() {
   OperatorTable table = make_table();
-  table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
   table.create_v2 = [](const OperatorTable*, const void*, const void* info, void** kernel) {
     int constant = 0;
     const void* weight = nullptr;
@@ -120,22 +125,14 @@ inline OperatorTable product_table() {
       return failed;
     if (!constant)
       return runtime->call(Runtime::kCreateStatus, kFailed,
-                           "MatMulIntegerToFloat: weights must be constants");
+                           "int8 product: weights must be constants");
     try {
       auto made = std::make_unique<ProductKernel>();
       const Shape shape = shape_of(*runtime, weight);
       require(shape.size() == 2 && size_of(shape) > 0,
-              "MatMulIntegerToFloat: weights must be [K,N]");
+              "int8 product: weights must be [K,N]");
       made->weight.pack(data_of<int8_t>(*runtime, weight), shape[0], shape[1]);
       *kernel = made.release();
-    } catch (const std::exception& error) {
-      return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
-    }
-    return Status{};
-  };
-  table.compute_v2 = [](void* kernel, void* context) {
-    try {
-      run_product(*static_cast<ProductKernel*>(kernel), Context(*runtime, context));
     } catch (const std::exception& error) {
       return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
     }
@@ -145,9 +142,47 @@ inline OperatorTable product_table() {
   return table;
 }
 
+template <void (*run)(const ProductKernel&, const Context&)>
+Status compute_product(void* kernel, void* context) {
+  try {
+    run(*static_cast<ProductKernel*>(kernel), Context(*runtime, context));
+  } catch (const std::exception& error) {
+    return runtime->call(Runtime::kCreateStatus, kFailed, error.what());
+  }
+  return Status{};
+}
+
+// Inputs as ONNX Runtime's own operator has them: the weights' zero point comes before the bias.
+inline void product_op(const ProductKernel& kernel, const Context& context) {
+  if (context.input<int8_t>(5))
+    throw std::invalid_argument("MatMulIntegerToFloat: weights must have no zero point");
+  run_product(kernel, context, 6);
+}
+
+// A product and the bias that is added to it.
+inline void biased_product_op(const ProductKernel& kernel, const Context& context) {
+  run_product(kernel, context, 5);
+}
+
+inline OperatorTable product_table() {
+  OperatorTable table = weight_table();
+  table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
+  table.compute_v2 = compute_product<product_op>;
+  return table;
+}
+
+inline OperatorTable biased_product_table() {
+  OperatorTable table = weight_table();
+  table.compute_v2 = compute_product<biased_product_op>;
+  return table;
+}
+
 // In the place of ONNX Runtime's own.
 inline Operator product{product_table(), "MatMulIntegerToFloat",
                  {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
+
+inline Operator biased_product{biased_product_table(), "BiasedProduct",
+                 {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr};
 
 }  // namespace macaron
 

@@ -23,6 +23,10 @@ from serving.server.models import ServedEncoder
 Given = Input | list[int]
 """A text, two that are read together, or ids."""
 
+_AT_ONCE = 1000
+"""Characters that are tokenised in less time than it takes to hand them to another thread; a full
+body would hold up other requests."""
+
 
 class Read(NamedTuple):
     """What was read of the texts of a request."""
@@ -61,8 +65,10 @@ class Readings:
         check_texts(whole, self._settings)
         context.note_model(encoder.name, len(texts))
         self._gatekeeper.charge(context, sum(map(len, whole)))
-        # Tokenising a full body takes long enough to hold up other requests.
-        encoded = await run_in_threadpool(_encoded, encoder, texts, truncate=truncate)
+        if sum(map(len, whole)) <= _AT_ONCE:
+            encoded = _encoded(encoder, texts, truncate=truncate)
+        else:
+            encoded = await run_in_threadpool(_encoded, encoder, texts, truncate=truncate)
         timeout_s = self._settings.default_timeout_s
         tickets = encoder.scheduler.submit_all(encoded, timeout_s)
         found = await completed(tickets, request.receive, timeout_s)

@@ -1,4 +1,5 @@
-"""`python -m bench encoders` on a tiny encoder: the peers are made of it, and agree."""
+"""`python -m bench encoders` and `encoder-server` on a tiny encoder: the peers are made of it, and
+agree; the server answers."""
 
 from __future__ import annotations
 
@@ -28,6 +29,20 @@ def test_each_system_has_a_row_for_each_size_of_calls(
     assert len({row[1] for row in rows}) == 3
     assert {row[3] for row in rows if row[1].startswith("this engine")} == {"1.00"}
     assert all(float(row[4]) > 0.95 for row in rows)
+
+
+def test_a_server_is_timed_beside_its_engine(
+    tiny_encoders: TinyEncoders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = write_lines(tmp_path)
+    command = ["encoder-server", "--bundle", str(tiny_encoders.bundles / "tiny-embedder")]
+    command += ["--texts", str(text), "--batch", "4", "--repetitions", "1", "--seconds", "1"]
+    assert main([*command, "--threads", "1", "--busy"]) == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    assert [row[0] for row in rows] == ["4"]
+    assert all(float(row[1].replace(",", "")) > 0 for row in rows)
+    assert all(cell.endswith("%)") and cell[0] != "0" for row in rows for cell in row[2:])
 
 
 def test_a_bundle_of_another_encoder_is_refused(

@@ -51,6 +51,8 @@ HEADS, WIDTH, VOCABULARY = 2, 20, 300
 DIM = HEADS * WIDTH
 SIZES: dict[str, Any] = {"model_dim": DIM, "num_heads": HEADS, "ffn_dim": 48}
 Arrays = dict[str, NDArray[Any]]
+READ_BEFOREHAND = {"ShortlistLogitsInteger": 2, "BiasedProduct": 1}
+"""Which input of a kernel must be a constant."""
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +168,10 @@ def functions_of(path: Path) -> dict[str, onnx.FunctionProto]:
 
 
 def test_every_kernel_is_used(functions: dict[str, onnx.FunctionProto]) -> None:
-    source = Path(kernels.__file__).parents[1] / "native" / "operators.cpp"
-    kernel_names = set(re.findall(r'\w+_table\(\), "(\w+)"', source.read_text()))
-    assert functions.keys() == kernel_names
+    native = Path(kernels.__file__).parents[1] / "native"
+    text = "".join((native / name).read_text() for name in ("operators.cpp", "product_operator.h"))
+    kernel_names = set(re.findall(r'\w+_table\(\), "(\w+)"', text))
+    assert functions.keys() == kernel_names - {"MatMulIntegerToFloat"}  # a domain's own operator
 
 
 @cache
@@ -209,8 +212,9 @@ def run(
     node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
     feed = dict(zip(names, inputs, strict=True))
     constants = []
-    if function.name == "ShortlistLogitsInteger":  # whose table the kernel reads beforehand
-        constants = [numpy_helper.from_array(feed.pop("in_2"), "in_2")]
+    if function.name in READ_BEFOREHAND:
+        name = names[READ_BEFOREHAND[function.name]]
+        constants = [numpy_helper.from_array(feed.pop(name), name)]
     given = [
         helper.make_tensor_value_info(name, _types()[value.dtype], [None] * value.ndim)
         for name, value in feed.items()
@@ -316,6 +320,15 @@ def masked(rounded: bool) -> Make:
     return make
 
 
+def row_scales(count: int) -> list[NDArray[Any]]:
+    """Zero points, the least peak, and what a peak is times for its scale."""
+    return [
+        np.full(count, 128, np.uint8),
+        np.array(1e-8, np.float32),
+        np.array(1 / 127, np.float32),
+    ]
+
+
 def add_norm(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
@@ -366,16 +379,42 @@ def packed(rounded: bool) -> Make:
     return make
 
 
+def norm_by_row(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    count = rows * queries
+    shapes = ((count, DIM), (count, 1), (1, DIM), (DIM,), (1,))
+    summands = [floats(generator, count, DIM), floats(generator, *shapes[capacity % len(shapes)])]
+    inputs = [*summands[:: 1 if capacity % 3 else -1], floats(generator, DIM)]
+    return [*inputs, floats(generator, DIM), *row_scales(count)], {"epsilon": 1e-5}
+
+
+def packed_by_row(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    (qkv, *others), attributes = packed(rounded=False)(generator, rows, queries, capacity)
+    return [qkv[0], *others, *row_scales(qkv.shape[1])], attributes
+
+
 def quantized_rows(
     generator: np.random.Generator, rows: int, queries: int, capacity: int
 ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
     x = floats(generator, rows * queries, capacity)
     x[0] *= generator.integers(2)  # of nothing but zeros
+    return [x, *row_scales(rows * queries)], {}
+
+
+def biased_product(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    inputs, outputs = int(generator.choice([40, 64, 130])), 8 * capacity
     return [
-        x,
-        np.full(rows * queries, 128, np.uint8),
-        np.array(1e-8, np.float32),
-        np.array(1 / 127, np.float32),
+        generator.integers(0, 256, (rows * queries, inputs), dtype=np.uint8),
+        generator.integers(-127, 128, (inputs, outputs), dtype=np.int8),
+        (generator.random((rows * queries, 1)) / 1000).astype(np.float32),
+        generator.random(outputs).astype(np.float32),
+        np.array(128, np.uint8),
+        floats(generator, outputs),
     ], {}
 
 
@@ -496,14 +535,18 @@ CASES: dict[str, Make] = {
     "MaskedAttention": masked(rounded=False),
     "MaskedAttentionQuantize": masked(rounded=True),
     "AddNormQuantize": add_norm,
+    "AddNormQuantizeRows": norm_by_row,
     "AddPostNorm": add_post_norm(rounded=False),
     "AddPostNormQuantize": add_post_norm(rounded=True),
+    "AddPostNormQuantizeRows": norm_by_row,
     "PackedAttention": packed(rounded=False),
     "PackedAttentionQuantize": packed(rounded=True),
+    "PackedAttentionQuantizeRows": packed_by_row,
     "QuantizeRows": quantized_rows,
     "QuantizeReluRows": quantized_relu_rows,
     "GeluQuantizeRows": quantized_rows,
     "GeluQuantize": quantized_gelu,
+    "BiasedProduct": biased_product,
     "GatherDequantize": gather,
     "Sinusoids": sinusoids,
     "ReachMask": reach_mask,
@@ -593,6 +636,9 @@ REFUSED: list[tuple[str, int, Change, str]] = [
     ("PackedAttention", 5, lambda mask: mask[..., :-1], "a mask must be"),
     ("PackedAttention", 6, lambda rows: rows + 99, "rows of places"),
     ("PackedAttentionQuantize", 7, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("AddNormQuantizeRows", 4, lambda zeros: zeros[:-1], "zero points, least peak and level"),
+    ("PackedAttentionQuantizeRows", 7, lambda zeros: zeros[:-1], "zero points, least peak and"),
+    ("BiasedProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and bias"),
     ("QuantizeRows", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
     ("GeluQuantize", 1, lambda scale: scale.repeat(2), "must be single numbers"),
     ("GatherDequantize", 1, lambda scales: scales[:-1], "table, scales and ids must be"),

@@ -14,7 +14,7 @@ import onnxruntime
 import pytest
 from numpy.typing import NDArray
 
-from bench.roofline import PRODUCT, BatchSize, ProductList, time_products
+from bench.roofline import PRODUCTS, BatchSize, ProductList, time_products
 from export.activation_ranges import measure_translation_ranges
 from export.graphs import write_graphs
 from export.quantize import quantized_twin
@@ -80,7 +80,7 @@ def test_products_alone_compute_what_the_graph_computes(graphs: Graphs) -> None:
     """Run the list on the rows of one real step and compare with that step's own products."""
     step = lists_of(graphs)[1]
     whole = onnx.load(graphs.folder / "step.onnx")
-    nodes = [node for node in whole.graph.node if node.op_type == PRODUCT]
+    nodes = [node for node in whole.graph.node if node.op_type in PRODUCTS]
     shown = {node.output[0]: onnx.TensorProto.FLOAT for node in nodes}
     shown |= {node.input[0]: onnx.TensorProto.UINT8 for node in nodes}
     constants = {tensor.name for tensor in whole.graph.initializer}
