@@ -15,6 +15,7 @@ from serving.server.app import create_app
 from serving.server.openapi import document
 from serving.server.registry import Registry
 from serving.server.settings import Settings
+from serving.text.detection import detect
 from tests.unit.serving.echo import EchoTranslator, served
 
 FIELDS = {"q": "Hallo Welt", "source": "de", "target": "en"}
@@ -205,6 +206,17 @@ def test_a_text_without_letters_has_no_language(client: TestClient) -> None:
 def test_detect_takes_several_texts_as_one(client: TestClient) -> None:
     texts = ["12", "Das ist ein ganz einfacher Satz."]
     assert client.post("/detect", json={"q": texts}).json()[0]["language"] == "de"
+
+
+def test_detect_tells_languages_that_are_read_of_a_word_and_any_of_which_it_is_sure(
+    client: TestClient,
+) -> None:
+    read = {language["code"] for language in client.get("/languages").json()}
+    assert detect("Danke")[0][0] not in read
+    found = client.post("/detect", json={"q": "Danke"}).json()
+    assert found[0]["language"] == "de"
+    assert {each["language"] for each in found} <= read
+    assert client.post("/detect", json={"q": "こんにちは"}).json()[0]["language"] == "ja"
 
 
 def test_detect_refuses(client: TestClient) -> None:
