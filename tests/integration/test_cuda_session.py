@@ -262,7 +262,7 @@ def test_slots_outside_of_the_caches_are_refused(bundles: Path, gpu: Recorded) -
     stepper = both(bundles, "ssru", "fp16")[1]
     state = stepper.encode([[5, 6, 7, EOS_ID]])
     ancestors = np.array([[[5], [8]]])
-    inputs = dataclasses.replace(inputs, write_index_B=np.array([0]), ancestors_BQW=ancestors)
+    inputs = inputs._replace(write_index_B=np.array([0]), ancestors_BQW=ancestors)
     with pytest.raises(IndexError, match="would read slot 8 of caches of 8 slots"):
         stepper.step(state, inputs, want_logits=False)
 
