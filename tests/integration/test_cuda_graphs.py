@@ -233,7 +233,7 @@ def stepper_of(written: Written) -> Any:
     return OnnxStepper(written.folder, written.manifest, 1)
 
 
-@pytest.mark.parametrize("name", TRANSLATION)
+@pytest.mark.parametrize("name", [*TRANSLATION, "ssru"])
 def test_fp16_on_the_cpu_is_fp32_but_for_rounding_at_each_step_and_in_whole_searches(
     bundles: Path, name: str
 ) -> None:
