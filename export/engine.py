@@ -129,6 +129,11 @@ def _check_form(bundle: Path, manifest: Manifest) -> None:
             f"{manifest.target} ({manifest.precision}); make one with `python -m macaron export "
             "bundle CHECKPOINT OUT --target cuda --precision fp16`"
         )
+    if any(tensor.role == "state" for tensor in manifest.caches):
+        raise ExportError(
+            f"{bundle}: no engines are built of a block with caches of its own "
+            f"({manifest.block}); serve this bundle as it is, which needs no engines"
+        )
     if manifest.precision == "w8a16":
         raise ExportError(
             f"{bundle}: TensorRT has no product with weights in blocks of int8, as in w8a16; make "

@@ -79,15 +79,6 @@ def check_groups(config: LanguageModelConfig, target: str) -> None:
         )
 
 
-def check_states(model: DecodingNetwork, target: str) -> None:
-    """Raise ExportError for caches that only the CPU's session has."""
-    if target == "cuda" and model.step_needs.states:
-        raise ExportError(
-            "--target cuda takes no decoder layers that keep states of their own beside keys and "
-            "values; use --target cpu"
-        )
-
-
 def check_shortlist(target: str) -> None:
     """Raise ExportError where a bundle for that device cannot have shortlists."""
     if target != "cpu":
@@ -126,7 +117,6 @@ def write_graphs(
     """
     check_precision(precision, target)
     check_heads(model.config, target)
-    check_states(model, target)
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     encoder, encoder_graph = form.lower(*export_encoder(model))
@@ -173,7 +163,6 @@ def write_language_graphs(
     check_precision(precision, target)
     check_heads(model.config, target)
     check_groups(model.config, target)
-    check_states(model, target)
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     step, step_graph = form.lower(*export_language_step(model))
@@ -279,7 +268,11 @@ class _Form:
 
 
 def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
-    """A graph's description, in which caches and source tensors are of that type."""
+    """A graph's description, in which keys, values and source tensors are of that type.
+
+    States of modules stay fp32: neither a product nor attention reads them, a step reads few of
+    them, and what is summed up in one from position to position would be rounded at each.
+    """
 
     def typed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         memory = ("self", "source")

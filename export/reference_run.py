@@ -6,7 +6,7 @@ Shape letters: B sentences, S source positions, Q tokens, C cache slots.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,15 +18,16 @@ from numpy.typing import NDArray
 from onnx import helper
 from onnx.reference import ReferenceEvaluator
 from onnx.reference.op_run import OpRun
+from torch import Tensor
 
 from export.domains import MICROSOFT
 from export.errors import ParityError
 from export.half import HALF_TYPES
 from export.passes.dataflow import live_nodes
 from export.weight_only import dequantize_blocks
-from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
 from serving.search.ids import PAD_ID
+from serving.search.prefix_tree import chain
 from training.models import CausalLanguageModel, Network, TranslationModel
 from training.models.decoding import EncoderGraph, LanguageStepGraph, StepGraph
 
@@ -79,11 +80,7 @@ def run_reference(
     """
     values = _inputs(manifest, sources[:SENTENCES], targets[:SENTENCES])
     wanted = _torch_logits(twin, manifest, values)
-    for graph in filter(None, (manifest.encoder, manifest.step)):
-        model = onnx.load(folder / graph.file)
-        kept = [t.name for t in graph.outputs if t.role in ("source", "logits")]
-        values |= evaluate(model, kept, values)
-    difference = np.abs(wanted - values["logits"])
+    difference = np.abs(wanted - _graph_logits(folder, manifest, values))
     found = ReferenceRun(len(difference), float(difference.max()), float(difference.mean()))
     limit = MAX_DIFFERENCE[manifest.precision]
     if not found.logits_mean_difference <= limit:  # so written, NaN fails it
@@ -93,6 +90,49 @@ def run_reference(
             "written"
         )
     return found
+
+
+def _graph_logits(folder: Path, manifest: Manifest, values: Values) -> NDArray[np.float32]:
+    """Logits [M,V] of the bundle's graphs, for these inputs of theirs."""
+    if manifest.encoder is not None:
+        sources = [tensor.name for tensor in manifest.encoder.outputs]
+        values = values | evaluate(onnx.load(folder / manifest.encoder.file), sources, values)
+    step = manifest.step_graph
+    caches = [tensor.name for tensor in step.inputs if tensor.is_cache]
+    kept = [tensor.name for tensor in step.outputs if tensor.is_cache or tensor.role == "logits"]
+    logits = []
+    for call in _calls(manifest, values):
+        found = evaluate(onnx.load(folder / step.file), kept, values | call)
+        values = values | {name: found[f"{name}_out"] for name in caches}
+        logits.append(found["logits"])
+    return _by_sentence(logits)
+
+
+def _calls(manifest: Manifest, values: Values) -> Iterator[Values]:
+    """What differs between the calls that read the tokens: one call, or, where a state is computed
+    from that of the token before, one for each."""
+    size = 1 if manifest.sizes.recurrent else TOKENS
+    for start in range(0, TOKENS, size):
+        call = {
+            tensor.name: values[tensor.name].take(range(start, start + size), place)
+            for tensor in manifest.step_graph.inputs
+            for place, axis in enumerate(tensor.axes)
+            if axis in ("Q", "K", "R")
+        }
+        for tensor in manifest.step_graph.inputs:
+            if tensor.role == "write_index":
+                call[tensor.name] = values[tensor.name] + start
+            elif tensor.role == "output_index":
+                call[tensor.name] = call[tensor.name] - start
+        yield call
+
+
+def _by_sentence(logits: list[NDArray[np.float32]]) -> NDArray[np.float32]:
+    """Logits [B * Q,V] of calls one after the other as those of one call."""
+    width = logits[0].shape[-1]
+    parts = [part.reshape(-1, TOKENS // len(logits), width) for part in logits]
+    joined: NDArray[np.float32] = np.concatenate(parts, axis=1).reshape(-1, width)
+    return joined
 
 
 def evaluate(model: onnx.ModelProto, outputs: list[str], values: Values) -> Values:
@@ -127,6 +167,7 @@ def _inputs(
         "label": _padded(targets, TOKENS),
         "position": np.tile(slots, (rows, 1)),
         "slot_position": np.tile(slots, (rows, 1)),
+        "ancestor": np.tile(chain(0, TOKENS, manifest.lookback), (rows, 1, 1)),
         "output_index": np.tile(slots, (rows, 1)),
         "write_index": np.zeros(rows, np.int64),
         "visible": np.tile(causal, (rows, 1, 1, 1)),
@@ -142,9 +183,10 @@ def _inputs(
         values = {names["token"]: ids_BS, names["source_mask"]: mask_BS}
     sizes = {"B": rows, "BS": rows * width, "C": TOKENS}
     for tensor in manifest.step_graph.inputs:
-        if tensor.role == "self":
+        if tensor.is_cache:
             shape = [sizes[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
-            element = HALF_TYPES[manifest.precision].onnx
+            half = HALF_TYPES[manifest.precision]
+            element = half.onnx if tensor.dtype == half.manifest else onnx.TensorProto.FLOAT
             values[tensor.name] = np.zeros(shape, helper.tensor_dtype_to_np_dtype(element))
         elif tensor.role in by_role:
             values[tensor.name] = by_role[tensor.role]
@@ -163,22 +205,25 @@ def _padded(rows: Sequence[Sequence[int]], width: int) -> NDArray[np.int64]:
 def _torch_logits(twin: Network, manifest: Manifest, values: Values) -> NDArray[np.float32]:
     """Logits [M,V] of the modules that are exported, for the inputs of the graphs."""
     step = manifest.step_graph
-    caches = [torch.from_numpy(values[name].astype(np.float32)) for name in _named(step, "self")]
-    # A language model is always told the positions of slots, a translation model where it asks.
-    asks = set() if isinstance(twin, CausalLanguageModel) else {"slot_position"}
-    asked = {t.name: torch.from_numpy(values[t.name]) for t in step.inputs if t.role in asks}
-    memory = [t.name for t in step.inputs if t.role in ("self", "source") or t.name in asked]
-    plain = [torch.from_numpy(values[t.name]) for t in step.inputs if t.name not in memory]
-    if isinstance(twin, CausalLanguageModel):
-        logits = LanguageStepGraph(twin)(*plain, caches, {})[3]
-    else:
-        assert isinstance(twin, TranslationModel)
+    caches = [
+        torch.from_numpy(values[t.name].astype(np.float32)) for t in step.inputs if t.is_cache
+    ]
+    sources: list[Tensor] = []
+    if isinstance(twin, TranslationModel):
         assert manifest.encoder is not None
         read = [torch.from_numpy(values[t.name]) for t in manifest.encoder.inputs]
-        logits = StepGraph(twin)(*plain, caches, EncoderGraph(twin)(*read), asked)[4]
-    found: NDArray[np.float32] = logits.flatten(0, 1).numpy()
-    return found
-
-
-def _named(graph: Graph, role: str) -> list[str]:
-    return [tensor.name for tensor in graph.inputs if tensor.role == role]
+        sources = EncoderGraph(twin)(*read)
+    # A language model is always told the positions of slots, a translation model where it asks.
+    asks = {"ancestor"} if isinstance(twin, CausalLanguageModel) else {"ancestor", "slot_position"}
+    told = [t for t in step.inputs if not t.is_cache and t.role != "source"]
+    logits = []
+    for call in _calls(manifest, values):
+        plain = [torch.from_numpy((values | call)[t.name]) for t in told if t.role not in asks]
+        asked = {t.name: torch.from_numpy((values | call)[t.name]) for t in told if t.role in asks}
+        if isinstance(twin, CausalLanguageModel):
+            *_, found, caches = LanguageStepGraph(twin)(*plain, caches, asked)
+        else:
+            assert isinstance(twin, TranslationModel)
+            *_, found, _, caches = StepGraph(twin)(*plain, caches, sources, asked)
+        logits.append(found.flatten(0, 1).numpy())
+    return _by_sentence(logits)

@@ -18,7 +18,7 @@ import tempfile
 from collections import Counter, defaultdict
 from pathlib import Path
 
-SHAPES = {"Concat", "Mul", "Reshape", "Squeeze", "Unsqueeze"}
+SHAPES = {"Concat", "Mul", "Reshape", "Squeeze", "Sub", "Unsqueeze"}
 """Operators that make sizes out of sizes: ONNX Runtime does these on the CPU on purpose."""
 _MADE = {
     "__cudaRegisterFatBinary": "static void* x[4]; void* {}(void* p) {{ return x; }}",

@@ -31,7 +31,7 @@ def mixed_precision(
         before    norm -> Gemm (W, b) -> Relu -> Gemm -> Add x -> norm
         after     norm -> Cast -> Gemm (W, b in 16 bits) -> Relu -> Gemm -> Cast -> Add x -> norm
 
-    Writing to caches is of that type as well, and so is what only moves such values. Norms, softmax
+    Writing to caches of that type is as well, and so is what only moves such values. Norms, softmax
     (that of attention, too), the residual stream, the head and log-probabilities stay fp32. `half`
     names the inputs and outputs of the graph that are of that type, `exact` the weights whose
     products are not. With FLOAT for `element` masks alone are changed.
@@ -74,7 +74,7 @@ class _Typing:
         for node in self._model.graph.node:
             if node.op_type == "Attention":
                 self._attend(node)
-            elif self._is_half and node.op_type == "TensorScatter":
+            elif node.op_type == "TensorScatter" and node.input[0] in self._half:
                 self._check_width(node, node.input[1])
                 inputs = [self._as_half(name) for name in node.input[:2]]
                 self._append(node, [*inputs, node.input[2]], half=True)

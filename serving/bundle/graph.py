@@ -57,6 +57,11 @@ class Tensor(Strict):
         """Of a cache: numbers in one slot of a row."""
         return math.prod(axis for axis in self.axes if isinstance(axis, int))
 
+    @property
+    def is_cache(self) -> bool:
+        """Whether each step reads it and writes to it in place."""
+        return self.role in ("self", "state")
+
 
 class Graph(Strict):
     """One ONNX file, and the inputs and outputs of its graph by role."""

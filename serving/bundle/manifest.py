@@ -8,7 +8,7 @@ from typing import Any, Literal, Self
 from pydantic import Field, NonNegativeInt, PositiveInt, field_validator, model_validator
 
 from serving.bundle.engines import EngineFile
-from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
+from serving.bundle.graph import FLOAT_BYTES, Graph, Tensor
 from serving.bundle.languages import Languages
 from serving.bundle.strict import Strict
 from serving.errors import BundleError, InvalidOptionError
@@ -218,7 +218,7 @@ class Manifest(Strict):
     @property
     def caches(self) -> list[Tensor]:
         """What a step keeps of each position: keys and values, and other modules' states."""
-        return [tensor for tensor in self.step_graph.inputs if tensor.role in ("self", "state")]
+        return [tensor for tensor in self.step_graph.inputs if tensor.is_cache]
 
     @property
     def lookback(self) -> int:
@@ -251,9 +251,7 @@ class CacheSizes:
         self.lookback = manifest.lookback
         """How many slots of its nearest ancestors each query is told; 0 where none."""
         self._caches = manifest.caches
-        self._cache_dtype: DType = self._caches[0].dtype if self._caches else "float32"
-        numbers = sum(tensor.slot_size for tensor in self._caches)
-        self._slot_bytes = FLOAT_BYTES[self._cache_dtype] * numbers
+        self._slot_bytes = sum(FLOAT_BYTES[each.dtype] * each.slot_size for each in self._caches)
 
     @property
     def repack_every(self) -> int:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import DTypeLike
 
 from serving.arrays import Floats, Ints
-from serving.bundle.graph import Tensor
+from serving.bundle.graph import DType, Tensor
 from serving.runtime.session import CacheMemory, TensorMemory
 from serving.search.prefix_tree import Repack, fill_padded, places
 
@@ -210,15 +210,15 @@ class Caches:
 
 
 class CacheGroups:
-    """Caches whose tensors are not all of one shape, as one; see `CacheMemory`."""
+    """Caches whose tensors are not all of one shape and type, as one; see `CacheMemory`."""
 
     def __init__(self, groups: Sequence[Any], order: Sequence[int]) -> None:
         """`order` says for each tensor, in the order of the graph, in which group it is."""
         self._groups, self._order = groups, order
 
     @property
-    def arrays(self) -> list[Floats]:
-        """The cache tensors in the order of the graph, each [R,C,D]."""
+    def arrays(self) -> list[Any]:
+        """The cache tensors in the order of the graph, each as its group has it."""
         arrays = [iter(group.arrays) for group in self._groups]
         return [next(arrays[number]) for number in self._order]
 
@@ -263,11 +263,11 @@ class CacheGroups:
 class StepMemory:
     """Memory for the caches of a step graph, used again from batch to batch."""
 
-    def __init__(self, tensors: Sequence[Tensor], memory: Callable[[], TensorMemory]) -> None:
-        """`tensors` are the graph's caches; `memory` gives new memory of their type."""
-        kinds = list(dict.fromkeys(tensor.axes for tensor in tensors))
-        self._order = [kinds.index(tensor.axes) for tensor in tensors]
-        self._memories = [(axes, memory()) for axes in kinds]
+    def __init__(self, tensors: Sequence[Tensor], memory: Callable[[DType], TensorMemory]) -> None:
+        """`tensors` are the graph's caches; `memory` gives new memory of a type of numbers."""
+        kinds = list(dict.fromkeys((tensor.dtype, tensor.axes) for tensor in tensors))
+        self._order = [kinds.index((tensor.dtype, tensor.axes)) for tensor in tensors]
+        self._memories = [(axes, memory(dtype)) for dtype, axes in kinds]
 
     def caches(self, rows: int, source_length: int = 1) -> CacheMemory:
         """Caches of `rows` sentences, without slots; those of a joint model have a row for each of

@@ -67,7 +67,7 @@ class CudaDevice:
     ) -> CudaSession:
         """A graph on the GPU; raises BundleError where ONNX Runtime refuses it there."""
         del threads, int8
-        steps = any(tensor.role == "self" for tensor in graph.inputs)
+        steps = any(tensor.is_cache for tensor in graph.inputs)
         graphs = self._graphs and steps
         session, captures = self._open_graph(folder, graph, profile_prefix, graphs=graphs)
         lanes = [Lane(session)]

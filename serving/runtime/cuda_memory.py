@@ -137,6 +137,19 @@ class GpuRows:
         return np.where(index > ZERO, index + (self.lead - 1), 0)
 
 
+@dataclass(frozen=True)
+class GpuTensor:
+    """One of the tensors of an array."""
+
+    rows: GpuRows
+    number: int
+
+    @property
+    def address(self) -> int:
+        """Where its first row is."""
+        return self.rows.address(self.number)
+
+
 class RowMover:
     """Gathers rows of arrays on the GPU, and gives them memory."""
 
@@ -285,6 +298,11 @@ class GpuCaches:
         self.height, self.capacity, self.layout = height, 0, 0
         self.rows = mover.empty(tensors, row_bytes)
         """Where they are; the graph reads and writes them in place."""
+
+    @property
+    def arrays(self) -> list[GpuTensor]:
+        """The cache tensors."""
+        return [GpuTensor(self.rows, number) for number in range(self.rows.tensors)]
 
     def resize(self, capacity: int) -> None:
         """Grow or shrink to the bucket of that many slots."""

@@ -24,7 +24,16 @@ from numpy.typing import DTypeLike, NDArray
 
 from serving.arrays import Floats, Ints
 from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
-from serving.runtime.cuda_memory import CUDA, GpuCaches, GpuRows, GpuSources, RowMover, on_gpu
+from serving.runtime.cache_tensors import CacheGroups
+from serving.runtime.cuda_memory import (
+    CUDA,
+    GpuCaches,
+    GpuRows,
+    GpuSources,
+    GpuTensor,
+    RowMover,
+    on_gpu,
+)
 from serving.runtime.ort import names_by_role
 from serving.runtime.turns import Turns
 from serving.search.ids import PAD_ID
@@ -248,7 +257,7 @@ class CudaSession:
     def bind(
         self,
         sizes: Mapping[str, int],
-        caches: GpuCaches,
+        caches: GpuCaches | CacheGroups,
         sources: GpuSources | None = None,
         given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
         unwanted: Collection[str] = (),
@@ -258,17 +267,20 @@ class CudaSession:
         full = self._mover.round_rows(rows)
         grown = {**sizes, "B": full}
         grown |= {axis: sizes[axis] // rows * full for axis in ("M", "BS") if axis in sizes}
-        serials = caches.rows.block.serial, sources.rows.block.serial if sources else 0
+        cached = caches.arrays
+        # Tensors of one shape and type lie in one block.
+        blocks = tuple(dict.fromkeys(tensor.rows.block.serial for tensor in cached))
+        serials = blocks, sources.rows.block.serial if sources else 0
         key = serials, tuple(sorted(grown.items())), frozenset(unwanted)
         bound = self._own.bound.get(key)
         if bound is None:
-            bound = self._bind(grown, caches.rows, sources.rows if sources else None, unwanted)
+            bound = self._bind(grown, cached, sources.rows if sources else None, unwanted)
             self._keep(key, bound)
         self._own.bound.move_to_end(key)
         lengths: dict[str, int] = {
             tensor.role: shape_of(tensor, sizes)[0]
             for tensor in (*self._graph.inputs, *self._graph.outputs)
-            if tensor.role not in ("self", "source")
+            if not _in_memory(tensor)
         }
         if full > rows:
             _fill_rows(bound.arrays, rows)
@@ -279,12 +291,15 @@ class CudaSession:
     def run(self, bound: Bound) -> None:
         """Run what is bound; the graph of what was run often enough is captured.
 
-        Raises IndexError for slots outside of the caches: a GPU would write elsewhere in silence.
+        Raises IndexError for slots outside of the caches: a GPU would read and write elsewhere in
+        silence.
         """
         queries, slots = bound.arrays["visible"].shape[2:]
         last = int(bound.arrays["write_index"].max()) + queries
         if last > slots:
             raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
+        if "ancestor" in bound.arrays and (last := int(bound.arrays["ancestor"].max())) >= slots:
+            raise IndexError(f"a step would read slot {last} of caches of {slots} slots")
         if "score" in bound.arrays:
             np.maximum(bound.arrays["score"], _DEAD, out=bound.arrays["score"])
         captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
@@ -351,18 +366,18 @@ class CudaSession:
     def _bind(
         self,
         sizes: Mapping[str, int],
-        caches: GpuRows,
+        caches: Sequence[GpuTensor],
         sources: GpuRows | None,
         unwanted: Collection[str],
     ) -> Bound:
         """Bind every input and output to an address."""
         inputs = _Layout()
         for tensor in self._graph.inputs:
-            if tensor.role not in ("self", "source"):
+            if not _in_memory(tensor):
                 inputs.add(tensor, sizes)
         outputs: dict[str, _Layout] = {}
         for tensor in self._graph.outputs:
-            if tensor.role != "self" and tensor.role not in unwanted:
+            if not tensor.is_cache and tensor.role not in unwanted:
                 use: str = "choices" if tensor.role in _CHOICES else tensor.role
                 outputs.setdefault(use, _Layout()).add(tensor, sizes)
         with self.turns.take():
@@ -379,12 +394,13 @@ class CudaSession:
                 (io.bind_input, self._graph.inputs),
                 (io.bind_output, self._graph.outputs),
             ):
-                memory = {"self": itertools.count(), "source": itertools.count()}
+                cached, numbers = iter(caches), itertools.count()
                 for tensor in tensors:
-                    if tensor.role in memory:
-                        rows = caches if tensor.role == "self" else sources
-                        assert rows is not None
-                        address = rows.address(next(memory[tensor.role]))
+                    if tensor.is_cache:
+                        address = next(cached).address
+                    elif tensor.role == "source":
+                        assert sources is not None
+                        address = sources.address(next(numbers))
                     elif tensor.role in unwanted:
                         continue
                     else:
@@ -407,6 +423,11 @@ def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
         array[rows:] = -np.inf if role in ("visible", "source_mask") else 0
     for role in {"visible", "source_mask"} & arrays.keys():
         arrays[role][rows:, ..., 0] = 0.0
+
+
+def _in_memory(tensor: Tensor) -> bool:
+    """Whether a tensor lies in memory of the batch's, and not among what crosses."""
+    return tensor.is_cache or tensor.role == "source"
 
 
 def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:

@@ -68,7 +68,7 @@ class LanguageStepper(CacheSizes):
         self._kept = 1 + len(manifest.ends)
         """Candidates a beam: as many as may end at once, and one that goes on."""
         device = device or open_device(folder, manifest)
-        self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
+        self._memory = StepMemory(self._caches, device.memory)
         check_int8(folder, manifest)
         int8 = manifest.precision == "int8"
         self._session = device.load(folder, manifest.step_graph, threads, int8=int8)

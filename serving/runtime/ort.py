@@ -31,9 +31,6 @@ _EXACT_PRODUCTS = "session.x64quantprecision"
 """ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
 VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
 
-_CACHES = frozenset(("self", "state"))
-"""Roles of the tensors that are read and written in place."""
-
 
 class CpuBinding:
     """Arrays that are bound to a graph's inputs and outputs: a run reads and writes these."""
@@ -115,14 +112,14 @@ class CpuSession:
         binding = CpuBinding(self._session, {}, {}, [*arrays, *held])
         io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
         # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
-        tensors = [tensor for tensor in self._graph.inputs if tensor.role in _CACHES]
+        tensors = [tensor for tensor in self._graph.inputs if tensor.is_cache]
         cache_values = [
             onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(_shape(tensor.axes, sizes)))
             for tensor, array in zip(tensors, arrays, strict=True)
         ]
         read, written = iter(cache_values), iter(cache_values)
         for tensor in self._graph.inputs:
-            if tensor.role in _CACHES:
+            if tensor.is_cache:
                 io.bind_ortvalue_input(tensor.name, next(read))
             elif tensor.role in waiting:
                 io.bind_cpu_input(tensor.name, next(waiting[tensor.role]))
@@ -131,7 +128,7 @@ class CpuSession:
                 binding.inputs[tensor.role] = array
                 io.bind_cpu_input(tensor.name, array)
         for tensor in self._graph.outputs:
-            if tensor.role in _CACHES:
+            if tensor.is_cache:
                 io.bind_ortvalue_output(tensor.name, next(written))
             elif tensor.role not in unwanted:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)

@@ -75,7 +75,7 @@ class OnnxStepper(CacheSizes):
         scores = next(tensor for tensor in self._step_graph.inputs if tensor.role == "score")
         self.one_query_first = "K" in scores.axes and has_kernels()
         device = device or open_device(folder, manifest)
-        self._memory = StepMemory(self._caches, lambda: device.memory(self._cache_dtype))
+        self._memory = StepMemory(self._caches, device.memory)
         self._recurrent = manifest.sizes.recurrent
         roles = {tensor.role for tensor in self._step_graph.inputs}
         self._asks_positions = "slot_position" in roles

@@ -13,15 +13,17 @@ import ml_dtypes
 import numpy as np
 import onnx
 import pytest
+import torch
 from onnx import NodeProto, TensorProto, helper, numpy_helper, shape_inference
 
+from export import reference_run
 from export.cuda_operators import check_operators, cuda_table
 from export.errors import ExportError
 from export.graphs import ALLOWED, HEAD_UNIT, write_graphs, write_language_graphs
-from export.half import HALF_TYPES
+from export.half import HALF_TYPES, half_twin
 from export.parity import PairedStepper, search_all, total_log_probs
 from export.passes.mixed_precision import MASK_FILL
-from export.reference_run import evaluate
+from export.reference_run import TOKENS, evaluate, run_reference
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
 from serving.runtime.language_stepper import LanguageStepper
@@ -29,6 +31,7 @@ from serving.runtime.ort import CpuSession
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
+from serving.search.prefix_tree import chain
 from tests.integration.test_export import MODELS, random_model, random_sentences
 from tests.integration.test_language_decoding import model_of
 from training.models import CausalLanguageModel, TransformerConfig, TranslationModel, build_model
@@ -37,8 +40,9 @@ from training.stepper import TorchStepper
 pytestmark = pytest.mark.usefixtures("traced_once")
 
 TRANSLATION = ["standard", "macaron", "joint fast", "joint base", "own attention"]
-TRANSLATION += ["scale norm", "joint rms norm", "swiglu"]
+TRANSLATION += ["scale norm", "joint rms norm", "swiglu", "dynamic convolution"]
 LANGUAGE = ["full standard pre", "dilated_memory standard pre", "cascade macaron post"]
+LANGUAGE += ["own standard pre"]
 FORMS = [(target, precision) for target, found in ALLOWED.items() for precision in found]
 HALVES = list(HALF_TYPES)
 SIZES = {"B": 2, "Q": 8, "K": 8, "C": 16, "S": 24, "R": 3, "T": 5}
@@ -149,7 +153,8 @@ def test_the_rules_of_cuda_kernels_hold(bundles: Path, name: str, precision: str
             if node.op_type in IN_FP32:
                 assert types[node.input[0]] == TensorProto.FLOAT
             if node.op_type in ("Attention", "TensorScatter"):
-                assert types[node.output[0]] == element
+                kept = TensorProto.FLOAT if node.input[0].startswith("state_") else element
+                assert types[node.output[0]] == kept
             if node.op_type == "Attention":
                 assert {types[name] for name in node.input} == {element}
                 assert_finite_mask(node.input[3], producers, constants, element)
@@ -228,7 +233,7 @@ def stepper_of(written: Written) -> Any:
     return OnnxStepper(written.folder, written.manifest, 1)
 
 
-@pytest.mark.parametrize("name", TRANSLATION)
+@pytest.mark.parametrize("name", [*TRANSLATION, "ssru"])
 def test_fp16_on_the_cpu_is_fp32_but_for_rounding_at_each_step_and_in_whole_searches(
     bundles: Path, name: str
 ) -> None:
@@ -290,15 +295,43 @@ def reference_logits(written: Written) -> np.ndarray:
         "write_index": np.zeros(SIZES["B"], np.int64),
         "visible": np.tile(np.where(causal, 0, -np.inf), (SIZES["B"], 1, 1, 1)).astype(np.float32),
         "output_index": np.tile(np.arange(SIZES["R"]), (SIZES["B"], 1)),
+        "ancestors": np.tile(chain(0, SIZES["Q"], written.manifest.lookback), (SIZES["B"], 1, 1)),
     }
     for model, graph in written.graphs():
         for tensor in graph.inputs:
-            if tensor.role == "self":
+            if tensor.is_cache:
                 shape = [SIZES[axis] if isinstance(axis, str) else axis for axis in tensor.axes]
                 values[tensor.name] = np.zeros(shape, dtype_of(tensor.dtype))
-        kept = [t.name for t in graph.outputs if t.role in ("source", "logits", "self")]
+        kept = [t.name for t in graph.outputs if t.role in ("source", "logits") or t.is_cache]
         values |= evaluate(model, kept, values)
     return values["logits"]
+
+
+@pytest.mark.parametrize(
+    ("name", "precision"),
+    [("dynamic convolution", "fp16"), ("ssru", "bf16"), ("own standard pre", "fp16")],
+)
+def test_the_reference_run_of_an_export_reads_the_states_of_the_tokens_before(
+    bundles: Path, name: str, precision: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A recurrent block reads one token a call there; training without caches is the measure."""
+    written, generator = write(bundles, name, "cuda", precision), np.random.default_rng(6)
+    twin = half_twin(model_named(name), HALF_TYPES[precision], frozenset())
+    sources = [generator.integers(4, 60, length).tolist() for length in (9, 5)]
+    sources = [[], []] if name in LANGUAGE else sources
+    targets = [generator.integers(4, 60, TOKENS).tolist() for _ in sources]
+    cached = run_reference(twin, written.folder, written.manifest, sources, targets)
+
+    def trained(twin: Any, _: Manifest, values: dict[str, np.ndarray]) -> np.ndarray:
+        names = ["token_ids"] if name in LANGUAGE else ["source_ids", "token_ids"]
+        with torch.no_grad():
+            logits = twin(*(torch.from_numpy(values[each]) for each in names))
+        return np.asarray(logits.flatten(0, 1))
+
+    monkeypatch.setattr(reference_run, "_torch_logits", trained)
+    uncached = run_reference(twin, written.folder, written.manifest, sources, targets)
+    assert cached.tokens == uncached.tokens == 2 * TOKENS
+    assert uncached.logits_mean_difference == pytest.approx(cached.logits_mean_difference, rel=0.2)
 
 
 def dtype_of(dtype: str) -> Any:

@@ -68,7 +68,9 @@ def with_prefixes(count: int, options: SearchOptions) -> list[Sentence]:
     ]
 
 
-@pytest.mark.parametrize("name", ["standard", "macaron", "joint fast"])
+@pytest.mark.parametrize(
+    "name", ["standard", "macaron", "joint fast", "dynamic convolution", "ssru"]
+)
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("beam_size", [1, 5])
 def test_whole_searches_are_equal_to_the_bit(
@@ -175,7 +177,7 @@ def test_logits_of_a_language_model_cross_only_where_somebody_looks_at_them(
     assert crossed[1] > crossed[0] + 10 * 90 * 4
 
 
-@pytest.mark.parametrize("name", ["macaron", "joint fast", LANGUAGE[2]])
+@pytest.mark.parametrize("name", ["macaron", "joint fast", *LANGUAGE[2:]])
 def test_memory_is_flat_over_many_requests(bundles: Path, gpu: Recorded, name: str) -> None:
     stepper = both(bundles, name, "fp16")[1]
 
@@ -256,6 +258,12 @@ def test_slots_outside_of_the_caches_are_refused(bundles: Path, gpu: Recorded) -
     visible = np.zeros((1, 2, 8), dtype=np.float32)
     inputs = StepInputs(ones, ones, np.array([7]), visible, np.zeros((1, 2), np.float32), ones)
     with pytest.raises(IndexError, match="would write slot 8 of caches of 8 slots"):
+        stepper.step(state, inputs, want_logits=False)
+    stepper = both(bundles, "ssru", "fp16")[1]
+    state = stepper.encode([[5, 6, 7, EOS_ID]])
+    ancestors = np.array([[[5], [8]]])
+    inputs = inputs._replace(write_index_B=np.array([0]), ancestors_BQW=ancestors)
+    with pytest.raises(IndexError, match="would read slot 8 of caches of 8 slots"):
         stepper.step(state, inputs, want_logits=False)
 
 

@@ -18,9 +18,10 @@ GUIDE = ROOT / "docs" / "new-architecture.md"
 
 
 def run(
-    *arguments: str, path: Path | None = None, text: str = ""
+    *arguments: str, path: Path | None = None, text: str = "", device: str = "auto"
 ) -> subprocess.CompletedProcess[str]:
     environment = {**os.environ, "PYTHONPATH": str(path or ""), "OMP_NUM_THREADS": "1"}
+    environment["MACARON_DEVICE"] = device
     done = subprocess.run(
         [sys.executable, "-m", *arguments],
         cwd=ROOT,
@@ -54,4 +55,8 @@ def test_a_block_of_ones_own_is_trained_exported_and_served(
     # The server does not know the block: its file is not on the path.
     text = "dog cat child\n\nking apple house key\n"
     assert run("serving", "translate", str(bundle), text=text).stdout == text
+    cuda = tmp_path / "cuda"
+    form = ["--target", "cuda", "--precision", "fp16"]
+    run("export", "bundle", str(tmp_path / "run"), str(cuda), *form, path=tmp_path)
+    assert run("serving", "translate", str(cuda), text=text, device="cpu").stdout == text
     assert f'"{name}:BLOCK"' in (bundle / "manifest.json").read_text(encoding="utf-8")

@@ -10,8 +10,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from export.engine import export_engines
 from export.errors import ExportError
 from export.graphs import write_graphs
+from serving.bundle.folder import write_manifest
+from serving.bundle.manifest import CacheSizes
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import BeamSearch, decode
 from serving.search.sentence import Finished, Sentence
@@ -164,10 +167,19 @@ def test_a_model_that_does_not_look_back_is_told_nothing_of_it(tmp_path: Path) -
     assert (manifest.lookback, manifest.sizes.recurrent) == (0, False)
 
 
-def test_states_of_ones_own_are_for_the_cpu(tmp_path: Path) -> None:
-    with pytest.raises(ExportError, match=r"--target cuda takes no .* use --target cpu"):
-        write_graphs(model_of(FORMS["ssru"]), tmp_path, name="own", precision="fp32", target="cuda")
-    assert not list(tmp_path.iterdir())
+def test_for_cuda_states_stay_fp32_and_no_engines_are_built(tmp_path: Path) -> None:
+    folder, form = tmp_path / "own", FORMS["own mixture"]
+    folder.mkdir()
+    manifest = write_graphs(model_of(form), folder, name="own", precision="fp16", target="cuda")
+    kept = [("self", "float16", 16)] * 4 + [("state", "float32", 20), ("state", "float32", 8)] * 2
+    assert [(each.role, each.dtype, each.axes[-1]) for each in manifest.caches] == kept
+    slot_bytes = 4 * 2 * 16 + 2 * 4 * (20 + 8)
+    assert CacheSizes(manifest).cache_bytes(3, 16, 10) == 2 * slot_bytes * 3 * 10
+    (folder / "tokenizer.model").write_bytes(b"the bytes of a tokenizer")
+    write_manifest(folder, manifest)
+    with pytest.raises(ExportError, match=r"no engines are built of a block with caches of its"):
+        export_engines(folder, tmp_path / "engines")
+    assert not (tmp_path / "engines").exists()
 
 
 class Forgetful(DecoderLayer):
