@@ -70,4 +70,5 @@ def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) 
         return
     # With a scale for each row, the operator's own bias input would be scaled too.
     product = graph.add("MatMulIntegerToFloat", operands, f"{output}_product", domain=MICROSOFT)
-    graph.add("Add", [product, bias], graph.flat_name(output))
+    # The bias comes first: ONNX takes a sum's type from there, and knows none of the product.
+    graph.add("Add", [bias, product], graph.flat_name(output))
