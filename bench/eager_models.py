@@ -19,7 +19,7 @@ from training.models.attention import SelfAttention
 from training.models.base import padding_mask
 from training.models.blocks import STANDARD, DecoderLayer
 from training.models.context import KeyValue
-from training.models.embedding import TokenEmbedding
+from training.models.embedding import POSITIONS, TokenEmbedding
 from training.models.joint import JointLayer
 
 
@@ -43,6 +43,11 @@ def start_batch(
 
     Raises BenchError for a model that has no batch of its own here.
     """
+    if POSITIONS[model.config.positions] is None:
+        raise BenchError(
+            "PyTorch eager decodes models whose positions are added to the embedding; got "
+            f"positions {model.config.positions!r}, give a run of another one"
+        )
     if isinstance(model, JointModel):
         return _JointBatch(model, sources, beam_size)
     if isinstance(model, Transformer) and _is_baseline(model):

@@ -55,8 +55,8 @@ def read_all(model: TextModel, texts: Sequence[Text]) -> Floats:
     for numbers in calls([len(text.ids) for text in texts]):
         packed = pack([texts[number] for number in numbers])
         token, position, segment, *rest = map(torch.from_numpy, packed)
-        packing = Packing(slots_BS=rest[0], mask_BS=rest[1], rows_M=rest[2])
-        found_BW[numbers] = model.read_packed(token, position, segment, packing).numpy()
+        packing = Packing(slots_BS=rest[0], mask_BS=rest[1], rows_M=rest[2], positions_1M=position)
+        found_BW[numbers] = model.read_packed(token, segment, packing).numpy()
     return found_BW
 
 

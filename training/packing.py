@@ -21,16 +21,15 @@ class PackedTexts:
     """What `Bert.encode_packed` and `TextModel.read_packed` read."""
 
     token_ids_1M: Tensor
-    positions_1M: Tensor
     segment_ids_1M: Tensor
     packing: Packing
     firsts_B: Tensor
     """The place of each text's first id in M."""
 
     @property
-    def inputs(self) -> tuple[Tensor, Tensor, Tensor, Packing]:
+    def inputs(self) -> tuple[Tensor, Tensor, Packing]:
         """The arguments of the models, in their order."""
-        return self.token_ids_1M, self.positions_1M, self.segment_ids_1M, self.packing
+        return self.token_ids_1M, self.segment_ids_1M, self.packing
 
     def to(self, device: torch.device) -> PackedTexts:
         """The same texts on a device; out of pinned memory they are copied while others
@@ -44,12 +43,12 @@ class PackedTexts:
     def _moved(self, move: Callable[[Tensor], Tensor]) -> PackedTexts:
         return PackedTexts(
             token_ids_1M=move(self.token_ids_1M),
-            positions_1M=move(self.positions_1M),
             segment_ids_1M=move(self.segment_ids_1M),
             packing=Packing(
                 slots_BS=move(self.packing.slots_BS),
                 mask_BS=move(self.packing.mask_BS),
                 rows_M=move(self.packing.rows_M),
+                positions_1M=move(self.packing.positions_1M),
             ),
             firsts_B=move(self.firsts_B),
         )
@@ -66,12 +65,12 @@ def pack_texts(
     mask_BS = np.where(real_BS, np.float32(0.0), np.float32(-np.inf))
     return PackedTexts(
         token_ids_1M=_row(ids),
-        positions_1M=torch.from_numpy(np.broadcast_to(places_1S, real_BS.shape)[real_BS][None]),
         segment_ids_1M=_row(segments),
         packing=Packing(
             slots_BS=torch.from_numpy(firsts_B1 + np.minimum(places_1S, lengths_B1 - 1)),
             mask_BS=torch.from_numpy(mask_BS),
             rows_M=torch.from_numpy(np.flatnonzero(real_BS)),
+            positions_1M=torch.from_numpy(np.broadcast_to(places_1S, real_BS.shape)[real_BS][None]),
         ),
         firsts_B=torch.from_numpy(firsts_B1[:, 0]),
     )

@@ -78,11 +78,10 @@ class _Folding:
             factor = factors
         for owner, position in targets:
             owner.input[position] = self._scale(owner.input[position], factor)
-        for user in self._users[node.output[0]]:
-            for place, used in enumerate(user.input):
-                if used == node.output[0]:
-                    user.input[place] = name
-        self._users[name] = self._users[node.output[0]]
+        # The product's name stays, which may be that of an output of the graph.
+        producer, product = self._producers[name], node.output[0]
+        producer.output[list(producer.output).index(name)] = product
+        self._producers[product] = producer
         self._graph.node.remove(node)
 
     def _split_columns(self, split: NodeProto) -> NodeProto | None:

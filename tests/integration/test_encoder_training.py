@@ -14,6 +14,7 @@ from safetensors.torch import load_file
 from export.__main__ import main as export
 from serving.bundle.folder import read_manifest
 from serving.encoding.reader import Classifier, Embedder, probabilities
+from serving.errors import TooLongError
 from tests.toy.encoder_recipe import (
     write_classes,
     write_encoder_recipe,
@@ -81,7 +82,14 @@ def test_a_pretrained_run_holds_pieces_and_validation_text(folder: Path) -> None
 
 @pytest.mark.parametrize(
     "overrides",
-    [["optim.accumulation=2"], ["data.next_sentence=false", "loop.activation_checkpointing=true"]],
+    [
+        ["optim.accumulation=2"],
+        [
+            "data.next_sentence=false",
+            "loop.activation_checkpointing=true",
+            "model.positions=rotary",
+        ],
+    ],
     ids=["pairs", "single"],
 )
 def test_a_resumed_run_repeats_the_unbroken_one(tmp_path: Path, overrides: list[str]) -> None:
@@ -199,6 +207,24 @@ def test_a_fitted_run_becomes_a_classifier(folder: Path, tmp_path: Path, precisi
     assert max(found, key=found.__getitem__) == "age"
     np.testing.assert_allclose([found[label] for label in manifest.reading.labels], wanted,
                                atol=1e-4 if precision == "fp32" else 0.02)  # fmt: skip
+
+
+@pytest.mark.parametrize(("positions", "precision"), [("rotary", "int8"), ("relative", "fp32")])
+def test_positions_that_attention_tells_go_from_text_to_a_classifier(
+    tmp_path: Path, positions: str, precision: str
+) -> None:
+    base, run, out = (tmp_path / name for name in ("base", "run", "kinds"))
+    train(write_encoder_recipe(tmp_path), base, f"model.positions={positions}")
+    task = write_classes(tmp_path / "classes.tsv")
+    grid = ("--lr", "5e-3", "--epochs", "6", "--batch", "16", "--seeds", "2")
+    finetune(base, task, run, *grid)
+    assert json.loads((run / "results.json").read_text())["best"]["accuracy"] > 0.9
+    assert export(["bundle", str(run), str(out), "--precision", precision]) == 0
+    classifier = Classifier(out, threads=1)
+    assert classifier.classify(["the old cat sees the tree ."])[0][0][0] == "age"
+    longest = "the old cat sees the tree . " * 30  # beyond the fitted run's data.max_length
+    with pytest.raises(TooLongError, match="a text must have at most 48 tokens"):
+        classifier.classify([longest])
 
 
 def test_scores_become_a_classifier_of_one_class(folder: Path, tmp_path: Path) -> None:

@@ -10,19 +10,22 @@ import numpy as np
 import pytest
 import torch
 
-from export.encoder_bundle import write_foreign_encoder
-from export.encoder_parity import cosine, read_all
+from export.encoder_bundle import choose_encoder_arithmetic, write_foreign_encoder
+from export.encoder_parity import check_encoder, cosine, measure_encoder, read_all
 from export.errors import ExportError
 from export.foreign_encoder import read_encoder
+from export.graphs import write_text_graph
 from export.importing.bundle import import_bundle
 from export.trial import try_bundle
 from macaron.stored import StoreError, folder_of
+from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.errors import BundleError, InvalidTextError, RequestError
-from serving.runtime.text_encoder import CALL_TOKENS, calls, pack
+from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES
+from tests.unit.training.tiny_encoder import tiny_embedder
 
 ROOT = Path(__file__).resolve().parents[2]
 BUNDLES = ("tiny-embedder", "tiny-classifier")
@@ -74,6 +77,41 @@ def test_a_text_alone_and_in_any_batch_is_equal_to_the_bit(
     np.testing.assert_array_equal(reader.read(texts), alone)
     np.testing.assert_array_equal(reader.read(texts[::-1])[::-1], alone)
     np.testing.assert_array_equal(reader.read(texts[:2] * 40)[:2], alone[:2])  # in several calls
+
+
+@pytest.mark.parametrize(("pooling", "precision"), [("cls", "fp32"), ("mean", "int8")])
+@pytest.mark.parametrize("positions", ["relative", "rotary"])
+def test_positions_that_attention_tells_are_those_of_each_text_alone(
+    tmp_path: Path, pooling: str, positions: str, precision: str
+) -> None:
+    sizes = {"model_dim": 32, "max_positions": 128, "max_relative_distance": 4}
+    model = tiny_embedder(pooling, positions=positions, block="macaron", **sizes)
+    random = np.random.default_rng(4)
+    texts = [
+        EncodedText((2, *random.integers(5, 37, length).tolist(), 3), (0,) * (length + 2))
+        for length in (*range(1, 24), 40, 3, 117, 64)
+    ]
+    arithmetic = choose_encoder_arithmetic(model, texts, precision, "static")
+    manifest = write_text_graph(
+        model,
+        tmp_path,
+        name="random",
+        precision=precision,
+        ranges=arithmetic.ranges,
+        exact=arithmetic.exact,
+        tokenizer_file="tokenizer.json",
+        max_length=128,
+        labels=(),
+    )
+    bundle = TextEncoder(tmp_path, manifest, 1)
+    parity = measure_encoder(model, arithmetic.twin, bundle, texts, classes=False)
+    check_encoder(parity, precision, classes=False)
+    found = bundle.run(texts)
+    np.testing.assert_array_equal(np.concatenate([bundle.run([text]) for text in texts]), found)
+    np.testing.assert_array_equal(bundle.run(texts[::-1])[::-1], found)
+    first = texts[9]  # the order of its words counts
+    turned = EncodedText((*first.ids[:1], *first.ids[-2:0:-1], *first.ids[-1:]), first.segments)
+    assert not np.allclose(bundle.run([turned]), found[9], atol=1e-2)
 
 
 def test_calls_hold_all_texts_and_not_too_many_ids() -> None:

@@ -19,7 +19,7 @@ from serving.search.beam import BeamSearch, decode
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
-from training.models import ModelConfig, TransformerConfig, build_model
+from training.models import JointConfig, ModelConfig, TransformerConfig, build_model
 from training.stepper import TorchStepper
 
 pytestmark = pytest.mark.usefixtures("traced_once")
@@ -48,6 +48,10 @@ MODELS: dict[str, ModelConfig] = {
     ),
     "rotary": replace(BASE, positions="rotary", block="macaron"),
     "halting": replace(BASE, share_layers=True, halting=True, num_encoder_layers=3),
+    "joint rotary": JointConfig(**SIZES, positions="rotary"),
+    "joint relative": JointConfig(
+        **(SIZES | {"num_encoder_layers": 0}), positions="relative", max_relative_distance=3
+    ),
 }
 OPTIONS = SearchOptions(beam_size=3, num_hypotheses=3, max_length=14, loop_guard=False)
 

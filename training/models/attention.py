@@ -31,6 +31,8 @@ class Packing:
     """0 at a text's tokens, -inf behind its end."""
     rows_M: Tensor
     """The place of each token in [B*S]."""
+    positions_1M: Tensor
+    """The position of each token in its own text."""
 
     def unpack(self, x_1MD: Tensor) -> Tensor:
         """[1,M,D] to [B,S,D], in which what is behind a text's end has no meaning."""
@@ -111,13 +113,13 @@ class SelfAttention(nn.Module):
         )
 
     def _attend_packed(self, x_1MD: Tensor, packing: Packing) -> Tensor:
-        # The embedding says where the tokens of a packed text stand.
-        assert self.rotary is None
-        assert self.relative is None
-        query, key, value = packing.unpack_parts(self.in_proj(x_1MD), 3)
+        projected_1MP = self._project(x_1MD, packing.positions_1M)
+        query, key, value = packing.unpack_parts(projected_1MP, 3)
         # Each query has a row of the mask: graphs have no other form of it.
         mask = packing.mask_BS[:, None, None, :].expand(-1, -1, query.shape[1], -1)
-        out_BSD = self._weigh(query, KeyValue(key, value), mask, None)
+        positions_1S = _in_order(query)
+        distance = self._distance(positions_1S, positions_1S)
+        out_BSD = self._weigh(query, KeyValue(key, value), mask, distance, packed=True)
         return self.out_proj(packing.pack(self.head_dropout(out_BSD)))
 
     def decode(self, x_BQD: Tensor, context: CacheContext, rows_sharing_dropout: int = 1) -> Tensor:
@@ -187,6 +189,7 @@ class SelfAttention(nn.Module):
         distance_BQC: Tensor | None,
         *,
         causal: bool = False,
+        packed: bool = False,
         rows_sharing_dropout: int = 1,
     ) -> Tensor:
         """The weighted values of all heads [B,Q,D]."""
@@ -201,7 +204,9 @@ class SelfAttention(nn.Module):
                 causal=causal,
                 dropout=dropout,
                 rows_sharing_dropout=rows_sharing_dropout,
-                scales_queries=self.rotary is None,
+                # What unpacks texts keeps the factor out of the weights, turned or not, and the
+                # kernel that unpacks them itself takes it.
+                scales_queries=packed or self.rotary is None,
             )
         assert distance_BQC is not None
         if causal:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import replace
 from typing import ClassVar, Literal, get_args
 
 import torch
@@ -22,6 +23,7 @@ from training.models.embedding import TokenEmbedding
 from training.models.feed_forward import activation_of
 from training.models.norms import make_norm, new_norm
 from training.models.operators import attention
+from training.models.positions import RelativePositions
 from training.models.stack import Stack
 
 Pooling = Literal["cls", "mean"]
@@ -82,13 +84,14 @@ class BidirectionalEncoder(nn.Module):
         token_ids_BS: Tensor,
         segment_ids_BS: Tensor | None = None,
         mask: Tensor | Packing | None = None,
-        positions_BS: Tensor | None = None,
         run_layer: Callable[..., Tensor] = nn.Module.__call__,
     ) -> Tensor:
-        """States [B,S,D] under an additive mask [B,1,1 or S,S]; or, with positions given, of packed
-        texts [1,M,D]. Positions count from each row's start otherwise. `run_layer` calls a layer:
-        `Trainable.run_layer` of the model that this is part of."""
-        if positions_BS is None:
+        """States [B,S,D] under an additive mask [B,1,1 or S,S], positions counting from each row's
+        start; or of packed texts [1,M,D]. `run_layer` calls a layer: `Trainable.run_layer` of the
+        model that this is part of."""
+        if isinstance(mask, Packing):
+            positions_BS = mask.positions_1M
+        else:
             positions_BS = torch.arange(token_ids_BS.shape[1], device=token_ids_BS.device)[None]
         x_BSD = self.embedding(token_ids_BS, positions_BS, segment_ids_BS)
         inputs = [(mask,)] * self.config.num_encoder_layers
@@ -146,12 +149,11 @@ class Bert(Network):
     def encode_packed(
         self,
         token_ids_1M: Tensor,
-        positions_1M: Tensor,
         segment_ids_1M: Tensor | None,
         packing: Packing,
     ) -> Tensor:
         """The encoder's states [1,M,D] of packed texts."""
-        return self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M, self.run_layer)
+        return self.encoder(token_ids_1M, segment_ids_1M, packing, self.run_layer)
 
     def masked_states(self, x: Tensor) -> Tensor:
         """The encoder's states [...,D], of masked tokens alone, to those that `output_logits` makes
@@ -196,17 +198,14 @@ class TextModel(Trainable, ABC):
     def read_packed(
         self,
         token_ids_1M: Tensor,
-        positions_1M: Tensor,
         segment_ids_1M: Tensor | None,
         packing: Packing,
     ) -> Tensor:
         """Packed texts to [B,width]."""
-        x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, positions_1M, self.run_layer)
+        x_1MD = self.encoder(token_ids_1M, segment_ids_1M, packing, self.run_layer)
         if self.reads_first_alone:
-            packing = Packing(
-                slots_BS=packing.slots_BS[:, :1],
-                mask_BS=packing.mask_BS[:, :1],
-                rows_M=packing.rows_M,
+            packing = replace(
+                packing, slots_BS=packing.slots_BS[:, :1], mask_BS=packing.mask_BS[:, :1]
             )
         return self.read(packing.unpack(x_1MD), packing.mask_BS)
 
@@ -307,9 +306,11 @@ class TextGraph(nn.Module):
         mask_BS: Tensor,
         rows_M: Tensor,
     ) -> Tensor:
-        """The last three are the fields of `Packing`; returns [B,width]."""
-        packing = Packing(slots_BS=slots_BS, mask_BS=mask_BS, rows_M=rows_M)
-        return self.model.read_packed(token_ids_1M, positions_1M, segment_ids_1M, packing)
+        """All but token and segment ids are the fields of `Packing`; returns [B,width]."""
+        packing = Packing(
+            slots_BS=slots_BS, mask_BS=mask_BS, rows_M=rows_M, positions_1M=positions_1M
+        )
+        return self.model.read_packed(token_ids_1M, segment_ids_1M, packing)
 
 
 @torch.no_grad()
@@ -322,6 +323,9 @@ def normal_init(model: nn.Module) -> None:
                 module.bias.zero_()
         elif isinstance(module, TokenEmbedding | nn.Embedding):
             module.weight.normal_(0.0, 0.02)
+        elif isinstance(module, RelativePositions):
+            module.keys_1RE.normal_(0.0, 0.02)
+            module.values_1RE.normal_(0.0, 0.02)
 
 
 @torch.no_grad()

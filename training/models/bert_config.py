@@ -24,7 +24,7 @@ class BertConfig(ModelConfig):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "first_activation": ModelConfig.choices["activation"],
         "attention_init": ("normal", "xavier", "small", "kaiming"),
-        "positions": ("learnt", "sinusoid"),
+        "positions": ("learnt", *ModelConfig.choices["positions"]),
         "pooler": ("tanh", "none"),
     }
 
@@ -47,9 +47,9 @@ class BertConfig(ModelConfig):
     N(0, model_dim^-0.5) and feed-forwards by Kaiming's rule, as the released code; or as in other
     models."""
     positions: str = "learnt"
-    """`learnt`: a table of `max_positions` vectors; `sinusoid`: computed."""
+    """`learnt`: a table of `max_positions` vectors; or what other models have."""
     max_positions: int = 512
-    """Longest input in ids, special ones included."""
+    """Longest input in ids, special ones included, whatever tells positions."""
     num_segments: int = 2
     """Kinds of parts that have a vector of their own, which their tokens add; 0 is none."""
     pooler: str = "tanh"

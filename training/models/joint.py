@@ -15,13 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from training.models.attention import SelfAttention
 from training.models.base import DecodingStep, TranslationModel, padding_mask
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.context import (
     CacheContext,
     StepNeeds,
     cache_tensors,
+    needs_of,
     split_caches,
 )
 from training.models.embedding import TokenEmbedding
@@ -46,6 +46,7 @@ class JointLayer(nn.Module):
         self.first_ffn = feed_forward(config, _BOTH if shares else ())
         self.source_attention = self_attention(config)
         self.ffn = feed_forward(config, _BOTH if shares else ())
+        self.needs = self.target_attention.needs  # attention along the source keeps nothing
         self.target_attention_residual = Residual(config, shared_axes=_SOURCE if shares else ())
         self.first_ffn_residual = Residual(config, shared_axes=_BOTH if shares else ())
         self.source_attention_residual = Residual(config, shared_axes=_TARGET if shares else ())
@@ -113,8 +114,10 @@ class JointModel(TranslationModel):
     def __init__(self, config: JointConfig) -> None:
         super().__init__()
         self.config: JointConfig = config
-        self.embedding = TokenEmbedding(config)
-        self.source_embedding = None if config.tie_embeddings else TokenEmbedding(config)
+        self.embedding = TokenEmbedding(config, config.positions)
+        self.source_embedding = (
+            None if config.tie_embeddings else TokenEmbedding(config, config.positions)
+        )
         self.output = None
         if not config.tie_embeddings:
             shape = (config.vocab_size, config.model_dim)
@@ -135,8 +138,8 @@ class JointModel(TranslationModel):
 
     @property
     def layer_needs(self) -> list[StepNeeds]:
-        """The target attention of each layer; that along the source keeps nothing."""
-        return [SelfAttention.needs for _ in self.layers]
+        """Of each joint layer."""
+        return [needs_of(layer) for layer in self.layers]
 
     @property
     def num_sources(self) -> int:
@@ -160,15 +163,28 @@ class JointModel(TranslationModel):
         asked: dict[str, Tensor] | None = None,
     ) -> DecodingStep:
         """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
-        appended caches, each [B*S,C,D]. Nothing is `asked`."""
-        del asked
+        appended caches, each [B*S,C,D]."""
         (source_BSD,) = sources
         length, queries = source_BSD.shape[1], token_ids_BQ.shape[1]
-        visible = visible_B1QC[:, None].expand(-1, length, -1, -1, -1).flatten(0, 1)
-        write_index = write_index_B[:, None].expand(-1, length).flatten()
+
+        def at_each_source(x: Tensor) -> Tensor:
+            """[B,...] to [B*S,...]."""
+            return x[:, None].expand(-1, length, *[-1] * (x.dim() - 1)).flatten(0, 1)
+
+        visible, write_index, positions = map(
+            at_each_source, (visible_B1QC, write_index_B, positions_BQ)
+        )
+        slots_BC = (asked or {}).get("slot_positions")
+        slot_positions = None if slots_BC is None else at_each_source(slots_BC)
         mask = source_mask_BS[:, None, None, None, :].expand(-1, queries, -1, length, -1)
         contexts = [
-            CacheContext(visible=visible, write_index=write_index, key_values=pairs)
+            CacheContext(
+                visible=visible,
+                write_index=write_index,
+                key_values=pairs,
+                positions=positions,
+                slot_positions=slot_positions,
+            )
             for pairs, _ in split_caches(self.layer_needs, caches)
         ]
         target_BQD = self.embedding(token_ids_BQ, positions_BQ)

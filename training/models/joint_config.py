@@ -22,7 +22,6 @@ class JointConfig(ModelConfig):
     choices: ClassVar[dict[str, tuple[str, ...] | tuple[int, ...]]] = ModelConfig.choices | {
         "norm": ("pre",),
         "joint_dropout": ("shared", "ordinary"),
-        "positions": ("sinusoid",),
     }
     decoding_budget: ClassVar[int] = 131072
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from functools import cache
 
 import pytest
@@ -13,7 +14,13 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from tests.unit.bench.random_models import ending_joint_model, ending_model, sources
-from training.models import TransformerConfig, TranslationModel, build_model
+from training.models import (
+    JointConfig,
+    ModelConfig,
+    TransformerConfig,
+    TranslationModel,
+    build_model,
+)
 from training.stepper import TorchStepper
 
 MAX_LENGTH = 80
@@ -78,3 +85,12 @@ def test_other_blocks_are_refused(changes: dict[str, str]) -> None:
     model = build_model(TransformerConfig(model_dim=16, num_heads=2, **changes))  # type: ignore[arg-type]
     with pytest.raises(BenchError, match="the baseline Transformer and joint models only"):
         EagerTranslator(model).translate(sources(1), 1, 1)
+
+
+@pytest.mark.parametrize(
+    "config", [TransformerConfig(model_dim=16), JointConfig(model_dim=16)], ids=lambda c: c.family
+)
+def test_positions_that_attention_tells_are_refused(config: ModelConfig) -> None:
+    config = replace(config, positions="rotary")
+    with pytest.raises(BenchError, match="positions 'rotary'"):
+        EagerTranslator(build_model(config)).translate(sources(1), 1, 1)

@@ -89,16 +89,17 @@ def decode(source: list[int], target: list[int], model: Any) -> tuple[Array, Arr
     source_table = output = target_table
     if not config.tie_embeddings:
         source_table, output = weights["source_embedding.weight"], weights["output"]
-    source_SD = embed(source, source_table, config.embedding_scale)
+    absolute = config.positions == "sinusoid"
+    source_SD = embed(source, source_table, config.embedding_scale, positions=absolute)
     # The PreNet is a Transformer's encoder.
     shared = ("model_dim", "num_heads", "ffn_dim", "activation", "norm_type", "norm_eps")
-    shared += ("ffn_hidden_layers",)
+    shared += ("ffn_hidden_layers", "positions", "max_relative_distance")
     prenet = TransformerConfig(**{name: getattr(config, name) for name in shared})
     for layer in range(config.num_encoder_layers):
         source_SD = ReferenceLayer(part(weights, f"encoder.{layer}"), prenet)(source_SD, None)
     if config.num_encoder_layers:
         source_SD = normalise(source_SD, part(weights, "encoder_norm"), config)
-    target_TD = embed(target, target_table, config.embedding_scale)
+    target_TD = embed(target, target_table, config.embedding_scale, positions=absolute)
     x_TSD = np.zeros((len(target), len(source), config.model_dim))
     for t, target_D in enumerate(target_TD):
         for s, source_D in enumerate(source_SD):

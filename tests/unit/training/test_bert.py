@@ -23,6 +23,7 @@ from training.models.attention import Packing
 
 IDS, SEGMENTS = [2, 9, 30, 7, 11, 3, 8, 3], [0, 0, 0, 0, 0, 0, 1, 1]
 TEXTS = [IDS, [2, 5, 3], [2, 3], [2, *range(4, 24), 3]]
+POSITIONS = ("learnt", "sinusoid", "relative", "rotary")
 
 
 def padded(texts: list[list[int]]) -> torch.Tensor:
@@ -40,6 +41,7 @@ def packing(texts: list[list[int]]) -> Packing:
         slots_BS=torch.tensor(np.array(slots)),
         mask_BS=torch.tensor(hidden),
         rows_M=torch.tensor(rows),
+        positions_1M=torch.tensor([[place for text in texts for place in range(len(text))]]),
     )
 
 
@@ -52,10 +54,10 @@ def reference_states(model: Bert, ids: list[int], segments: list[int]) -> refere
         if config.embedding_scale == "token":
             token = token * math.sqrt(config.model_dim)
         if config.positions == "learnt":
-            position = weights["embedding.positions.weight"][place]
-        else:
-            position = reference.sinusoid(place, config.model_dim)
-        rows.append(token + position + weights["embedding.segments.weight"][segment])
+            token = token + weights["embedding.positions.weight"][place]
+        elif config.positions == "sinusoid":
+            token = token + reference.sinusoid(place, config.model_dim)
+        rows.append(token + weights["embedding.segments.weight"][segment])
     x = np.stack(rows)
     if config.norm == "post":
         x = reference.normalise(x, reference.part(weights, "embedding.norm"), config)
@@ -68,12 +70,12 @@ def reference_states(model: Bert, ids: list[int], segments: list[int]) -> refere
 
 @pytest.mark.parametrize(
     ("block", "norm", "positions"),
-    list(product(reference.ORDERS, ("pre", "post"), ("learnt", "sinusoid"))),
+    list(product(reference.ORDERS, ("pre", "post"), POSITIONS)),
 )
 def test_states_and_heads_equal_the_loop_written_reference(
     block: str, norm: str, positions: str
 ) -> None:
-    model = tiny_bert(block=block, norm=norm, positions=positions)
+    model = tiny_bert(block=block, norm=norm, positions=positions, max_relative_distance=3)
     wanted = reference_states(model, IDS, SEGMENTS)
     ids, segments = torch.tensor([IDS]), torch.tensor([SEGMENTS])
     found = model.encode(ids, segments)
@@ -178,15 +180,17 @@ def test_bert_base_has_the_published_size() -> None:
     assert _parameters(PRESETS["bert_base"]) == 110_106_428 - 769
 
 
+@pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
-def test_packed_texts_have_the_vectors_of_padded_ones_and_of_each_alone(pooling: str) -> None:
-    model = tiny_embedder(pooling, block="macaron")
+def test_packed_texts_have_the_vectors_of_padded_ones_and_of_each_alone(
+    pooling: str, positions: str
+) -> None:
+    model = tiny_embedder(pooling, block="macaron", positions=positions)
     whole = model(padded(TEXTS))
     alone = torch.cat([model(torch.tensor([text])) for text in TEXTS])
     torch.testing.assert_close(whole, alone, rtol=1e-4, atol=1e-5)
     ids = torch.tensor([[id_ for text in TEXTS for id_ in text]])
-    positions = torch.tensor([[place for text in TEXTS for place in range(len(text))]])
-    packed = model.read_packed(ids, positions, torch.zeros_like(ids), packing(TEXTS))
+    packed = model.read_packed(ids, torch.zeros_like(ids), packing(TEXTS))
     torch.testing.assert_close(packed, alone, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(packed.norm(dim=-1), torch.ones(len(TEXTS)))
 
@@ -241,6 +245,10 @@ def test_weights_begin_as_the_configuration_says() -> None:
             for name in ("self_attention.in_proj", "first_ffn.up_proj", "ffn.down_proj")
         ]
         assert found == pytest.approx(wanted, rel=0.03)
+    relative = replace(TINY_BERT, positions="relative", max_relative_distance=500)
+    attention = build_network(relative).get_submodule("encoder.layers.0.self_attention")
+    tables = attention.get_submodule("relative").parameters()
+    assert [table.std().item() for table in tables] == pytest.approx([0.02, 0.02], rel=0.03)
     model = tiny_classifier()
     fresh = type(model)(model.encoder, 5)
     assert not fresh.eval()(torch.tensor([IDS])).any()
@@ -250,7 +258,7 @@ def test_weights_begin_as_the_configuration_says() -> None:
     ("changes", "message"),
     [
         ({"num_decoder_layers": 1}, "num_decoder_layers of an encoder must be 0, got 1"),
-        ({"positions": "gluon"}, "positions of architecture 'bert' must be one of"),
+        ({"positions": "gluon"}, "positions .*'bert'.*'relative', 'rotary'.*got 'gluon'"),
         ({"max_positions": 1}, "max_positions must be >= 2, got 1"),
         ({"norm_type": "scale", "norm_affine": False}, "norm_affine: false needs norm_type"),
         ({"first_activation": "tanh"}, "first_activation of architecture 'bert' must be one of"),

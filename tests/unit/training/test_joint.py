@@ -39,9 +39,11 @@ PAIRS: list[IdPair] = [
     ([4, 6], [33, 20, 21, 22, 23, 9, 4]),
     ([8], [12]),
 ]
-FAST_AND_BASE = [
+VARIANTS = [
     {},
     {"num_encoder_layers": 0, "tie_embeddings": False, "embedding_scale": "sum"},
+    {"positions": "rotary"},
+    {"positions": "relative", "max_relative_distance": 2, "tie_embeddings": False},
 ]
 # fp32 against fp64: logits reach about 7 and were at most 4e-6 off.
 ATOL = 3e-5
@@ -54,6 +56,8 @@ configurations = st.fixed_dictionaries(
         "num_heads": st.sampled_from([1, 2, 4]),
         "tie_embeddings": st.booleans(),
         "embedding_scale": st.sampled_from(["token", "sum"]),
+        "positions": st.sampled_from(["sinusoid", "relative", "rotary"]),
+        "max_relative_distance": st.integers(1, 3),
     }
 )
 
@@ -148,7 +152,7 @@ def test_the_softmax_of_reduction_runs_in_fp32_whatever_the_rest() -> None:
     torch.testing.assert_close(weights_BQSD.sum(2), torch.ones(2, 3, 16), rtol=0, atol=1e-6)
 
 
-@pytest.mark.parametrize("options", FAST_AND_BASE)
+@pytest.mark.parametrize("options", VARIANTS)
 def test_padding_changes_neither_logits_nor_gradients(options: dict[str, Any]) -> None:
     def results(batches: list[list[IdPair]]) -> tuple[list[Tensor], dict[str, Tensor]]:
         model, kept = tiny_joint_model(**options), []
@@ -170,7 +174,7 @@ def test_padding_changes_neither_logits_nor_gradients(options: dict[str, Any]) -
         torch.testing.assert_close(gradient, gradients_alone[name], rtol=1e-3, atol=1e-3, msg=name)
 
 
-@pytest.mark.parametrize("options", FAST_AND_BASE)
+@pytest.mark.parametrize("options", VARIANTS)
 def test_a_target_position_sees_no_later_one_and_the_whole_source(options: dict[str, Any]) -> None:
     model = tiny_joint_model(**options)
 
@@ -450,6 +454,7 @@ def test_presets_are_the_authors_runs(preset: str, values: tuple[float, ...]) ->
         ("norm", "post"),
         ("embedding_scale", "tokens"),
         ("joint_dropout", "1d"),
+        ("positions", "learnt"),
         ("architecture", "transformer"),
         ("architecture", "jont"),
         ("num_encoder_layers", -1),

@@ -23,10 +23,13 @@ from tests.unit.training.tiny import tiny_joint_model
 from training.models import JointModel
 from training.stepper import TorchState, TorchStepper
 
-# Reformer-fast as it is, Reformer-base with the options that change decoding.
+# Reformer-fast as it is, Reformer-base with the options that change decoding, and positions that
+# attention tells.
 VARIANTS = {
     "fast": {},
     "base": {"num_encoder_layers": 0, "tie_embeddings": False, "embedding_scale": "sum"},
+    "rotary": {"positions": "rotary"},
+    "relative": {"positions": "relative", "max_relative_distance": 3, "num_encoder_layers": 0},
 }
 SOURCES = [[5, 9, 30, 7, 11, EOS_ID], [8, EOS_ID], [4, 6, 4, EOS_ID]]
 # Log-probabilities down to about -15, in fp32 both times, with sums in another order.
@@ -126,13 +129,15 @@ def test_given_tokens_are_scored_and_continued(variant: str) -> None:
         torch.testing.assert_close(after[row], expected[6], rtol=0, atol=ATOL)
 
 
-def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
+@pytest.mark.parametrize("variant", ["fast", "rotary", "relative"])
+def test_repacking_keeps_rows_and_slots_of_every_source_position(variant: str) -> None:
     # Rows 0 and 2 stay, each with its six cache rows, and of their trees one path each.
-    model = model_of("fast")
+    model = model_of(variant)
     stepper = TorchStepper(model)
     state = stepper.encode(SOURCES)
     tokens = np.array([[BOS_ID, 9, t, 9, t + 1, 9] for t in (20, 22, 24)])
     paths = [[0], [0, 1], [0, 2], [0, 2, 3], [0, 2, 4], [0, 2, 4, 5]]
+    depths = np.array([[0, 1, 1, 2, 2, 3, 0, 0]] * 3)
     for slot, path in enumerate(paths):
         visible = np.full((3, 1, 8), -np.inf, dtype=np.float32)
         visible[:, :, path] = 0
@@ -142,7 +147,7 @@ def test_repacking_keeps_rows_and_slots_of_every_source_position() -> None:
             write_index_B=np.full(3, slot),
             visible_BQC=visible,
             scores_BK=np.zeros((3, 1), dtype=np.float32),
-            slot_positions_BC=np.zeros((1, 1), dtype=np.int64),
+            slot_positions_BC=depths,
         )
         stepper.step(state, inputs, want_logits=False)
     slots = np.zeros((2, 8), dtype=np.int64)

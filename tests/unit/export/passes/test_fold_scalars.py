@@ -74,7 +74,7 @@ def test_a_factor_goes_into_the_weights_where_nothing_else_reads_them(
     nodes: list[onnx.NodeProto], outputs: list[str], folded: bool
 ) -> None:
     last = helper.make_node("Identity", ["z"], ["end"])  # as the rest of a model reads it
-    model = graph([*nodes, last], [name if name != "z" else "end" for name in outputs])
+    model = graph([*nodes, last], [*outputs, "end"])
     wanted = run(model)
     scaled = fold_scalars(model)
     assert any(node.op_type == "Mul" for node in model.graph.node) is not folded
