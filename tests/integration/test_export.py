@@ -203,7 +203,9 @@ def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool)
         for part, module in model.named_modules()
     )
     assert operators["Gemm"] + operators["MatMul"] == len(exact) + convolutions
-    assert operators["MatMulIntegerToFloat"] == len(products) - len(exact)
+    assert operators["MatMulIntegerToFloat"] + operators["BiasedProduct"] == len(products) - len(
+        exact
+    )
 
 
 def with_an_outlier(ffn: Any) -> bytes:
