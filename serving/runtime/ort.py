@@ -92,6 +92,8 @@ class CpuSession:
     def __init__(self, session: onnxruntime.InferenceSession, graph: Graph) -> None:
         self._session, self._graph = session, graph
         self._names = names_by_role(graph)
+        tensors = (*graph.inputs, *graph.outputs)
+        self._cached = frozenset(tensor.name for tensor in tensors if tensor.is_cache)
 
     def bind(
         self,
@@ -112,14 +114,14 @@ class CpuSession:
         binding = CpuBinding(self._session, {}, {}, [*arrays, *held])
         io, waiting = binding.io, {role: iter(arrays) for role, arrays in others.items()}
         # On a CPU these values are the arrays' own memory; `bind_input` with an address is slower.
-        tensors = [tensor for tensor in self._graph.inputs if tensor.is_cache]
+        tensors = [tensor for tensor in self._graph.inputs if tensor.name in self._cached]
         cache_values = [
             onnxruntime.OrtValue.ortvalue_from_numpy(array.reshape(_shape(tensor.axes, sizes)))
             for tensor, array in zip(tensors, arrays, strict=True)
         ]
         read, written = iter(cache_values), iter(cache_values)
         for tensor in self._graph.inputs:
-            if tensor.is_cache:
+            if tensor.name in self._cached:
                 io.bind_ortvalue_input(tensor.name, next(read))
             elif tensor.role in waiting:
                 io.bind_cpu_input(tensor.name, next(waiting[tensor.role]))
@@ -128,7 +130,7 @@ class CpuSession:
                 binding.inputs[tensor.role] = array
                 io.bind_cpu_input(tensor.name, array)
         for tensor in self._graph.outputs:
-            if tensor.is_cache:
+            if tensor.name in self._cached:
                 io.bind_ortvalue_output(tensor.name, next(written))
             elif tensor.role not in unwanted:
                 array = np.zeros(_shape(tensor.axes, sizes), tensor.dtype)
