@@ -37,8 +37,8 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         help="random weights of a size: demo (default), demo-6-2, demo-12-1 (layers of encoder and "
-        "decoder), base, iwslt (baseline), joint-small, iwslt-joint-base, iwslt-joint-fast "
-        "(joint), tiny, joint-tiny (for tests)",
+        "decoder), base, opus-mt, nllb, iwslt (baseline), joint-small, iwslt-joint-base, "
+        "iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
     )
     parser.add_argument(
         "--random-weights", type=int, metavar="SEED", help="seed of weights and sources (default 1)"
@@ -56,6 +56,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_translate(verbs)
     _add_profile(verbs)
     _add_quality(verbs)
+    _add_bundles(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -143,13 +144,40 @@ def _add_quality(verbs: _Verbs) -> None:
         action="append",
         required=True,
         metavar="NAME=RUN,...",
-        help="a system and its runs, one a seed; the first system is the baseline",
+        help="a system and its runs, one a seed, or files of their translations; the first system "
+        "is the baseline",
     )
     parser.add_argument("--source", type=Path, required=True, metavar="FILE")
     parser.add_argument("--reference", type=Path, required=True, metavar="FILE")
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_bundles(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "bundles", help="speed, size and quality of several translation bundles on one text"
+    )
+    parser.add_argument(
+        "--system",
+        action="append",
+        required=True,
+        metavar="NAME=BUNDLE",
+        help="the first one is the baseline",
+    )
+    parser.add_argument("--source", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--reference", type=Path, required=True, metavar="FILE")
+    parser.add_argument("--batch", default="1,32", metavar="N,...", help="default 1,32")
+    parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+    parser.add_argument(
+        "--plot",
+        type=Path,
+        metavar="FILE.png",
+        help="a picture of quality against speed at the largest batch",
+    )
 
 
 def _add_language(verbs: _Verbs) -> None:

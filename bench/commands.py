@@ -13,6 +13,13 @@ from pathlib import Path
 import torch
 
 from bench.attention_layer import attention_markdown, time_attention
+from bench.bundles import (
+    BundlesPlan,
+    bundles_markdown,
+    draw_bundles,
+    parse_bundles,
+    time_bundles,
+)
 from bench.compiled import check_compiler
 from bench.engine import EnginePlan, failures, run_engine
 from bench.errors import BenchError
@@ -60,6 +67,7 @@ from bench.translate import BEAM, TranslatePlan, run_translate, translate_markdo
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
 from serving.threads import default_threads
+from training.corpus import read_pairs
 from training.models import PRESETS, LanguageModelConfig
 
 _DEFAULT_SEED = 1
@@ -174,6 +182,31 @@ def quality(options: argparse.Namespace) -> int:
     if options.json is not None:
         write_quality_record(options.json, command, machine, subject, results)
     return 0
+
+
+def bundles(options: argparse.Namespace) -> int:
+    """Measure translation bundles in turns; the table goes to stdout."""
+    cores = _cores(options.threads)
+    pairs = read_pairs(options.source, options.reference)
+    plan = BundlesPlan(
+        bundles=parse_bundles(options.system),
+        pairs=pairs,
+        batches=_numbers("--batch", options.batch, _MAX_BATCH),
+        beam_size=options.beam_size,
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    machine = _idle_machine(cores, busy=options.busy)
+    found = time_bundles(plan, _progress)
+    machine = _look_again(machine)
+    subject = (
+        f"{options.source.name}, {len(pairs)} sentences, beam {plan.beam_size}, "
+        f"{cores} thread{'s' if cores > 1 else ''}; median of {plan.repetitions}."
+    )
+    print(bundles_markdown(_command(options), machine, subject, plan, found))
+    if options.plot is not None:
+        draw_bundles(found, max(plan.batches), options.plot)
+    return _status(machine, busy=options.busy)
 
 
 def language(options: argparse.Namespace) -> int:

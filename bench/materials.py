@@ -41,7 +41,7 @@ from serving.errors import BundleError
 from serving.search.ids import EOS_ID
 from serving.search.sentence import Sentence
 from training.corpus import read_pairs
-from training.models import Transformer, TranslationModel
+from training.models import PRESETS, Transformer, TranslationModel
 from training.run import load_trained
 
 RANDOM_SENTENCES = 64
@@ -108,7 +108,8 @@ def random_subject(
     shape: str, seed: int, sentences: int = RANDOM_SENTENCES, *, shortlist: bool = False
 ) -> Subject:
     """A random model of a shape, and random sources."""
-    model = random_model(SHAPES[shape], seed)
+    preset, changes = SHAPES[shape]
+    model = random_model(replace(PRESETS[preset], **changes), seed)
     sources = random_sources(model.config.vocab_size, sentences, seed)
     subject = Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
     if shortlist:

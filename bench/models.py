@@ -15,7 +15,7 @@ from export.shortlist import BEST, COMMON
 from serving.bundle.shortlist import Shortlist
 from serving.search.ids import EOS_ID
 from training.checkpoint import load_weights, read_state, save_weights
-from training.models import PRESETS, JointModel, Network, TranslationModel, build_model
+from training.models import JointModel, ModelConfig, Network, TranslationModel, build_model
 from training.models.architectures import ARCHITECTURES
 
 SHORTEST_SOURCE, LONGEST_SOURCE = 12, 28
@@ -32,8 +32,8 @@ they share, so its mean output over random inputs is taken away as well."""
 _EOS_CHANNEL, _EOS_WEIGHT = 4.0, -5.0
 
 
-def random_model(preset: str, seed: int) -> TranslationModel:
-    """A model of a preset with random weights, norms and biases, which never ends a sentence.
+def random_model(config: ModelConfig, seed: int) -> TranslationModel:
+    """A model of such sizes with random weights, norms and biases, which never ends a sentence.
 
     Lengths are then forced by max_length alone. Asking for a minimum length instead would cost
     both engines time that real decoding does not. So one channel of the decoder's last norm is a
@@ -41,7 +41,7 @@ def random_model(preset: str, seed: int) -> TranslationModel:
     weights, the same on every side.
     """
     torch.manual_seed(seed)
-    model = build_model(replace(PRESETS[preset], dropout=0.0))
+    model = build_model(replace(config, dropout=0.0))
     with torch.no_grad():
         draw_vectors(model)
         parts: Any = model

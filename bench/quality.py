@@ -14,7 +14,7 @@ from serving.search.options import SearchOptions
 from training.analysis import FrequencyBucket, LengthBucket, f1_by_frequency, quality_by_length
 from training.checkpoint import find_checkpoint
 from training.config import TranslationRecipe
-from training.corpus import Pair, read_pairs
+from training.corpus import Pair, read_lines, read_pairs
 from training.evaluation import training_counts
 from training.metrics import training_seconds
 from training.quality import CorpusScores, measure_quality
@@ -24,7 +24,8 @@ from training.translation import translate
 
 @dataclass(frozen=True)
 class TrainedSystem:
-    """One recipe and its runs, which differ in their seed."""
+    """One recipe and its runs, which differ in their seed; a run may be a file of translations that
+    were made elsewhere."""
 
     name: str
     runs: list[Path]
@@ -32,17 +33,18 @@ class TrainedSystem:
 
 @dataclass(frozen=True)
 class RunResult:
-    """One run on the test set."""
+    """One run on the test set. What translations from a file do not tell is None."""
 
     run: str
-    checkpoint: str
-    parameters: int
-    training_hours: float
-    tokens_per_second: float
+    checkpoint: str | None
+    parameters: int | None
+    training_hours: float | None
+    tokens_per_second: float | None
     """Pieces of the best outputs, without eos, over the time of the whole test set."""
     quality: CorpusScores
     lengths: list[LengthBucket]
     frequencies: list[FrequencyBucket]
+    """None of them where the baseline's training text is not known."""
     translations: list[str]
 
 
@@ -57,7 +59,7 @@ class SystemResult:
 
 
 def parse_system(text: str) -> TrainedSystem:
-    """Read NAME=RUN,RUN,...
+    """Read NAME=RUN,RUN,..., where a run may be a file of translations.
 
     Raises BenchError where it is not of that form.
     """
@@ -77,16 +79,18 @@ def compare_systems(
 ) -> list[SystemResult]:
     """Translate `source` with every run and score it; the first system is the baseline.
 
-    Words are counted in the training text of the baseline's first run. Raises BenchError or a
-    TrainingError where a run or text cannot be used, before the first translation where possible.
+    Words are counted in the training text of the baseline's first run, if it is one. Raises
+    BenchError or a TrainingError where a run or text cannot be used, before the first translation
+    where possible.
     """
-    _check(systems)
+    _check(systems, source)
     try:
         options = SearchOptions(beam_size=beam_size)
     except InvalidOptionError as error:
         raise BenchError(str(error)) from error
     pairs = read_pairs(source, reference)
-    counts = training_counts(read_run_recipe(systems[0].runs[0]))
+    first = systems[0].runs[0]
+    counts = None if first.is_file() else training_counts(read_run_recipe(first))
     results: list[SystemResult] = []
     for system in systems:
         runs = []
@@ -98,49 +102,80 @@ def compare_systems(
     return results
 
 
-def _check(systems: list[TrainedSystem]) -> None:
-    """Find what is wrong with a run before hours of decoding."""
+def _check(systems: list[TrainedSystem], source: Path) -> None:
+    """Find what is wrong with a run or a file before hours of decoding."""
     names = [system.name for system in systems]
     if len(set(names)) < len(names):
         raise BenchError(f"every --system must have a name of its own, got {', '.join(names)}")
     for system in systems:
-        recipe = read_run_recipe(system.runs[0])
+        runs = []
+        for run in system.runs:
+            if run.is_file():
+                read_pairs(source, run)
+            else:
+                runs.append(run)
+        if not runs:
+            continue
+        recipe = read_run_recipe(runs[0])
         model = recipe.model
         if isinstance(recipe, TranslationRecipe) and recipe.data.is_multilingual:
             raise BenchError(
-                f"{system.runs[0]}: its model translates in {len(recipe.data.directions)} "
+                f"{runs[0]}: its model translates in {len(recipe.data.directions)} "
                 "directions; give runs of models of one"
             )
-        for run in system.runs:
+        for run in runs:
             find_checkpoint(run)
             training_seconds(run)
             if read_run_recipe(run).model != model:
                 raise BenchError(
                     f"{run}: the runs of system {system.name!r} must have one model, this one's "
-                    f"differs from that of {system.runs[0]}; give it a --system of its own"
+                    f"differs from that of {runs[0]}; give it a --system of its own"
                 )
 
 
+@dataclass(frozen=True)
+class _Output:
+    """What a run made of the test set, and what is known of the run."""
+
+    translations: list[str]
+    checkpoint: str | None = None
+    parameters: int | None = None
+    training_hours: float | None = None
+    tokens_per_second: float | None = None
+
+
 def _measure(
-    run: Path, pairs: list[Pair], options: SearchOptions, counts: Mapping[str, int]
+    run: Path, pairs: list[Pair], options: SearchOptions, counts: Mapping[str, int] | None
 ) -> RunResult:
-    trained = load_trained(run)
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
+    output = _Output(read_lines(run)) if run.is_file() else _translate(run, sources, options)
+    texts = output.translations
+    return RunResult(
+        run=str(run),
+        checkpoint=output.checkpoint,
+        parameters=output.parameters,
+        training_hours=output.training_hours,
+        tokens_per_second=output.tokens_per_second,
+        quality=measure_quality(texts, references),
+        lengths=quality_by_length(sources, references, texts),
+        frequencies=[] if counts is None else f1_by_frequency(references, texts, counts),
+        translations=texts,
+    )
+
+
+def _translate(run: Path, sources: list[str], options: SearchOptions) -> _Output:
+    trained = load_trained(run)
     start = time.perf_counter()
     translations = translate(trained.model, trained.tokenizer, sources, options, progress=True)
     seconds = time.perf_counter() - start
     # The search's own pieces are not kept; a text's best pieces are as many but for a few.
     tokens = sum(map(len, trained.tokenizer.encode_batch(translations)))
-    return RunResult(
-        run=str(run),
+    return _Output(
+        translations=translations,
         checkpoint=trained.checkpoint.name,
         parameters=sum(value.numel() for value in trained.model.parameters()),
         training_hours=training_seconds(run) / 3600,
         tokens_per_second=tokens / seconds,
-        quality=measure_quality(translations, references),
-        lengths=quality_by_length(sources, references, translations),
-        frequencies=f1_by_frequency(references, translations, counts),
-        translations=translations,
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,13 @@ def quality_markdown(
     lines += [f"sacreBLEU: {quality.bleu_signature}; chrF: {quality.chrf_signature}.", ""]
     lines += [*_main_table(results), "", *_notes(results), ""]
     lines += ["BLEU by words of the source, mean over runs:", "", *_length_table(results), ""]
-    lines += [
-        "F1 of words by their count in the training target text of the first run, mean over runs:",
-        "",
-        *_frequency_table(results),
-    ]
+    if results[0].runs[0].frequencies:
+        lines += [
+            "F1 of words by their count in the training target text of the first run, mean over "
+            "runs:",
+            "",
+            *_frequency_table(results),
+        ]
     return "\n".join(lines)
 
 
@@ -57,17 +59,23 @@ def _main_table(results: list[SystemResult]) -> Iterator[str]:
             [
                 result.name,
                 str(len(runs)),
-                f"{runs[0].parameters / 1e6:.2f}",
+                _mean([run.parameters for run in runs], lambda mean: f"{mean / 1e6:.2f}"),
                 _spread(runs, lambda run: run.quality.bleu),
                 f"{change.mean:+.2f} [{change.low:+.2f}, {change.high:+.2f}]"
                 if change
                 else "baseline",
                 _spread(runs, lambda run: run.quality.chrf),
                 f"{statistics.fmean(run.quality.length_ratio for run in runs):.3f}",
-                f"{statistics.fmean(run.training_hours for run in runs):.2f}",
-                f"{statistics.fmean(run.tokens_per_second for run in runs):.0f}",
+                _mean([run.training_hours for run in runs], "{:.2f}".format),
+                _mean([run.tokens_per_second for run in runs], "{:.0f}".format),
             ]
         )
+
+
+def _mean(values: Sequence[float | None], text: Callable[[float], str]) -> str:
+    """Of what is known; nothing where no run tells it."""
+    known = [value for value in values if value is not None]
+    return text(statistics.fmean(known)) if known else ""
 
 
 def _spread(runs: list[RunResult], figure: Callable[[RunResult], float]) -> str:
@@ -78,9 +86,12 @@ def _spread(runs: list[RunResult], figure: Callable[[RunResult], float]) -> str:
 
 
 def _notes(results: list[SystemResult]) -> Iterator[str]:
-    checkpoints = sorted({run.checkpoint for result in results for run in result.runs})
+    checkpoints = {run.checkpoint for result in results for run in result.runs}
+    names = ", ".join(sorted(name for name in checkpoints if name is not None))
+    told = [f"checkpoints: {names}"] if names else []
+    told += ["translations read from files"] if None in checkpoints else []
     yield (
-        f"Means over runs; checkpoints: {', '.join(checkpoints)}. The change is from "
+        f"Means over runs; {', '.join(told)}. The change is from "
         f"{results[0].name}, first run from first run and so on as far as both have them; its "
         "interval is a paired bootstrap over sentences, the same for all runs, and does not tell "
         "of the choice of seeds. Training counts validation but no break between sessions. "

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
-SHAPES = {
-    "demo": "transformer_small",
-    "demo-6-2": "transformer_small_6_2",
-    "demo-12-1": "transformer_small_12_1",
-    "base": "transformer_base",
-    "iwslt": "transformer_iwslt_small",
-    "joint-small": "joint_fast_small",
-    "iwslt-joint-base": "joint_base_iwslt",
-    "iwslt-joint-fast": "joint_fast_iwslt",
-    "tiny": "transformer_tiny",
-    "joint-tiny": "joint_fast_tiny",
+SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
+    "demo": ("transformer_small", {}),
+    "demo-6-2": ("transformer_small_6_2", {}),
+    "demo-12-1": ("transformer_small_12_1", {}),
+    "base": ("transformer_base", {}),
+    "opus-mt": ("transformer_base", {"vocab_size": 58101}),
+    "nllb": (
+        "transformer_big",
+        {"vocab_size": 256206, "num_encoder_layers": 3, "num_decoder_layers": 3},
+    ),
+    "iwslt": ("transformer_iwslt_small", {}),
+    "joint-small": ("joint_fast_small", {}),
+    "iwslt-joint-base": ("joint_base_iwslt", {}),
+    "iwslt-joint-fast": ("joint_fast_iwslt", {}),
+    "tiny": ("transformer_tiny", {}),
+    "joint-tiny": ("joint_fast_tiny", {}),
 }
-"""Presets by shape; the tiny ones are for tests."""
+"""Presets and what is changed of them, by shape. `opus-mt` is as large as models of OPUS-MT are;
+`nllb` is as wide and has as many pieces as NLLB-200's of 600 M parameters, and a quarter of its
+layers, which otherwise would not fit a small machine's memory while bundles are made; the tiny
+ones are for tests."""
 FORCED_LENGTH = 25
 """Tokens of every output of a random model."""
 MAX_LENGTH = 256

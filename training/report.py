@@ -31,8 +31,12 @@ _PANELS = (
     ("Labels per second", "train", "labels_per_second"),
 )
 _LEGEND_COLUMNS = 5
-# The same picture for the same figures, and text that can be searched.
-_STYLE: dict[Any, Any] = {"svg.hashsalt": "macaron", "svg.fonttype": "none", "font.size": 9}
+PICTURE_STYLE: dict[Any, Any] = {
+    "svg.hashsalt": "macaron",
+    "svg.fonttype": "none",
+    "font.size": 9,
+}
+"""Of matplotlib: the same picture for the same figures, and text that can be searched."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +60,7 @@ def write_report(runs: Sequence[Path], file: Path) -> None:
     """
     curves = read_curves(runs)
     figure = draw(curves)
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(PICTURE_STYLE):
         picture, drawing = io.BytesIO(), io.StringIO()
         figure.savefig(picture, format="png", dpi=120, metadata={"Software": None})
         figure.savefig(drawing, format="svg", metadata={"Date": None, "Creator": None})
@@ -88,7 +92,7 @@ def draw(curves: Sequence[RunCurves]) -> Figure:
         lines = [(run.name, run.curve(kind, value)) for run in curves]
         if any(points for _, points in lines):
             panels.append((title, lines))
-    with mpl.rc_context(_STYLE):
+    with mpl.rc_context(PICTURE_STYLE):
         figure = Figure(figsize=(11, 3.2 * ((len(panels) + 1) // 2)), layout="constrained")
         for place, (title, lines) in enumerate(panels, start=1):
             axes = figure.add_subplot((len(panels) + 1) // 2, 2, place)

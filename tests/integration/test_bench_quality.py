@@ -78,12 +78,42 @@ def test_systems_are_compared(
     assert scores["analysis"] == {"length": first["lengths"], "frequency": first["frequencies"]}
 
 
+def test_translations_of_a_file_are_a_run(
+    runs: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run and what it wrote are equal in every score; a file knows nothing of its making."""
+    text = [str(runs / "source"), str(runs / "reference")]
+    written = tmp_path / "one.txt"
+    options = ["--beam-size", "2", "--output", str(written)]
+    assert training(["evaluate", str(runs / "one"), *text, *options]) == 0
+    record_file = tmp_path / "record.json"
+    systems = [f"run={runs}/one", f"file={written}", f"both={written},{runs}/one"]
+    assert main([*arguments_for(runs, *systems), "--json", str(record_file)]) == 0
+    run, file, both = json.loads(record_file.read_text())["systems"]
+    assert file["change"]["mean"] == both["change"]["mean"] == 0.0
+    for name in ("quality", "lengths", "frequencies", "translations"):
+        assert file["runs"][0][name] == run["runs"][0][name]
+    assert {file["runs"][0][name] for name in ("checkpoint", "parameters", "training_hours")} == {
+        None
+    }
+    assert both["runs"][1] == run["runs"][0] | {
+        "tokens_per_second": both["runs"][1]["tokens_per_second"]
+    }
+    # The counts of words are those of the baseline's training text, which a file does not have.
+    capsys.readouterr()
+    assert main(arguments_for(runs, f"file={written}", f"other={runs}/two")) == 0
+    output = capsys.readouterr().out
+    assert "| file | 1 |  | " in output
+    assert "F1 of words" not in output
+
+
 @pytest.mark.parametrize(
     ("systems", "options", "message"),
     [
         (["a"], [], "--system must be NAME=RUN,RUN,... with one run at least, got 'a'"),
         (["a={0}/one", "a={0}/two"], [], "every --system must have a name of its own, got a, a"),
         (["a={0}/one,{0}/baseline"], [], "{0}/baseline: the runs of system 'a' must have one"),
+        (["a={0}/source,{0}/toy.en"], [], "{0}/source:14: line missing; {0}/source has 13 lines"),
         (["a={0}/nowhere"], [], "{0}/nowhere: neither a run"),
         (["a={0}/one/best"], [], "{0}/one/best/metrics.jsonl: cannot be read"),
         (["a={0}/one"], ["--beam-size", "0"], "beam_size must be"),
