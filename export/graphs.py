@@ -166,6 +166,7 @@ def write_language_graphs(
     model = settled(model.eval())
     form = _Form(precision, target, ranges, exact)
     step, step_graph = form.lower(*export_language_step(model))
+    share_weights([step], folder / SHARED_FILE)
     _save(step, folder / step_graph.file)
     _save_probe(folder, precision)
     reach = [
@@ -205,6 +206,7 @@ def write_text_graph(
     role: Role = "class_score" if labels else "vector"
     form = _Form(precision, "cpu", ranges, exact)
     encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
+    share_weights([encoder], folder / SHARED_FILE)
     _save(encoder, folder / graph.file)
     _save_probe(folder, precision)
     config = model.config

@@ -8,6 +8,7 @@ import onnx
 from onnx import numpy_helper
 
 from export.cuda_operators import check_operators
+from export.graph_check import check_graph
 from export.passes.fold_scalars import fold_scalars, original_of
 from export.passes.fold_transposes import fold_transposes
 from export.passes.fuse_attention import fuse_attention, fuse_attention_by_head
@@ -92,7 +93,7 @@ def lower(
         exact=exact,
     ).run(RULES)
     fuse(lowered)
-    onnx.checker.check_model(lowered, full_check=False)
+    check_graph(lowered, full_check=False)
     return lowered
 
 
@@ -126,7 +127,7 @@ def lower_for_cuda(
     typed = mixed_precision(lowered, element, half=half, exact=kept)
     if int8_weights:
         typed = quantize_weights(typed)
-    onnx.checker.check_model(typed, full_check=True)
+    check_graph(typed, full_check=True)
     check_operators(typed)
     return typed
 

@@ -1,4 +1,5 @@
-"""Weights that two graphs of a bundle have in common, such as tied embeddings, stored once."""
+"""Weights of a bundle's graphs that lie beside them: those that two graphs have in common, such as
+tied embeddings, once, and those of a graph that is too large for one file."""
 
 from __future__ import annotations
 
@@ -9,28 +10,35 @@ import onnx
 from onnx.external_data_helper import set_external_data
 
 _LEAST_BYTES = 1 << 16
+_MOST_BYTES = (1 << 31) - (1 << 24)
+"""Of weights in a graph's own file: protobuf writes less than 2 GiB, nodes among them."""
 _PAGE = 4096
 """What begins with a page is read in place."""
 
 
 def share_weights(models: Sequence[onnx.ModelProto], file: Path) -> None:
-    """Move initializers that several models hold into a file beside them, if there are any.
+    """Move initializers that several models hold, and all large ones of a model that could not be
+    written with them, into a file beside them, if there are any.
 
     The models are changed in place: they refer to the file by its name.
     """
     places: dict[bytes, list[onnx.TensorProto]] = {}
+    moved: set[bytes] = set()
     for model in models:
-        for tensor in model.graph.initializer:
-            if len(tensor.raw_data) >= _LEAST_BYTES:
-                places.setdefault(tensor.raw_data, []).append(tensor)
-    content = bytearray()
-    for data, tensors in places.items():
-        if len(tensors) < 2:
-            continue
-        content += bytes(-len(content) % _PAGE)
-        for tensor in tensors:
-            set_external_data(tensor, file.name, offset=len(content), length=len(data))
-            tensor.ClearField("raw_data")
-        content += data
-    if content:
-        file.write_bytes(content)
+        large = [t for t in model.graph.initializer if len(t.raw_data) >= _LEAST_BYTES]
+        for tensor in large:
+            places.setdefault(tensor.raw_data, []).append(tensor)
+        if sum(len(tensor.raw_data) for tensor in large) > _MOST_BYTES:
+            moved.update(tensor.raw_data for tensor in large)
+    moved.update(data for data, tensors in places.items() if len(tensors) > 1)
+    if not moved:
+        return
+    with file.open("wb") as out:
+        for data, tensors in places.items():
+            if data not in moved:
+                continue
+            out.write(bytes(-out.tell() % _PAGE))
+            for tensor in tensors:
+                set_external_data(tensor, file.name, offset=out.tell(), length=len(data))
+                tensor.ClearField("raw_data")
+            out.write(data)

@@ -218,6 +218,33 @@ def test_products_that_int8_spoils_stay_fp32(
         export_language_bundle(run, tmp_path / "other", precision="int8", target="cpu")
 
 
+@pytest.mark.parametrize("precision", ["fp32", "int8"])
+def test_weights_that_no_file_of_a_graph_holds_lie_beside_it(
+    tiny_language_model: TinyLanguageModel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    precision: str,
+) -> None:
+    """As with 2 GiB and more, which protobuf does not write; here the bound is lower."""
+    monkeypatch.setattr("export.shared_weights._MOST_BYTES", 1 << 10)
+    monkeypatch.setattr("export.shared_weights._LEAST_BYTES", 1 << 10)
+    folder = tmp_path / "lm"
+    run = tiny_language_model.run
+    manifest = export_language_bundle(run, folder, precision=precision, target="cpu")
+    usual = tiny_language_model.fp32 if precision == "fp32" else tiny_language_model.int8
+    assert "shared.bin" in manifest.files
+    assert not (usual / "shared.bin").exists()
+    moved = (folder / "shared.bin").stat().st_size
+    sizes = [(each / "step.onnx").stat().st_size for each in (folder, usual)]
+    assert sizes[0] < sizes[1]
+    assert sum(sizes[:1]) + moved >= sizes[1]
+    options = GenerationOptions(max_length=12, temperature=0.0)
+    found, wanted = (
+        Generator(each, threads=1).generate("the", options) for each in (folder, usual)
+    )
+    assert found == wanted
+
+
 def test_a_word_list_makes_a_bundle_too(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     recipe = write_toy_text(tmp_path)
     assert training_main(["train", str(recipe), "--run", str(tmp_path / "run")]) == 0
