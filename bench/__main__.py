@@ -37,7 +37,7 @@ def _add_subject(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--shape",
         help="random weights of a size: demo (default), demo-6-2, demo-12-1 (layers of encoder and "
-        "decoder), base, opus-mt, nllb, iwslt (baseline), joint-small, iwslt-joint-base, "
+        "decoder), base, opus-mt, m2m100, iwslt (baseline), joint-small, iwslt-joint-base, "
         "iwslt-joint-fast (joint), tiny, joint-tiny (for tests)",
     )
     parser.add_argument(

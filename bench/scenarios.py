@@ -11,9 +11,9 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "demo-12-1": ("transformer_small_12_1", {}),
     "base": ("transformer_base", {}),
     "opus-mt": ("transformer_base", {"vocab_size": 58101}),
-    "nllb": (
+    "m2m100": (
         "transformer_big",
-        {"vocab_size": 256206, "num_encoder_layers": 3, "num_decoder_layers": 3},
+        {"vocab_size": 128112, "num_encoder_layers": 3, "num_decoder_layers": 3},
     ),
     "iwslt": ("transformer_iwslt_small", {}),
     "joint-small": ("joint_fast_small", {}),
@@ -23,8 +23,8 @@ SHAPES: dict[str, tuple[str, dict[str, Any]]] = {
     "joint-tiny": ("joint_fast_tiny", {}),
 }
 """Presets and what is changed of them, by shape. `opus-mt` is as large as models of OPUS-MT are;
-`nllb` is as wide and has as many pieces as NLLB-200's of 600 M parameters, and a quarter of its
-layers, which otherwise would not fit a small machine's memory while bundles are made; the tiny
+`m2m100` is as wide and has as many pieces as M2M100's of 418 M parameters, and a quarter of its
+layers: the systems that are compared lie in memory side by side; the tiny
 ones are for tests."""
 FORCED_LENGTH = 25
 """Tokens of every output of a random model."""
