@@ -89,10 +89,14 @@ def write_scores(path: Path, lines: int = 240) -> Path:
     return path
 
 
-def write_pairs(path: Path, lines: int = 240) -> Path:
-    """A CSV of sentences and their words in another order."""
+def write_pairs(path: Path, lines: int = 160) -> Path:
+    """A CSV of sentences and their words in another order, no two of which are alike: of 192."""
     draw = random.Random(3)
-    texts = [sentence(draw)[1] for _ in range(lines)]
-    rows = [f'"{text}","{text.split()[3]}, {text.split()[1]} {text.split()[2]}"' for text in texts]
-    path.write_text("first,second\n" + "".join(f"{row}\n" for row in rows))
+    rows: dict[str, str] = {}
+    while len(rows) < lines:
+        text = sentence(draw)[1]
+        _, kind, thing, deed, *_ = text.split()
+        rows.setdefault(f"{deed}, {kind} {thing}", text)
+    content = "".join(f'"{text}","{words}"\n' for words, text in rows.items())
+    path.write_text(f"first,second\n{content}")
     return path

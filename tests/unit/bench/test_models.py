@@ -21,7 +21,13 @@ from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from training.models import JointConfig, TransformerConfig, TranslationModel, build_model
+from training.models import (
+    PRESETS,
+    JointConfig,
+    TransformerConfig,
+    TranslationModel,
+    build_model,
+)
 from training.stepper import TorchStepper
 
 
@@ -34,7 +40,7 @@ def preset(request: pytest.FixtureRequest) -> str:
 
 @pytest.fixture(scope="module")
 def model(preset: str) -> TranslationModel:
-    return random_model(preset, 5)
+    return random_model(PRESETS[preset], 5)
 
 
 def test_outputs_have_exactly_the_longest_length(model: TranslationModel) -> None:
@@ -70,7 +76,7 @@ def test_eos_has_a_low_constant_logit_and_no_parameter_is_fresh(model: Translati
 
 
 def test_a_seed_gives_the_same_model_and_sources(model: TranslationModel, preset: str) -> None:
-    again = random_model(preset, 5).state_dict()
+    again = random_model(PRESETS[preset], 5).state_dict()
     for name, tensor in model.state_dict().items():
         assert torch.equal(tensor, again[name])
     sources = random_sources(100, 50, 9)
