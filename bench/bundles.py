@@ -107,9 +107,7 @@ def _translate(
     system: Translator, sources: Sequence[str], batch: int, options: SearchOptions
 ) -> list[str]:
     calls = (sources[i : i + batch] for i in range(0, len(sources), batch))
-    return [
-        t.hypotheses[0].text for call in calls for t in system.translate_sentences(call, options)
-    ]
+    return [t.text for call in calls for t in system.translate_sentences(call, options)]
 
 
 def bundles_markdown(

@@ -13,13 +13,6 @@ from pathlib import Path
 import torch
 
 from bench.attention_layer import attention_markdown, time_attention
-from bench.bundles import (
-    BundlesPlan,
-    bundles_markdown,
-    draw_bundles,
-    parse_bundles,
-    time_bundles,
-)
 from bench.compiled import check_compiler
 from bench.engine import EnginePlan, failures, run_engine
 from bench.errors import BenchError
@@ -86,7 +79,7 @@ def engine(options: argparse.Namespace) -> int:
         repetitions=_at_least_one("--repetitions", options.repetitions),
         cores=cores,
     )
-    _check_record(options.json)
+    _check_file("--json", options.json)
     device = options.device or "cpu"
     if options.compiled:
         check_compiler(device)
@@ -168,7 +161,7 @@ def profile(options: argparse.Namespace) -> int:
 def quality(options: argparse.Namespace) -> int:
     """Compare trained systems on a test set; the tables go to stdout."""
     cores = _cores(options.threads)
-    _check_record(options.json)
+    _check_file("--json", options.json)
     systems = [parse_system(text) for text in options.system]
     machine = _machine(cores)
     torch.set_num_threads(cores)
@@ -186,7 +179,16 @@ def quality(options: argparse.Namespace) -> int:
 
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
+    from bench.bundles import (
+        BundlesPlan,
+        bundles_markdown,
+        draw_bundles,
+        parse_bundles,
+        time_bundles,
+    )
+
     cores = _cores(options.threads)
+    _check_file("--plot", options.plot)
     pairs = read_pairs(options.source, options.reference)
     plan = BundlesPlan(
         bundles=parse_bundles(options.system),
@@ -405,9 +407,10 @@ def _check_peer(subject: Subject) -> None:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")
 
 
-def _check_record(path: Path | None) -> None:
+def _check_file(option: str, path: Path | None) -> None:
+    """Raise BenchError, before the work, for a folder where a file is to be written."""
     if path is not None and path.is_dir():
-        raise BenchError(f"--json must name a file, {path} is a folder")
+        raise BenchError(f"{option} must name a file, {path} is a folder")
 
 
 def _idle_machine(processors: int, *, busy: bool, gpu: Gpu | None = None) -> Machine:

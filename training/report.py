@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import matplotlib as mpl
-from cycler import cycler
 from matplotlib.figure import Figure
+from matplotlib.rcsetup import cycler
 
 from training.checkpoint import write_atomically
 from training.errors import CheckpointError

@@ -13,8 +13,8 @@ from serving.translation.translator import Translator
 from tests.conftest import TinyModel
 from training.quality import measure_quality
 
-SOURCES = ("b a c", "a", "c c b a", "a b")
-REFERENCES = ("a b", "c a", "b", "a a c b")
+SOURCES = ("b a c", "a", "", "c c b a", "a b")
+REFERENCES = ("a b", "c a", "c", "b", "a a c b")
 
 
 @pytest.fixture
@@ -50,6 +50,14 @@ def test_each_bundle_has_a_row(
     assert float(two[6]) > 0
     assert output.err.count("3 sentences a call: repetition") == 3
     assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+def test_a_picture_that_is_a_folder_is_found_before_the_work(
+    tiny_bundle: Path, text: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["bundles", "--system", f"a={tiny_bundle}", *text, "--threads", "1", "--busy"]
+    assert main([*command, "--plot", str(tmp_path)]) == 1
+    assert capsys.readouterr().err == f"error: --plot must name a file, {tmp_path} is a folder\n"
 
 
 @pytest.mark.parametrize(
