@@ -24,11 +24,16 @@ from onnxruntime.quantization import QuantType, quantize_dynamic
 from bench.errors import BenchError
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line
+from bench.roofline import ProductList
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
+from serving.bundle.manifest import Manifest
 from serving.encoding.reader import TextReader
+from serving.runtime.text_encoder import calls
 
 OURS, RUNTIME, CTRANSLATE2 = "this engine, int8", "ONNX Runtime, dynamic int8", "CTranslate2, int8"
+PRODUCTS = "int8 products of this engine alone"
+"""What no bookkeeping can save: the same calls with nothing but their products."""
 LEAST_COSINE = 0.95
 """Of a peer's vectors with ours, in the mean: both are int8 of the same weights."""
 Read = Callable[[Sequence[EncodedText]], Floats]
@@ -57,8 +62,8 @@ class EncoderSpeed:
     batch: int
     texts_per_second: list[float]
     """In each repetition."""
-    cosine: float
-    """Of its vectors with ours, in the mean."""
+    cosine: float | None
+    """Of its vectors with ours, in the mean; products alone give none."""
 
 
 def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[EncoderSpeed]:
@@ -78,9 +83,10 @@ def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[E
         CTRANSLATE2: _ctranslate2(plan, folder),
     }
     cosines = _compare(systems, texts, max(plan.batches))
+    products = _ProductsAlone(plan, reader.manifest)
     found = []
     for batch in plan.batches:
-        speeds: dict[str, list[float]] = {name: [] for name in systems}
+        speeds: dict[str, list[float]] = {name: [] for name in (*systems, PRODUCTS)}
         for repetition in range(plan.repetitions + 1):
             progress(f"{batch} texts a call: repetition {repetition} of {plan.repetitions}")
             for name, read in systems.items():
@@ -89,8 +95,37 @@ def time_encoders(plan: EncoderPlan, folder: Path, progress: Progress) -> list[E
                     read(call)
                 if repetition:
                     speeds[name].append(len(texts) / (time.perf_counter() - start))
-        found += [EncoderSpeed(name, batch, speeds[name], cosines[name]) for name in systems]
+            seconds = products.seconds(_calls(texts, batch))
+            if repetition:
+                speeds[PRODUCTS].append(len(texts) / seconds)
+        found += [
+            EncoderSpeed(name, batch, each, cosines.get(name)) for name, each in speeds.items()
+        ]
     return found
+
+
+class _ProductsAlone:
+    """The int8 products of the bundle's graph, on as many rows as calls have."""
+
+    def __init__(self, plan: EncoderPlan, manifest: Manifest) -> None:
+        assert manifest.encoder is not None
+        self._list = ProductList(plan.bundle, manifest.encoder, plan.threads)
+        self._bound: dict[int, Callable[[], None]] = {}
+
+    def seconds(self, batches: Sequence[Sequence[EncodedText]]) -> float:
+        """What they take in these calls, which the engine divides as it does."""
+        sizes = [
+            sum(len(batch[number].ids) for number in numbers)
+            for batch in batches
+            for numbers in calls([len(text.ids) for text in batch])
+        ]
+        for size in set(sizes) - self._bound.keys():
+            self._bound[size] = self._list.bind_same(size)
+            self._bound[size]()  # touches the new buffers
+        start = time.perf_counter()
+        for size in sizes:
+            self._bound[size]()
+        return time.perf_counter() - start
 
 
 def encoders_markdown(
@@ -109,7 +144,8 @@ def encoders_markdown(
         speeds, median = each.texts_per_second, statistics.median(each.texts_per_second)
         span = f"{median:,.0f} ({min(speeds):,.0f}-{max(speeds):,.0f})"
         ratio = f"{ours[each.batch] / median:.2f}"
-        cells = [f"{each.batch}", each.system, span, ratio, f"{each.cosine:.4f}"]
+        cosine = "" if each.cosine is None else f"{each.cosine:.4f}"
+        cells = [f"{each.batch}", each.system, span, ratio, cosine]
         lines.append(table_line(cells))
     return "\n".join(lines)
 

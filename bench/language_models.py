@@ -13,7 +13,7 @@ from bench.models import draw_vectors, forbid_eos, random_ids
 from bench.peers import BOS, EOS, UNK, array_of, set_ffn, set_norm, set_self_attention
 from export.activation_ranges import measure_ranges
 from export.graphs import write_language_graphs
-from export.quantize import quantized_twin
+from export.quantize import Products, quantized_twin
 from serving.bundle.manifest import Manifest
 from serving.search.ids import EOS_ID
 from training.models import PRESETS, CausalLanguageModel, LanguageModelConfig
@@ -51,7 +51,8 @@ def write_int8_graphs(model: CausalLanguageModel, folder: Path) -> Manifest:
     prompts = random_prompts(model.config.vocab_size, _RANGE_PROMPTS, seed=0)
     ids = torch.tensor([prompt[:SHORTEST_PROMPT] for prompt in prompts])
     ranges = measure_ranges(twin, lambda: twin(ids))
-    return write_language_graphs(model, folder, name="bench", precision="int8", ranges=ranges)
+    products = Products(ranges)
+    return write_language_graphs(model, folder, name="bench", precision="int8", products=products)
 
 
 def convert_language_model(

@@ -31,7 +31,7 @@ from export.engine import build_engines
 from export.errors import ExportError
 from export.graphs import TOKENIZER_FILE, write_graphs
 from export.half import fit_half_translation
-from export.quantize import StaticRange, quantized_twin
+from export.quantize import Products, StaticRange, quantized_twin
 from export.shortlist import read_shortlist
 from serving.bundle.folder import write_manifest
 from serving.bundle.languages import Languages
@@ -207,6 +207,7 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
 def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
     """A bundle; without a tokenizer only its graphs and their manifest."""
     exact: frozenset[bytes] = frozenset()
+    ranges = static_ranges(subject) if system.precision == "int8" else None
     if system.on_gpu:
         exact = fit_half_translation(subject.model, system.precision, _few(subject)).exact
     manifest = write_graphs(
@@ -215,8 +216,7 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
         name="bench",
         precision=system.precision,
         target="cuda" if system.on_gpu else "cpu",
-        ranges=static_ranges(subject) if system.precision == "int8" else None,
-        exact=exact,
+        products=Products(ranges, exact),
         shortlist=subject.shortlist if system.shortlist else None,
     )
     if system.device == "tensorrt":

@@ -40,6 +40,8 @@ _PARTS = {
     "matrix products": (
         "MatMulIntegerToFloat",
         "BiasedProduct",
+        "WideProduct",
+        "BiasedWideProduct",
         "MatMul",
         "Gemm",
         "FusedMatMul",
@@ -53,6 +55,8 @@ _PARTS = {
         "DequantizeLinear",
         "QuantizeRows",
         "QuantizeReluRows",
+        "QuantizeRowsTwice",
+        "QuantizeReluRowsTwice",
     ),
     "attention": (
         "Attention",

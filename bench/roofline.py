@@ -100,6 +100,14 @@ class ProductList:
 
     def bind(self, size: BatchSize) -> Callable[[], None]:
         """The products of one run, on buffers of their own: one for each distinct shape."""
+        return self.bind_rows(self.count_rows(size))
+
+    def bind_same(self, rows: int) -> Callable[[], None]:
+        """The same where all products have as many rows, as those of an encoder of texts."""
+        return self.bind_rows([rows] * len(self._products))
+
+    def bind_rows(self, rows_of_each: Sequence[int]) -> Callable[[], None]:
+        """The same for so many rows of each product."""
         if not self._products:
             return lambda: None
         io, generator = self._alone.io_binding(), np.random.default_rng(0)
@@ -113,7 +121,7 @@ class ProductList:
             return buffers[key]
 
         inputs: dict[str, NDArray[Any]] = {}
-        for product, rows in zip(self._products, self.count_rows(size), strict=True):
+        for product, rows in zip(self._products, rows_of_each, strict=True):
             inputs[product.rows] = buffer("u8", rows, product.inputs)
             if product.scales is not None:
                 inputs[product.scales] = buffer("scales", rows, 1)

@@ -23,6 +23,7 @@ from bench.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.served import Served
 from bench.systems import Search, id_token
 from export.graphs import write_graphs
+from export.quantize import Products
 from serving.bundle.folder import write_manifest
 from serving.bundle.languages import Languages
 from serving.bundle.manifest import TokenizerFiles
@@ -248,7 +249,7 @@ def _write(subject: Subject, folder: Path) -> Path:
         bundle,
         name="bench",
         precision=OUR_INT8.precision,
-        ranges=static_ranges(subject),
+        products=Products(static_ranges(subject)),
     )
     words = [id_token(number) for number in range(subject.model.config.vocab_size)]
     words[1], words[3] = UNK, EOS

@@ -20,13 +20,19 @@ from bench.errors import BenchError
 from bench.repetitions import Progress
 from bench.report import Machine, head_lines, table_line
 from export.importing.bundle import import_bundle
+from serving.bundle.manifest import Activations
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 
 RUNTIME, ONE, ALL = "its own runtime, fp32", "one a call", "all in one call"
 STUDENTS = {"en": "enpt-1693087644", "pt": "pten-1693087646"}
 """Folders of the package by the language that a student reads."""
-PRECISIONS = ("fp32", "int8")
+FORMS: Mapping[str, tuple[str, Activations | None]] = {
+    "fp32": ("fp32", None),
+    "int8": ("int8", "row"),
+    "int8 of 16 bits": ("int8", "row16"),
+}
+"""Precision and activations of the bundles, by their names in the table."""
 _OPTIONS = SearchOptions(beam_size=1, loop_guard=False, shortlist=True)
 _Translate = Callable[[Sequence[str]], list[str]]
 
@@ -61,10 +67,11 @@ def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[
         raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
     student = _package() / STUDENTS[plan.language]
     systems: dict[str, _Translate] = {RUNTIME: _runtime(student, plan.threads)}
-    for precision in PRECISIONS:
-        progress(f"importing the student as {precision}")
-        import_bundle(student, folder / precision, precision=precision)
-        systems |= _ours(folder / precision, precision, plan.threads)
+    for number, (name, (precision, activations)) in enumerate(FORMS.items()):
+        progress(f"importing the student as {name}")
+        bundle = folder / str(number)
+        import_bundle(student, bundle, precision=precision, activations=activations)
+        systems |= _ours(bundle, name, plan.threads)
     outputs: dict[str, list[str]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}
     for repetition in range(plan.repetitions + 1):
@@ -94,7 +101,7 @@ def _runtime(student: Path, threads: int) -> _Translate:
     return _shared([runtime.translate] * threads)  # it lets go of Python while it computes
 
 
-def _ours(bundle: Path, precision: str, threads: int) -> Mapping[str, _Translate]:
+def _ours(bundle: Path, name: str, threads: int) -> Mapping[str, _Translate]:
     """The engine with one sentence a call, and with all sentences in one."""
 
     def alone() -> Callable[[str], str]:
@@ -107,7 +114,7 @@ def _ours(bundle: Path, precision: str, threads: int) -> Mapping[str, _Translate
         return [each.text for each in together.translate_sentences(texts, _OPTIONS)]
 
     one = _shared([alone() for _ in range(threads)])
-    return {f"this engine, {precision}, {ONE}": one, f"this engine, {precision}, {ALL}": every}
+    return {f"this engine, {name}, {ONE}": one, f"this engine, {name}, {ALL}": every}
 
 
 def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:

@@ -115,8 +115,9 @@ def _add_form(bundle: argparse.ArgumentParser) -> None:
     )
     bundle.add_argument(
         "--activations",
-        choices=("row", "static"),
-        help="int8: static scales from the text to compare on (default), or one for each row",
+        choices=("row", "row16", "static"),
+        help="int8: static scales from the text to compare on (default), one for each row, or that "
+        "with activations of 16 bits, which loses least",
     )
     bundle.add_argument("--target", default="cpu", help="cpu (default) or cuda")
     bundle.add_argument(
@@ -176,8 +177,9 @@ def _add_import_encoder(encoder: argparse.ArgumentParser) -> None:
     encoder.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
     encoder.add_argument(
         "--activations",
-        choices=("row", "static"),
-        help="int8: static scales from the text (default), or one for each row",
+        choices=("row", "row16", "static"),
+        help="int8: static scales from the text (default), one for each row, or that with "
+        "activations of 16 bits, which loses least",
     )
     encoder.add_argument(
         "--pooling",

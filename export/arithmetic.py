@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Generic
 
 from export.activation_ranges import measure_language_ranges, measure_translation_ranges
 from export.exclusion import keep_exact_language, keep_exact_translation
+from export.gptq import rounded_weights
 from export.half import HALF_TYPES, fit_half_language, fit_half_translation, half_twin
-from export.quantize import ModuleT, StaticRange, quantized_twin
+from export.quantize import ModuleT, Products, quantized_twin
 from serving.bundle.manifest import Activations
 from serving.search.sentence import Sentence
 from training.models import CausalLanguageModel, TranslationModel
-from training.perplexity import Window
+from training.perplexity import Window, score_windows
 
 
 @dataclass(frozen=True)
@@ -22,12 +23,11 @@ class Arithmetic(Generic[ModuleT]):
 
     twin: ModuleT
     """Computes it in PyTorch; for fp32 it is the checkpoint's own model."""
-    ranges: Mapping[bytes, StaticRange] | None = None
-    """Of int8 products with static activations, None where no product has them."""
-    exact: frozenset[bytes] = frozenset()
-    """Products that stay fp32 in an int8 or fp16 bundle."""
+    products: Products = field(default_factory=Products)
     report: Mapping[str, Any] = field(default_factory=dict)
     """What was found on the way, for the manifest."""
+    rounded: ModuleT | None = None
+    """The model whose weights the graphs have, where these are not the checkpoint's own."""
 
 
 def choose_translation_arithmetic(
@@ -40,12 +40,15 @@ def choose_translation_arithmetic(
     if precision in HALF_TYPES:
         fit = fit_half_translation(model, precision, sentences)
         rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
-        return Arithmetic(rounded, exact=fit.exact, report=fit.report)
+        return Arithmetic(rounded, Products(exact=fit.exact), fit.report)
     if precision != "int8":
         return Arithmetic(model)
+    if activations == "row16":
+        return wide_arithmetic(model)
     twin = quantized_twin(model)
     ranges = measure_translation_ranges(twin, sentences) if activations == "static" else None
-    return Arithmetic(twin, ranges, keep_exact_translation(model, twin, sentences))
+    exact = keep_exact_translation(model, twin, sentences)
+    return Arithmetic(twin, Products(ranges, exact))
 
 
 def choose_language_arithmetic(
@@ -55,9 +58,19 @@ def choose_language_arithmetic(
     if precision in HALF_TYPES:
         fit = fit_half_language(model, precision, windows)
         rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
-        return Arithmetic(rounded, exact=fit.exact, report=fit.report)
+        return Arithmetic(rounded, Products(exact=fit.exact), fit.report)
     if precision != "int8":
         return Arithmetic(model)
+    if activations == "row16":
+        rounded = rounded_weights(model, lambda: score_windows(model, windows))
+        return replace(wide_arithmetic(rounded), rounded=rounded)
     twin = quantized_twin(model)
     ranges = measure_language_ranges(twin, windows) if activations == "static" else None
-    return Arithmetic(twin, ranges, keep_exact_language(model, twin, windows))
+    exact = keep_exact_language(model, twin, windows)
+    return Arithmetic(twin, Products(ranges, exact))
+
+
+def wide_arithmetic(model: ModuleT) -> Arithmetic[ModuleT]:
+    """Activations of 16 bits, which need not be fitted to anything; what the weights' eight bits
+    cost is spread over all products, so none is worth fp32."""
+    return Arithmetic(quantized_twin(model, wide=True), Products(wide=True))

@@ -150,8 +150,7 @@ def write_bundle(
             name=out.name,
             precision=precision,
             target=form.target,
-            ranges=arithmetic.ranges,
-            exact=arithmetic.exact,
+            products=arithmetic.products,
             shortlist=shortlist,
             max_source=exported.max_source,
         )
@@ -233,7 +232,7 @@ def _compare(
             parity = measure_noise(parity, kind, twin, noisy, vocabulary, dev)
         logger.info("parity with the checkpoint: %s", parity.to_dict())
         check(parity, manifest.decoder_kind, manifest.precision)
-        found = {**parity.to_dict(), "fp32_products": len(arithmetic.exact)}
+        found = {**parity.to_dict(), "fp32_products": len(arithmetic.products.exact)}
         if manifest.shortlist is not None:
             chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
             found["shortlist"] = compare_shortlist(bundle, chooser, vocabulary, dev)

@@ -10,10 +10,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
 from export.activation_ranges import measure_ranges
-from export.arithmetic import Arithmetic
+from export.arithmetic import Arithmetic, wide_arithmetic
 from export.card import finish
 from export.encoder_parity import (
     LEAST_COSINE,
@@ -29,7 +31,7 @@ from export.exclusion import keep_exact, keep_rows
 from export.folder import check_free, new_folder, tell_makers, told_origin
 from export.foreign_encoder import ExportedEncoder, read_encoder
 from export.graphs import choose_activations, write_text_graph
-from export.quantize import quantized_twin
+from export.quantize import Products, quantized_twin
 from export.texts import SENTENCES
 from export.trained_encoder import TrainedRun
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
@@ -150,8 +152,7 @@ def _write(
             folder,
             name=out.name,
             precision=form.precision,
-            ranges=arithmetic.ranges,
-            exact=arithmetic.exact,
+            products=arithmetic.products,
             tokenizer_file=ENCODER_TOKENIZER,
             max_length=encoder.max_length,
             labels=encoder.labels,
@@ -179,7 +180,7 @@ def _compare(
     figures = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
     found = {
         "data": compared.name,
-        "fp32_products": len(arithmetic.exact),
+        "fp32_products": len(arithmetic.products.exact),
         **figures,
         "texts": parity.texts,
     }
@@ -201,19 +202,21 @@ def choose_encoder_arithmetic(
     """Make a quantised twin and fit it to texts."""
     if precision != "int8":
         return Arithmetic(model)
+    if activations == "row16":
+        return wide_arithmetic(model)
     twin = quantized_twin(model)
     wanted, limit = read_all(model, texts), (1.0 - LEAST_COSINE) / 2
 
-    def change() -> float:
-        return 1.0 - float(cosine(wanted, read_all(twin, texts)).mean())
+    def changes() -> NDArray[np.float64]:
+        return (1.0 - cosine(wanted, read_all(twin, texts)).astype(np.float64)) / len(texts)
 
     ranges = None
     if activations == "static":
         ranges = measure_ranges(twin, lambda: read_all(twin, texts))
         # Rows that are unlike, such as those behind GELU, are better off with scales of their own.
-        for key in keep_rows(twin, change, limit):
+        for key in keep_rows(twin, changes, limit):
             del ranges[key]
-    return Arithmetic(twin, ranges, keep_exact(twin, change, limit))
+    return Arithmetic(twin, Products(ranges, keep_exact(twin, changes, limit)))
 
 
 def _write_tokenizer(tokenizer: FastTokenizer, folder: Path, max_length: int) -> EncoderTokenizer:

@@ -8,8 +8,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Protocol
 
-from torch import nn
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
 
+from export.errors import ParityError
 from export.language_parity import MAX_PERPLEXITY_CHANGE
 from export.parity import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
 from export.quantize import QuantizedLinear
@@ -24,32 +28,46 @@ LOG_PROB_CHANGE = MAX_LOG_PROB_CHANGE / 2
 of the development set."""
 PERPLEXITY_CHANGE = MAX_PERPLEXITY_CHANGE["int8"] / 2
 """The same of a language model."""
+MOST_EXACT = 0.5
+"""Of a model's products: with more in fp32 an int8 bundle is neither small nor fast."""
+Changes = Callable[[], NDArray[np.float64]]
+"""Runs a twin on some text, and tells how far it is from its checkpoint, as shares of the text's
+parts; their sum is the change, and 0 is equal."""
 
 logger = logging.getLogger(__name__)
 
 
-def keep_exact(twin: nn.Module, change: Callable[[], float], limit: float) -> frozenset[bytes]:
-    """Give products of a quantised twin their fp32 weights back until `change` is within the limit.
+def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
+    """Give products of a quantised twin their fp32 weights back until the change is within the
+    limit, or is no further from it than its own standard error.
 
-    `change` tells how far the twin is from its checkpoint, on some text; 0 is equal. Those come
-    first that bring the twin nearest to it by themselves. Returns the keys of their weights: none
-    where the twin is near enough as it is, all where nothing less will do.
+    Those come first that are furthest from their own fp32, relative to what they give. Returns the
+    keys of their weights: none where the twin is near enough as it is. Raises ParityError where it
+    takes more than `MOST_EXACT` of all.
     """
+    products = _products(twin)
 
     def mend(product: QuantizedLinear, *, mended: bool) -> None:
         product.exact = mended
 
-    return _mend_until(_products(twin), mend, change, limit, "fp32 weights")
+    kept = _mend_until(products, mend, changes, limit, "fp32 weights")
+    if len(kept) > MOST_EXACT * len(products):
+        raise ParityError(
+            f"{len(kept)} of {len(products)} products would have to stay fp32, eight bits are too "
+            "few for this model: export it with --activations row16 or --precision fp32; no bundle "
+            "was written"
+        )
+    return kept
 
 
-def keep_rows(twin: nn.Module, change: Callable[[], float], limit: float) -> frozenset[bytes]:
+def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
     """`keep_exact` by milder means: products of static activations get a scale for each row."""
     ranges = {product: product.range for product in _products(twin) if product.range is not None}
 
     def mend(product: QuantizedLinear, *, mended: bool) -> None:
         product.range = None if mended else ranges[product]
 
-    return _mend_until(list(ranges), mend, change, limit, "scales for each row")
+    return _mend_until(list(ranges), mend, changes, limit, "scales for each row")
 
 
 class _Mend(Protocol):
@@ -65,27 +83,65 @@ def _products(twin: nn.Module) -> list[QuantizedLinear]:
 def _mend_until(
     products: Sequence[QuantizedLinear],
     mend: _Mend,
-    change: Callable[[], float],
+    changes: Changes,
     limit: float,
     what: str,
 ) -> frozenset[bytes]:
-    """Mend products, the most useful first, until `change` is within the limit; returns the keys of
-    their weights."""
-    if abs(change()) <= limit:
+    """Mend products, the worst first, until the change is small enough; returns the keys of their
+    weights.
+
+    How many it takes is found by halving. To try each product alone would be as many runs as there
+    are products, and on a short text it would find those whose change is nearest to zero by chance.
+    """
+    if _is_near(changes(), limit):
         return frozenset()
-    alone: dict[QuantizedLinear, float] = {}
-    for product in products:
-        mend(product, mended=True)
-        alone[product] = abs(change())
-        mend(product, mended=False)
-    kept: list[QuantizedLinear] = []
-    for product in sorted(products, key=alone.__getitem__):
-        mend(product, mended=True)
-        kept.append(product)
-        if abs(change()) <= limit:
-            break
-    logger.info("%s: %d of %d products", what, len(kept), len(products))
-    return frozenset(product.key for product in kept)
+    worst_first = _worst_first(products, changes)
+    too_few, enough = 0, len(worst_first)
+    while enough - too_few > 1:
+        count = (too_few + enough) // 2
+        for place, product in enumerate(worst_first):
+            mend(product, mended=place < count)
+        if _is_near(changes(), limit):
+            enough = count
+        else:
+            too_few = count
+    for place, product in enumerate(worst_first):
+        mend(product, mended=place < enough)
+    logger.info("%s: %d of %d products", what, enough, len(products))
+    return frozenset(product.key for product in worst_first[:enough])
+
+
+def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
+    """Whether their sum is within the limit but for chance: what a few sentences say of a text is
+    known only up to its standard error, and mending products would not change that."""
+    count = len(changes)
+    error = math.sqrt(count * float(changes.var(ddof=1))) if count > 1 else 0.0
+    return abs(float(changes.sum())) <= limit + error
+
+
+def _worst_first(
+    products: Sequence[QuantizedLinear], run: Callable[[], object]
+) -> list[QuantizedLinear]:
+    """Products by how far what they give while `run` runs is from what they would give in fp32."""
+    squares = {product: [0.0, 0.0] for product in products}
+
+    def watch(product: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        assert isinstance(product, QuantizedLinear)
+        exact = nn.functional.linear(inputs[0], product.weight_NK, product.bias)
+        squares[product][0] += float((output - exact).square().sum())
+        squares[product][1] += float(exact.square().sum())
+
+    hooks = [product.register_forward_hook(watch) for product in products]
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
+
+    def harm(product: QuantizedLinear) -> float:
+        off, whole = squares[product]
+        return off / whole if whole else 0.0
+
+    return sorted(products, key=harm, reverse=True)
 
 
 def keep_exact_translation(
@@ -97,22 +153,28 @@ def keep_exact_translation(
     sentences = [replace(sentence, options=options) for sentence in sentences]
     checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
     outputs = search_all(checkpoint, sentences)
-    own = total_log_probs(checkpoint, sentences, outputs).sum()
+    own = total_log_probs(checkpoint, sentences, outputs)
     tokens = sum(len(output) + 1 for output in outputs)
 
-    def change() -> float:
-        return float(total_log_probs(stepper, sentences, outputs).sum() - own) / tokens
+    def changes() -> NDArray[np.float64]:
+        return (total_log_probs(stepper, sentences, outputs) - own) / tokens
 
-    return keep_exact(twin, change, LOG_PROB_CHANGE)
+    return keep_exact(twin, changes, LOG_PROB_CHANGE)
 
 
 def keep_exact_language(
     model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
 ) -> frozenset[bytes]:
-    """`keep_exact` by the relative change of perplexity on windows of a text."""
-    own, tokens = score_windows(model, windows), sum(window.scored for window in windows)
+    """`keep_exact` by the relative change of perplexity on windows of a text, which is that of its
+    logarithm as long as it is small."""
+    own, tokens = _losses(model, windows), sum(window.scored for window in windows)
 
-    def change() -> float:
-        return math.expm1((score_windows(twin, windows) - own) / tokens)
+    def changes() -> NDArray[np.float64]:
+        return (_losses(twin, windows) - own) / tokens
 
-    return keep_exact(twin, change, PERPLEXITY_CHANGE)
+    return keep_exact(twin, changes, PERPLEXITY_CHANGE)
+
+
+def _losses(model: CausalLanguageModel, windows: list[Window]) -> NDArray[np.float64]:
+    """Of each window, in nats."""
+    return np.array([score_windows(model, [window]) for window in windows])

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,7 +20,7 @@ from export.onnx_graph import (
     export_text_graph,
 )
 from export.probe import probe_model
-from export.quantize import StaticRange
+from export.quantize import Products
 from export.shared_weights import share_weights
 from export.shortlist import write_shortlist
 from serving.bundle.folder import FORMAT_VERSION
@@ -48,6 +47,7 @@ ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
 HEAD_UNIT = 8
 """Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
 once."""
+_ALIKE = Products()
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
@@ -91,8 +91,8 @@ def choose_activations(precision: str, target: str, activations: Activations | N
     fp32 has no scales: there `row` stands for nothing.
     """
     check_precision(precision, target)
-    if activations == "static" and precision != "int8":
-        raise ExportError(f"--activations static needs --precision int8, got {precision}")
+    if activations in ("static", "row16") and precision != "int8":
+        raise ExportError(f"--activations {activations} needs --precision int8, got {precision}")
     return activations or ("static" if precision == "int8" else "row")
 
 
@@ -103,22 +103,20 @@ def write_graphs(
     name: str,
     precision: str,
     target: str = "cpu",
-    ranges: Mapping[bytes, StaticRange] | None = None,
-    exact: frozenset[bytes] = frozenset(),
+    products: Products = _ALIKE,
     shortlist: Shortlist | None = None,
     max_source: int = MAX_STEPS,
 ) -> Manifest:
     """Write the encoder and step graphs (and the int8 probe) into `folder`.
 
     Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
-    in evaluation mode. `max_source` counts ids with eos; `ranges` and `exact` are those of `lower`
-    and `lower_for_cuda`. With a `shortlist`, which only the CPU has, there is a graph that chooses
-    from it, too.
+    in evaluation mode. `max_source` counts ids with eos. With a `shortlist`, which only the CPU
+    has, there is a graph that chooses from it, too.
     """
     check_precision(precision, target)
     check_heads(model.config, target)
     model = settled(model.eval())
-    form = _Form(precision, target, ranges, exact)
+    form = _Form(precision, target, products)
     encoder, encoder_graph = form.lower(*export_encoder(model))
     step, step_graph = form.lower(*export_step(model))
     step_graph = tell_beams_from_queries(step_graph, step)
@@ -126,7 +124,7 @@ def write_graphs(
     files = None
     if shortlist is not None:
         files, chooser = write_shortlist(
-            model, shortlist, folder, int8=precision == "int8", ranges=ranges, exact=exact
+            model, shortlist, folder, int8=precision == "int8", products=products
         )
         saved[files.step.file] = chooser
     share_weights(list(saved.values()), folder / SHARED_FILE)
@@ -154,8 +152,7 @@ def write_language_graphs(
     name: str,
     precision: str,
     target: str = "cpu",
-    ranges: Mapping[bytes, StaticRange] | None = None,
-    exact: frozenset[bytes] = frozenset(),
+    products: Products = _ALIKE,
     max_positions: int | None = None,
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open, unless
@@ -164,7 +161,7 @@ def write_language_graphs(
     check_heads(model.config, target)
     check_groups(model.config, target)
     model = settled(model.eval())
-    form = _Form(precision, target, ranges, exact)
+    form = _Form(precision, target, products)
     step, step_graph = form.lower(*export_language_step(model))
     share_weights([step], folder / SHARED_FILE)
     _save(step, folder / step_graph.file)
@@ -195,8 +192,7 @@ def write_text_graph(
     *,
     name: str,
     precision: str,
-    ranges: Mapping[bytes, StaticRange] | None,
-    exact: frozenset[bytes],
+    products: Products,
     tokenizer_file: str,
     max_length: int,
     labels: tuple[str, ...],
@@ -204,7 +200,7 @@ def write_text_graph(
     """`write_graphs` for an encoder, of which there is one graph: packed texts to what is read from
     each. With `labels` these are the logits of classes; `max_length` counts special ids."""
     role: Role = "class_score" if labels else "vector"
-    form = _Form(precision, "cpu", ranges, exact)
+    form = _Form(precision, "cpu", products)
     encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
     share_weights([encoder], folder / SHARED_FILE)
     _save(encoder, folder / graph.file)
@@ -221,7 +217,7 @@ def write_text_graph(
         decoder_kind="none",
         block=config.block,
         precision="int8" if precision == "int8" else "fp32",
-        activations="row" if ranges is None else "static",
+        activations=products.activations,
         target="cpu",
         sizes=_sizes(config, model, {"max_source": max_length}),
         special_ids=None,
@@ -242,17 +238,14 @@ class _Form:
 
     precision: str
     target: str
-    ranges: Mapping[bytes, StaticRange] | None
-    exact: frozenset[bytes]
+    products: Products
 
     def lower(self, proto: onnx.ModelProto, graph: Graph) -> tuple[onnx.ModelProto, Graph]:
         """An exported graph in this form, and its description."""
         flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
         if self.target == "cpu":
             int8 = self.precision == "int8"
-            return lower(
-                proto, int8=int8, flat_outputs=flat, ranges=self.ranges, exact=self.exact
-            ), graph
+            return lower(proto, int8=int8, flat_outputs=flat, products=self.products), graph
         half = HALF_TYPES.get(self.precision)
         if half is not None:
             graph = _with_half_memory(graph, half.manifest)
@@ -264,7 +257,7 @@ class _Form:
             element,
             half=names,
             flat_outputs=flat,
-            exact=self.exact,
+            exact=self.products.exact,
             int8_weights=half is not None and half.int8_weights,
         ), graph
 
@@ -311,7 +304,7 @@ def _manifest(
         "decoder_kind": model.decoder_kind,
         "block": block,
         "precision": form.precision,
-        "activations": "row" if form.ranges is None else "static",
+        "activations": form.products.activations,
         "target": form.target,
         "sizes": _sizes(config, model, {"recurrent": model.step_needs.recurrent, **sizes}),
         "languages": Languages(source=(), target=()),

@@ -122,13 +122,12 @@ def write_language_bundle(
     with new_folder(out) as folder:
         arithmetic = choose_language_arithmetic(model, text.fitting, precision, form.activations)
         manifest = write_language_graphs(
-            model,
+            model if arithmetic.rounded is None else arithmetic.rounded,
             folder,
             name=out.name,
             precision=precision,
             target=form.target,
-            ranges=arithmetic.ranges,
-            exact=arithmetic.exact,
+            products=arithmetic.products,
             max_positions=exported.max_positions,
         )
         for name, content in exported.files.items():
@@ -140,7 +139,7 @@ def write_language_bundle(
             parity = measure_language(model, arithmetic.twin, stepper, text.windows)
             logger.info("parity on %s: %s", text.name, parity)
             check_language(parity, precision)
-            found |= {**language_figures(parity), "fp32_products": len(arithmetic.exact)}
+            found |= {**language_figures(parity), "fp32_products": len(arithmetic.products.exact)}
             quality = tuple(language_figure(exported.reader, stepper, *test) for test in text.tests)
         found |= _compare_further(model, arithmetic, folder, manifest, text.windows)
         update = {"search": GENERATION_DEFAULTS, **exported.facts}

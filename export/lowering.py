@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 
 import onnx
 from onnx import numpy_helper
@@ -26,6 +26,7 @@ from export.passes.fuse_packed_attention import fuse_packed_attention
 from export.passes.fuse_reach_masks import fuse_reach_masks
 from export.passes.fuse_rounding import fuse_gelu_rounding, fuse_row_rounding
 from export.passes.fuse_sinusoids import fuse_sinusoids
+from export.passes.fuse_wide_products import fuse_wide_products, fuse_wide_rounding
 from export.passes.groups import Groups
 from export.passes.keep_rows_flat import drop_reshapes, keep_rows_flat
 from export.passes.lower_convolutions import lower_convolutions
@@ -35,7 +36,7 @@ from export.passes.lower_products import lower_products
 from export.passes.mixed_precision import mixed_precision
 from export.passes.quantize_weights import quantize_weights
 from export.passes.rewriting import Rewriting
-from export.quantize import StaticRange, weight_key
+from export.quantize import Products, weight_key
 
 RULES = (
     lower_embeddings,
@@ -57,8 +58,10 @@ FUSIONS = (
     ("Attention", fuse_attention_by_head),
     ("Add", fuse_reach_masks),
     ("ReduceSum", fuse_convolutions),
+    ("Concat", fuse_wide_rounding),
     ("QuantizeLinear", fuse_norms),
     ("LayerNormalization", fuse_post_norms),
+    ("MatMulIntegerToFloat", fuse_wide_products),
     ("MatMulIntegerToFloat", fuse_biases),
     ("Gelu", fuse_gelu_rounding),
     ("QuantizeLinear", fuse_row_rounding),
@@ -66,6 +69,7 @@ FUSIONS = (
     ("Concat", fuse_sinusoids),
 )
 """Each looks at all nodes of its kind of operator, after those before it."""
+_ALIKE = Products()
 
 
 def lower(
@@ -73,14 +77,13 @@ def lower(
     *,
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
-    ranges: Mapping[bytes, StaticRange] | None = None,
-    exact: frozenset[bytes] = frozenset(),
+    products: Products = _ALIKE,
 ) -> onnx.ModelProto:
-    """The graph for the CPU: fp32, or int8.
+    """The graph for the CPU: fp32, or int8, whose activations have a scale for each row where
+    `products` says nothing else.
 
-    A product whose weights' key is in `ranges` has activations with one static scale, one whose key
-    is in `exact` stays fp32, and others have a scale for each row. `flat_outputs` are given as
-    [M,*]: ONNX Runtime copies what it reshapes into an output, and logits are large.
+    `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into an output, and
+    logits are large.
     """
     fold_transposes(model)
     scaled = fold_scalars(model)
@@ -89,8 +92,7 @@ def lower(
         scaled=scaled,
         int8=int8,
         flat_outputs=flat_outputs,
-        ranges=ranges or {},
-        exact=exact,
+        products=products,
     ).run(RULES)
     fuse(lowered)
     check_graph(lowered, full_check=False)
@@ -122,7 +124,7 @@ def lower_for_cuda(
         if exact and weight_key(original_of(name, scaled, constants)[0]) in exact
     }
     lowered = Rewriting(
-        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, ranges={}, exact=frozenset()
+        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, products=_ALIKE
     ).run(RULES)
     typed = mixed_precision(lowered, element, half=half, exact=kept)
     if int8_weights:

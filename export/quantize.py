@@ -1,5 +1,8 @@
 """Int8 arithmetic: activations (u8, one static scale or one for each row) times weights (s8).
 
+Activations of 16 bits are two numbers of 8: what a row is rounded to, and what that leaves, each
+with a scale for each row. Their products with the weights are added up.
+
 The numbers live here alone; the ONNX lowering and the PyTorch twin both take them from here.
 Shape letters: M rows, K inputs, N outputs.
 """
@@ -8,6 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -16,6 +20,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from serving.bundle.manifest import Activations
 from training.models import Network
 from training.models.embedding import TokenEmbedding
 from training.models.norms import ScaleNorm
@@ -86,10 +91,30 @@ class StaticRange:
         return ZERO_POINT if self.signed else 0
 
 
+@dataclass(frozen=True)
+class Products:
+    """What numbers the products of a bundle read, where its precision leaves that open; the keys
+    are those of their weights."""
+
+    ranges: Mapping[bytes, StaticRange] | None = None
+    """Of those with static activations in int8; None where none has them."""
+    exact: frozenset[bytes] = frozenset()
+    """Those that stay fp32 in a bundle of int8 or fp16."""
+    wide: bool = False
+    """Whether activations in int8 have 16 bits; then there are no ranges."""
+
+    @property
+    def activations(self) -> Activations:
+        """Their name in a manifest."""
+        if self.wide:
+            return "row16"
+        return "row" if self.ranges is None else "static"
+
+
 class QuantizedLinear(nn.Module):
     """What the int8 lowering of a Linear computes, in PyTorch."""
 
-    def __init__(self, weight_NK: Tensor, bias: Tensor | None) -> None:
+    def __init__(self, weight_NK: Tensor, bias: Tensor | None, *, wide: bool = False) -> None:
         super().__init__()
         quantized, scale = quantize_columns(weight_NK.detach().numpy().T)
         self.key = weight_key(quantized)
@@ -98,35 +123,48 @@ class QuantizedLinear(nn.Module):
         self.weight_NK, self.bias = weight_NK.detach(), bias
         self.range: StaticRange | None = None
         """None: each row has a scale of its own."""
+        self.wide = wide
+        """Whether activations have 16 bits."""
         self.exact = False
         """Whether the product is computed in fp32 after all."""
 
     def forward(self, x: Tensor) -> Tensor:
         """[..., K] to [..., N]."""
-        assert isinstance(self.weight_KN, Tensor)
-        assert isinstance(self.scale_N, Tensor)
         if self.exact:
             return nn.functional.linear(x, self.weight_NK, self.bias)
+        rows, scale = self._rounded(x)
+        out = self._product(rows, scale)
+        if self.wide:
+            out = out + self._product(*self._rounded(x - rows * scale))
+        return out if self.bias is None else out + self.bias
+
+    def _rounded(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Levels less their zero point, and their scale or the scale of each row."""
         if self.range is None:
             peaks, zero_point = x.abs().amax(-1, keepdim=True).clamp_min(SMALLEST), ZERO_POINT
             scale = peaks * float(np.float32(1 / LEVELS))
         else:
             scale, zero_point = torch.tensor(self.range.scale), self.range.zero_point
-        rows = (x / scale).round().clamp(-zero_point, 255 - zero_point)
+        return (x / scale).round().clamp(-zero_point, 255 - zero_point), scale
+
+    def _product(self, rows: Tensor, scale: Tensor) -> Tensor:
+        assert isinstance(self.weight_KN, Tensor)
+        assert isinstance(self.scale_N, Tensor)
         product: Tensor = (rows.double() @ self.weight_KN).float()  # exact: integers below 2^53
-        out: Tensor = product * (scale * self.scale_N)
-        return out if self.bias is None else out + self.bias
+        return product * (scale * self.scale_N)
 
 
-def quantized_twin(model: ModuleT) -> ModuleT:
-    """A copy of a model whose linear layers and embeddings compute as the int8 bundle does."""
+def quantized_twin(model: ModuleT, *, wide: bool = False) -> ModuleT:
+    """A copy of a model whose linear layers and embeddings compute as the int8 bundle does; `wide`
+    with activations of 16 bits."""
     twin = copy.deepcopy(model).eval()
     for name, module in list(twin.named_modules()):
         if isinstance(module, nn.Linear):
             parent = twin.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], QuantizedLinear(module.weight, module.bias))
+            product = QuantizedLinear(module.weight, module.bias, wide=wide)
+            setattr(parent, name.rpartition(".")[2], product)
     if isinstance(twin, Network):
-        twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias))
+        twin.replace_output(QuantizedLinear(twin.output_weight, twin.output_bias, wide=wide))
     for module in twin.modules():
         if isinstance(module, TokenEmbedding):
             module.replace(_quantized_rows(module.vectors))

@@ -14,7 +14,7 @@ import onnx
 from export.first_step import tell_beams_from_queries
 from export.lowering import lower
 from export.onnx_graph import export_shortlist_step
-from export.quantize import StaticRange
+from export.quantize import Products
 from serving.bundle.manifest import ShortlistFiles
 from serving.bundle.shortlist import Shortlist
 from serving.bundle.tokenizer import Tokenizer
@@ -92,12 +92,11 @@ def write_shortlist(
     folder: Path,
     *,
     int8: bool,
-    ranges: Mapping[bytes, StaticRange] | None,
-    exact: frozenset[bytes],
+    products: Products,
 ) -> tuple[ShortlistFiles, onnx.ModelProto]:
     """Write the lexicon; returns the step graph, which is to be saved yet."""
     shortlist.save(folder / FILE)
     step, step_graph = export_shortlist_step(model)
-    step = lower(step, int8=int8, ranges=ranges, exact=exact)
+    step = lower(step, int8=int8, products=products)
     step_graph = tell_beams_from_queries(step_graph, step)
     return ShortlistFiles(lexicon=FILE, step=step_graph), step

@@ -35,6 +35,9 @@ _MEASURED_SENTENCES = 256
 SENTENCES = Path(__file__).with_name("sentences.json")
 """A few by language, each language the same. They are too few to judge a model by; the searches of
 checkpoint and bundle must agree on them."""
+PASSAGE = Path(__file__).with_name("passage.txt")
+"""English of this project's own, a paragraph a line, some two thousand tokens: a language model's
+perplexity on a dozen sentences would be a matter of chance."""
 LEAST_SENTENCES, LEAST_TOKENS = 8, 128
 """Under which ranges and magnitudes would be a matter of chance, and what is out of them is cut off
 or overflows; the figures of parity would not show it, for they are of the same few."""

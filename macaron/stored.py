@@ -11,9 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from serving.bundle.folder import MANIFEST, file_hash
+from serving.bundle.manifest import Activations
 from serving.runtime.kernels import cache_folder
 
 _KEY_DIGITS = 16
+_FORMS: tuple[tuple[str, Activations | None], ...] = (
+    ("int8", None),
+    ("int8", "row16"),
+    ("fp32", None),
+)
+"""Precision and activations of an imported model: the first that lose little enough."""
 
 
 class StoreError(Exception):
@@ -70,7 +77,8 @@ def _content_key(model: Path) -> str:
 
 
 def _import(model: Path, bundle: Path) -> None:
-    """Import as int8, or, where that loses too much, as it is. What is done is told on stderr."""
+    """Import as int8; where that loses too much, with activations of 16 bits, and where these do,
+    too, as fp32. What is done is told on stderr."""
     try:
         import export
         from export.encoder_bundle import write_foreign_encoder
@@ -87,11 +95,15 @@ def _import(model: Path, bundle: Path) -> None:
     print(f"{model}: imported once, into {bundle}", file=sys.stderr)
     try:
         make = write_foreign_encoder if told_family(model) == ENCODER else import_bundle
-        try:
-            make(model, bundle, precision="int8", force=True)
-        except ParityError as error:
-            print(f"{model}: int8 loses too much ({error}); fp32 it is", file=sys.stderr)
-            make(model, bundle, precision="fp32", force=True)
+        for precision, activations in _FORMS:
+            try:
+                make(model, bundle, precision=precision, activations=activations, force=True)
+                break
+            except ParityError as error:
+                if precision == "fp32":
+                    raise
+                told = "int8 with activations of 16 bits" if activations else "int8"
+                print(f"{model}: {told} loses too much ({error})", file=sys.stderr)
     except ExportError as error:
         raise StoreError(f"--model {error}") from error
 

@@ -135,7 +135,6 @@ def _import_language_model(
         form,
         licence=licence or told_licence(source),
         text=text,
-        sentences=SENTENCES,
     )
 
 

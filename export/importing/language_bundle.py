@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 from export.bundle import Form
-from export.importing.folder import read_json
 from export.importing.gguf import read_gguf
 from export.importing.gpt2 import read_gpt2
 from export.importing.language_model import TEMPLATE, ImportedLanguageModel
@@ -19,7 +18,13 @@ from export.language_bundle import (
     ExportedLanguageModel,
     write_language_bundle,
 )
-from export.texts import DocumentReader, compared_windows, fitting_windows, read_sources
+from export.texts import (
+    PASSAGE,
+    DocumentReader,
+    compared_windows,
+    fitting_windows,
+    read_sources,
+)
 from serving.bundle.manifest import Manifest, TokenizerFiles
 
 LANGUAGE_READERS: dict[str, Callable[[Path], ImportedLanguageModel]] = {
@@ -44,10 +49,9 @@ def import_language_bundle(
     *,
     licence: str | None,
     text: Path | None,
-    sentences: Path,
 ) -> Manifest:
     """Write the bundle `out` of a language model that was read at `source`, compared on a text or
-    on the built-in `sentences`; raises ExportError (ParityError) without leaving anything
+    on the built-in passage; raises ExportError (ParityError) without leaving anything
     behind."""
     config = imported.model.config
     logger.info(
@@ -63,8 +67,8 @@ def import_language_bundle(
     )
     length = min(_WINDOW, imported.max_positions)
     reader = DocumentReader(vocabulary, length, imported.special_ids.bos)
-    file = text or sentences
-    lines = read_sources(text).sources if text else read_json(sentences)["en"]
+    file = text or PASSAGE
+    lines = read_sources(file).sources
     windows = compared_windows(reader, file, lines)
     return write_language_bundle(
         ExportedLanguageModel(
@@ -77,7 +81,7 @@ def import_language_bundle(
         out,
         form,
         ComparedDocuments(
-            text.name if text else "built-in sentences (en)",
+            text.name if text else "built-in passage (en)",
             windows,
             fitting_windows(form.precision, file, windows),
         ),

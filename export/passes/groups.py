@@ -119,6 +119,14 @@ class Groups:
             name = chain[-1].output[0]
         return chain
 
+    def bias_after(self, name: str) -> tuple[NodeProto, str] | None:
+        """The addition of a bias to which a value goes, and nowhere else, and the bias."""
+        after = self.chain_after(name, ("Add",))
+        biases = [value for value in after[0].input if value in self.constants] if after else []
+        if after is None or len(biases) != 1 or len(self.constants[biases[0]].dims) != 1:
+            return None
+        return after[0], biases[0]
+
     def between(self, starts: Sequence[str], ends: Sequence[str]) -> list[NodeProto]:
         """The nodes that lead from some values to others, in order."""
         wanted, inside = set(ends), []

@@ -62,6 +62,25 @@ def quantize_rows(graph: Rewriting, name: str, axes: Shape) -> tuple[str, str]:
     return graph.quantized[name]
 
 
+def quantize_rows_twice(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]:
+    """What `quantize_rows` gives for a flat value, and for what its rounding leaves: together they
+    have 16 bits.
+
+    before    x [M,K]
+    after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
+              their scales
+    """
+    rest = f"{name}_rest"
+    u8, scales = quantize_rows(graph, name, axes)
+    if rest not in graph.quantized:
+        levels = graph.add("Cast", [u8], f"{name}_levels", cast(onnx.TensorProto.FLOAT))
+        middle = graph.constant(np.float32(ZERO_POINT), "middle_level")
+        levels = graph.add("Sub", [levels, middle], f"{name}_signed_levels")
+        rounded = graph.add("Mul", [levels, scales], f"{name}_rounded")
+        graph.add("Sub", [name, rounded], rest)
+    return [(u8, scales), quantize_rows(graph, rest, axes)]
+
+
 def quantize_weight(graph: Rewriting, name: str) -> tuple[str, str, bytes]:
     """s8 columns [K,N], their scales [N], and what names them in `ranges` and `exact`."""
     if name not in graph.weights:

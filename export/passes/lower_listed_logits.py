@@ -11,7 +11,13 @@ from numpy.typing import NDArray
 from onnx import NodeProto, helper
 
 from export.passes.fold_scalars import original_of
-from export.passes.int8_operands import cast, middle_level, quantize_rows, quantize_statically
+from export.passes.int8_operands import (
+    cast,
+    middle_level,
+    quantize_rows,
+    quantize_rows_twice,
+    quantize_statically,
+)
 from export.passes.rewriting import Rewriting
 from export.quantize import quantize_columns, weight_key
 from serving.arrays import Floats
@@ -32,6 +38,7 @@ def lower_listed_logits(graph: Rewriting, node: NodeProto) -> bool:
     int8      columns -> Gather E s8 -> Transpose -> Cast -> BitwiseXor 128 -> MatMulInteger
               x -> u8 -------------------------------------------------------------^  -> Cast
               columns -> Gather scales -> Unsqueeze -> Mul the rows' scale -> Mul <-----|
+    16 bits   the same twice, and both added up
     """
     if node.op_type != LISTED_LOGITS.partition("::")[2]:
         return False
@@ -58,7 +65,6 @@ def _multiply_int8(
 ) -> None:
     """The product with an int8 table, each of whose rows has a scale."""
     (rows, table, columns), output = node.input, node.output[0]
-    u8, row_scale, zero_point = _quantized_rows(graph, rows, output, key)
     rows_s8 = graph.constant(np.ascontiguousarray(table_s8_VD), f"{table}_s8")
     scales = graph.constant(scale_V, f"{table}_column_scale")
     own = graph.add("Gather", [rows_s8, columns], f"{output}_rows")
@@ -68,27 +74,42 @@ def _multiply_int8(
     own = graph.add("Cast", [own], f"{output}_wrapped", cast(onnx.TensorProto.UINT8))
     middle = middle_level(graph)
     own = graph.add("BitwiseXor", [own, middle], f"{output}_columns_u8")
-    sums = graph.add("MatMulInteger", [u8, own, zero_point, middle], f"{output}_sums")
-    numbers = graph.add("Cast", [sums], f"{output}_unscaled", cast(onnx.TensorProto.FLOAT))
     own_scale = graph.add("Gather", [scales, columns], f"{output}_own_scale")
     axis = graph.constant(np.array([1]), "axis_1")
     own_scale = graph.add("Unsqueeze", [own_scale, axis], f"{output}_own_scales")
-    both = graph.add("Mul", [own_scale, row_scale], f"{output}_scale")
-    graph.add("Mul", [numbers, both], output)
+    parts = _quantized_rows(graph, rows, output, key)
+    products = [f"{output}_{i}" for i in range(len(parts))] if len(parts) > 1 else [output]
+    for (u8, row_scale, zero_point), product in zip(parts, products, strict=True):
+        sums = graph.add("MatMulInteger", [u8, own, zero_point, middle], f"{product}_sums")
+        numbers = graph.add("Cast", [sums], f"{product}_unscaled", cast(onnx.TensorProto.FLOAT))
+        both = graph.add("Mul", [own_scale, row_scale], f"{product}_scale")
+        graph.add("Mul", [numbers, both], product)
+    if len(parts) > 1:
+        graph.add("Add", products, output)
 
 
-def _quantized_rows(graph: Rewriting, rows: str, output: str, key: bytes) -> tuple[str, str, str]:
-    """The rows [B,Q,D] as u8, their scale or scales, and their zero point."""
+def _quantized_rows(
+    graph: Rewriting, rows: str, output: str, key: bytes
+) -> list[tuple[str, str, str]]:
+    """The rows [B,Q,D] as u8, their scale or scales, and their zero point; with 16 bits there are
+    two of each, whose products are to be added up."""
     range_ = graph.ranges.get(key)
     if range_ is not None:
         graph.give_shape(rows)
-        return quantize_statically(graph, rows, range_)
-    axes = graph.shapes[rows]
-    flat, flat_scale = quantize_rows(graph, graph.flatten(rows), axes[:-1])
-    u8 = graph.add("Reshape", [flat, graph.shape_vector(axes[1:])], f"{output}_u8")
+        return [quantize_statically(graph, rows, range_)]
+    axes, flat = graph.shapes[rows], graph.flatten(rows)
+    if graph.wide:
+        parts = quantize_rows_twice(graph, flat, axes[:-1])
+    else:
+        parts = [quantize_rows(graph, flat, axes[:-1])]
     one = graph.shape_vector((*axes[1:-1], 1))
-    row_scale = graph.add("Reshape", [flat_scale, one], f"{output}_row_scale")
-    return u8, row_scale, middle_level(graph)
+    shaped = []
+    for i, (flat_u8, flat_scale) in enumerate(parts):
+        own_shape = graph.shape_vector(axes[1:])
+        u8 = graph.add("Reshape", [flat_u8, own_shape], f"{output}_u8_{i}")
+        scale = graph.add("Reshape", [flat_scale, one], f"{output}_row_scale_{i}")
+        shaped.append((u8, scale, middle_level(graph)))
+    return shaped
 
 
 def _sum_products(graph: Rewriting, rows: str, own: str, output: str) -> None:

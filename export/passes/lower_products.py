@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from onnx import NodeProto
+from collections.abc import Sequence
+
+from onnx import NodeProto, helper
 
 from export.domains import MICROSOFT
 from export.passes.int8_operands import (
     middle_level,
     quantize_rows,
+    quantize_rows_twice,
     quantize_statically,
     quantize_weight,
 )
@@ -21,6 +24,8 @@ def lower_products(graph: Rewriting, node: NodeProto) -> bool:
         fp32          [M,K] -> Gemm (W, b)
         int8, static  [B,Q,K] -> QuantizeLinear -> MatMulIntegerToFloat (W s8, scales, b)
         int8, by row  [M,K] -> u8 rows and their scales -> MatMulIntegerToFloat (W s8) -> Add b
+        16 bits       [M,K] -> u8 rows and their scales, twice -> Concat [2M,K]
+                      -> MatMulIntegerToFloat (W s8) -> Split -> Add both -> Add b
 
     Weights whose key is in `exact` are fp32 in an int8 graph as well.
     """
@@ -63,12 +68,31 @@ def _multiply_statically(graph: Rewriting, node: NodeProto, output: str, bias: s
 
 def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) -> None:
     weight, weight_scale, _ = quantize_weight(graph, node.input[1])
-    u8, scales = quantize_rows(graph, graph.flatten(node.input[0]), graph.shapes[output][:-1])
-    operands = [u8, weight, scales, weight_scale, middle_level(graph)]
-    if not bias:
-        graph.add("MatMulIntegerToFloat", operands, graph.flat_name(output), domain=MICROSOFT)
-        return
+    rows, axes = graph.flatten(node.input[0]), graph.shapes[output][:-1]
     # With a scale for each row, the operator's own bias input would be scaled too.
-    product = graph.add("MatMulIntegerToFloat", operands, f"{output}_product", domain=MICROSOFT)
-    # The bias comes first: ONNX takes a sum's type from there, and knows none of the product.
-    graph.add("Add", [bias, product], graph.flat_name(output))
+    name = f"{output}_product" if bias else graph.flat_name(output)
+    if graph.wide:
+        u8, scales = _stack(graph, rows, quantize_rows_twice(graph, rows, axes))
+    else:
+        u8, scales = quantize_rows(graph, rows, axes)
+    operands = [u8, weight, scales, weight_scale, middle_level(graph)]
+    stacked = f"{output}_both" if graph.wide else name
+    graph.add("MatMulIntegerToFloat", operands, stacked, domain=MICROSOFT)
+    if graph.wide:
+        halves = [f"{output}_half_{i}" for i in range(2)]
+        graph.append(helper.make_node("Split", [stacked], halves, axis=0, num_outputs=2))
+        graph.add("Add", halves, name)
+    if bias:
+        # The bias comes first: ONNX takes a sum's type from there, and knows none of the product.
+        graph.add("Add", [bias, name], graph.flat_name(output))
+
+
+def _stack(graph: Rewriting, rows: str, parts: Sequence[tuple[str, str]]) -> tuple[str, str]:
+    """All rows of 8 bits behind one another, and their scales; made once for all products."""
+    u8, scales = f"{rows}_all_u8", f"{rows}_all_scales"
+    if not graph.is_shaped(u8):
+        axis_0 = [helper.make_attribute("axis", 0)]
+        for names, stacked in zip(zip(*parts, strict=True), (u8, scales), strict=True):
+            graph.add("Concat", list(names), stacked, axis_0)
+            graph.mark_shaped(stacked)
+    return u8, scales

@@ -19,7 +19,7 @@ from export.domains import MICROSOFT
 from export.errors import ExportError
 from export.passes.dataflow import live_nodes, users_by_value
 from export.passes.fold_scalars import Scaled
-from export.quantize import StaticRange
+from export.quantize import Products
 
 Shape = tuple[str | int, ...]
 Rule = Callable[["Rewriting", NodeProto], bool]
@@ -36,11 +36,11 @@ class Rewriting:
         scaled: Mapping[str, Scaled],
         int8: bool,
         flat_outputs: frozenset[str],
-        ranges: Mapping[bytes, StaticRange],
-        exact: frozenset[bytes],
+        products: Products,
     ) -> None:
         """`scaled` tells what `fold_scalars` did; the others are arguments of `lowering.lower`."""
-        self.int8, self.ranges, self.exact = int8, ranges, exact
+        self.int8, self.wide = int8, products.wide
+        self.ranges, self.exact = products.ranges or {}, products.exact
         self.scaled, self.flat_outputs = scaled, flat_outputs
         self.constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
         self.users = users_by_value(model.graph)

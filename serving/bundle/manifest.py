@@ -28,7 +28,7 @@ Precision = Literal["fp32", "int8", "fp16", "bf16", "w8a16"]
 Task = Literal["translate", "generate", "encode", "classify"]
 DECODED: tuple[Task, ...] = ("translate", "generate")
 """Tasks whose outputs are decoded step by step; of the others each text is read once."""
-Activations = Literal["row", "static"]
+Activations = Literal["row", "row16", "static"]
 DecoderKind = Literal["cross", "joint", "lm", "none"]
 
 

@@ -31,8 +31,10 @@ class Rows {
   }
 
   // Output 0 is [M,D] of 8 bits and output 1 the scales [M,1]; inputs from `zero_points` on are the
-  // zero points [M], the least peak, and what a peak is times for its scale.
-  static Rows each(const Context& context, const Shape& shape, size_t zero_points) {
+  // zero points [M], the least peak, and what a peak is times for its scale. Outputs have room for
+  // so many `times` M rows.
+  static Rows each(const Context& context, const Shape& shape, size_t zero_points,
+                   int64_t times = 1) {
     const int64_t count = rows_of(shape);
     require(size_of(context.shape(zero_points)) == count &&
                 size_of(context.shape(zero_points + 1)) == 1 &&
@@ -41,8 +43,9 @@ class Rows {
     Rows rows;
     rows.dim_ = shape.back();
     rows.buffer_.resize(rows.dim_);
-    rows.bytes_ = context.output<uint8_t>(0, {count, rows.dim_});
-    rows.scales_ = context.output<float>(1, {count, 1});
+    rows.count_ = count;
+    rows.bytes_ = context.output<uint8_t>(0, {times * count, rows.dim_});
+    rows.scales_ = context.output<float>(1, {times * count, 1});
     rows.zero_points_ = context.input<uint8_t>(zero_points);
     rows.least_ = *context.input<float>(zero_points + 1);
     rows.level_ = *context.input<float>(zero_points + 2);
@@ -60,15 +63,24 @@ class Rows {
   void round(const float* row, int64_t index) {
     if (scales_) {
       scale_ = scales_[index] = std::max(peak(row, dim_), least_) * level_;
-      zero_point_ = zero_points_[index];
+      zero_point_ = zero_points_[index % count_];
     }
     quantize(row, dim_, scale_, zero_point_, bytes_ + index * dim_);
+  }
+
+  // Rounds a row, and as row `count_` after it what that leaves, for which there is `room`.
+  void round_twice(const float* row, int64_t index, float* room) {
+    round(row, index);
+    const uint8_t* levels = bytes_ + index * dim_;
+    for (int64_t i = 0; i < dim_; ++i)
+      room[i] = row[i] - (static_cast<float>(levels[i]) - static_cast<float>(zero_point_)) * scale_;
+    round(room, index + count_);
   }
 
  private:
   Rows() = default;
 
-  int64_t dim_ = 0;
+  int64_t dim_ = 0, count_ = 0;
   std::vector<float> buffer_;
   float scale_ = 1.0f, least_ = 0.0f, level_ = 1.0f;
   int zero_point_ = 0;
@@ -512,6 +524,21 @@ void quantize_rows_op(const Attributes&, const Context& context) {
   });
 }
 
+// x [M,K], the zero point [M], the least peak, what a peak is times for its scale -> [2M,K] in 8
+// bits, scales [2M,1]: the rows, and behind them what their rounding leaves
+void quantize_rows_twice_op(const Attributes&, const Context& context) {
+  const Shape shape = context.shape(0);
+  require(shape.size() == 2, "x must be [M,K]");
+  const int64_t rows = shape[0], dim = shape[1];
+  const float* x = context.input<float>(0);
+  const Rows out = Rows::each(context, shape, 1, 2);
+  share_out(context, rows, 2 * dim, [&](int64_t begin, int64_t end) {
+    Rows part = out;
+    std::vector<float> room(dim);
+    for (int64_t row = begin; row < end; ++row) part.round_twice(x + row * dim, row, room.data());
+  });
+}
+
 // x [..,K], scale, zero_point -> Gelu of x in 8 bits
 void gelu_quantize_op(const Attributes&, const Context& context) {
   const Shape shape = context.shape(0);
@@ -667,7 +694,7 @@ void top_tokens_op(const Attributes&, const Context& context) {
                tokens + i * wanted, label_scores + i);
 }
 
-std::array<Operator, 28> operators{{
+std::array<Operator, 30> operators{{
     {make_table(), "TreeAttention", {kFloat, kFloat, kFloat, kInt64, kFloat},
      {kFloat, kFloat, kFloat}, tree_attention_op},
     {make_table(), "TreeAttentionQuantize",
@@ -710,6 +737,10 @@ std::array<Operator, 28> operators{{
      quantize_rows_op<same, 1>},
     {make_table(), "QuantizeReluRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
      quantize_rows_op<same, 1>},
+    {make_table(), "QuantizeRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+     quantize_rows_twice_op},
+    {make_table(), "QuantizeReluRowsTwice", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
+     quantize_rows_twice_op},
     {make_table(), "GeluQuantizeRows", {kFloat, kUint8, kFloat, kFloat}, {kUint8, kFloat},
      quantize_rows_op<gelu_of, kGelu>},
     {make_table(), "GeluQuantize", {kFloat, kFloat, kUint8}, {kUint8}, gelu_quantize_op},
@@ -749,7 +780,8 @@ extern "C" __attribute__((visibility("default"))) void* RegisterCustomOps(
     std::vector<macaron::Operator*> members;
     for (macaron::Operator& each : macaron::operators) members.push_back(&each);
 #ifdef MACARON_PRODUCTS
-    if (macaron::products_work()) members.push_back(&macaron::biased_product);
+    if (macaron::products_work())
+      for (macaron::Operator& each : macaron::own_products) members.push_back(&each);
 #endif
     if (void* status = macaron::make_domain("macaron", members, own)) return status;
   }

@@ -10,6 +10,7 @@
 #ifdef MACARON_PRODUCTS
 
 #include <algorithm>
+#include <array>
 #include <optional>
 #include <stdexcept>
 
@@ -79,6 +80,42 @@ struct ProductKernel {
   PackedWeight weight;
 };
 
+// Checks rows [..,K] of 8 bits, their scales, those of the weight [K,N], the zero point of the rows
+// and a bias [N], or null, of so many numbers.
+inline Scales read_scales(const PackedWeight& weight, const Context& context, const float* bias,
+                          int64_t biases) {
+  const Shape shape = context.shape(0);
+  const int64_t count = rows_of(shape);
+  const int64_t row_scales = size_of(context.shape(2)), scales_given = size_of(context.shape(3));
+  if (shape.back() != weight.inputs() || (row_scales != 1 && row_scales != count) ||
+      (scales_given != 1 && scales_given != weight.outputs()) ||
+      (bias && biases != weight.outputs()))
+    throw std::invalid_argument(
+        "int8 product: rows, their scales, weights' scales and bias must be [..,K], 1 or a row's "
+        "each, 1 or N, and N");
+  const uint8_t* zero_point = context.input<uint8_t>(4);
+  return {context.input<float>(2), row_scales > 1, context.input<float>(3), scales_given > 1, bias,
+          zero_point ? *zero_point : 0};
+}
+
+// Calls `work` with the first and the last of some panels, by several threads where `rows` are
+// enough for that.
+template <typename Work>
+void share_panels(const PackedWeight& weight, const Context& context, int64_t rows, Work work) {
+  // Parts that are worth a thread's while.
+  constexpr int64_t kLeast = 200000, kTogether = 16;
+  const int64_t size = weight.inputs() * weight.outputs() * pieces(rows, kTogether);
+  const int64_t parts =
+      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight.panels(), 16));
+  const auto part = [&](size_t index) {
+    work(index * weight.panels() / parts, (index + 1) * weight.panels() / parts);
+  };
+  if (parts == 1)
+    part(0);
+  else
+    context.in_parallel(parts, part);
+}
+
 // rows [..,K] of 8 bits, weight [K,N], their scales, zero point of the rows, and as input `added` the
 // bias [N], which may be missing -> [..,N]
 inline void run_product(const ProductKernel& kernel, const Context& context, size_t added) {
@@ -86,33 +123,43 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
   const PackedWeight& weight = kernel.weight;
   Shape shape = context.shape(0);
   const int64_t count = rows_of(shape);
-  const int64_t row_scales = size_of(context.shape(2)), scales_given = size_of(context.shape(3));
   const float* bias = context.input<float>(added);
-  if (shape.back() != weight.inputs() || (row_scales != 1 && row_scales != count) ||
-      (scales_given != 1 && scales_given != weight.outputs()) ||
-      (bias && size_of(context.shape(added)) != weight.outputs()))
-    throw std::invalid_argument(
-        "int8 product: rows, their scales, weights' scales and bias must be [..,K], 1 or a row's "
-        "each, 1 or N, and N");
-  const uint8_t* zero_point = context.input<uint8_t>(4);
-  const Scales scales{context.input<float>(2), row_scales > 1, context.input<float>(3),
-                      scales_given > 1, bias, zero_point ? *zero_point : 0};
+  const Scales scales =
+      read_scales(weight, context, bias, bias ? size_of(context.shape(added)) : 0);
   const ReadyRows rows(context.input<uint8_t>(0), count, shape.back(), room);
   shape.back() = weight.outputs();
   float* out = context.output<float>(0, shape);
-  // Parts that are worth a thread's while.
-  constexpr int64_t kLeast = 200000, kTogether = 16;
-  const int64_t size = weight.inputs() * weight.outputs() * pieces(count, kTogether);
-  const int64_t parts =
-      std::clamp<int64_t>(size / kLeast, 1, std::min<int64_t>(weight.panels(), 16));
-  const auto part = [&](size_t index) {
-    rows.multiply(weight, scales, index * weight.panels() / parts,
-                  (index + 1) * weight.panels() / parts, out);
-  };
-  if (parts == 1)
-    part(0);
-  else
-    context.in_parallel(parts, part);
+  share_panels(weight, context, count, [&](int64_t first, int64_t last) {
+    rows.multiply(weight, scales, first, last, out);
+  });
+}
+
+// The same of rows [2M,K], whose second half is what the rounding of the first one left: the sum of
+// both products, and of the bias [N] or null -> [M,N]
+inline void run_wide_product(const ProductKernel& kernel, const Context& context,
+                             const float* bias, int64_t biases) {
+  static thread_local Aligned<uint8_t> room;
+  static thread_local Aligned<float> products;
+  const PackedWeight& weight = kernel.weight;
+  const Shape shape = context.shape(0);
+  if (shape.size() != 2 || shape[0] % 2)
+    throw std::invalid_argument("wide product: rows must be [2M,K]");
+  const int64_t count = shape[0] / 2, outputs = weight.outputs();
+  Scales scales = read_scales(weight, context, bias, biases);
+  scales.bias = nullptr;
+  const ReadyRows rows(context.input<uint8_t>(0), 2 * count, shape[1], room);
+  float* out = context.output<float>(0, {count, outputs});
+  float* both = products.resize(2 * count * outputs);
+  share_panels(weight, context, 2 * count, [&](int64_t first, int64_t last) {
+    rows.multiply(weight, scales, first, last, both);
+    const int64_t begin = first * kPanel, end = std::min(last * kPanel, outputs);
+    for (int64_t row = 0; row < count; ++row) {
+      const float* own = both + row * outputs;
+      const float* rest = own + count * outputs;
+      for (int64_t n = begin; n < end; ++n)
+        out[row * outputs + n] = own[n] + rest[n] + (bias ? bias[n] : 0.0f);
+    }
+  });
 }
 
 // Of operators whose second input is a weight that is laid out beforehand.
@@ -164,6 +211,14 @@ inline void biased_product_op(const ProductKernel& kernel, const Context& contex
   run_product(kernel, context, 5);
 }
 
+inline void wide_product_op(const ProductKernel& kernel, const Context& context) {
+  run_wide_product(kernel, context, nullptr, 0);
+}
+
+inline void biased_wide_product_op(const ProductKernel& kernel, const Context& context) {
+  run_wide_product(kernel, context, context.input<float>(5), size_of(context.shape(5)));
+}
+
 inline OperatorTable product_table() {
   OperatorTable table = weight_table();
   table.input_kind = [](const OperatorTable*, size_t index) { return index < 4 ? 0 : 1; };
@@ -171,9 +226,10 @@ inline OperatorTable product_table() {
   return table;
 }
 
-inline OperatorTable biased_product_table() {
+template <void (*run)(const ProductKernel&, const Context&)>
+OperatorTable own_table() {
   OperatorTable table = weight_table();
-  table.compute_v2 = compute_product<biased_product_op>;
+  table.compute_v2 = compute_product<run>;
   return table;
 }
 
@@ -181,8 +237,15 @@ inline OperatorTable biased_product_table() {
 inline Operator product{product_table(), "MatMulIntegerToFloat",
                  {kUint8, kInt8, kFloat, kFloat, kUint8, kInt8, kFloat}, {kFloat}, nullptr};
 
-inline Operator biased_product{biased_product_table(), "BiasedProduct",
-                 {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr};
+// Ours: with a bias, and of activations of 16 bits.
+inline std::array<Operator, 3> own_products{{
+    {own_table<biased_product_op>(), "BiasedProduct",
+     {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
+    {own_table<wide_product_op>(), "WideProduct", {kUint8, kInt8, kFloat, kFloat, kUint8},
+     {kFloat}, nullptr},
+    {own_table<biased_wide_product_op>(), "BiasedWideProduct",
+     {kUint8, kInt8, kFloat, kFloat, kUint8, kFloat}, {kFloat}, nullptr},
+}};
 
 }  // namespace macaron
 

@@ -25,10 +25,13 @@ def test_each_system_has_a_row_for_each_size_of_calls(
     assert main([*command, "--busy"]) == 0
     lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
     rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-    assert [row[0] for row in rows] == ["1"] * 3 + ["4"] * 3
-    assert len({row[1] for row in rows}) == 3
+    assert [row[0] for row in rows] == ["1"] * 4 + ["4"] * 4
+    assert len({row[1] for row in rows}) == 4
     assert {row[3] for row in rows if row[1].startswith("this engine")} == {"1.00"}
-    assert all(float(row[4]) > 0.95 for row in rows)
+    products = [row for row in rows if row[1].startswith("int8 products")]
+    assert len(products) == 2
+    assert all(float(row[3]) < 1.0 and row[4] == "" for row in products)
+    assert all(float(row[4]) > 0.95 for row in rows if row not in products)
 
 
 def test_a_server_is_timed_beside_its_engine(

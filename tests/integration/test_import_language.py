@@ -168,7 +168,7 @@ def test_the_manifest_tells_what_it_is(case: Case, generators: dict[str, Generat
     assert all(cache.axes == ("B", heads, "C", 8) for cache in manifest.caches)
     assert manifest.sizes.max_positions == case.imported.max_positions
     assert manifest.attribution.startswith("Imported from model: ")
-    assert manifest.parity["data"] == "built-in sentences (en)"
+    assert manifest.parity["data"] == "built-in passage (en)"
     gpt2 = "GPT-2" in case.imported.kind
     assert manifest.recipe["imported"]["licence"] == ("" if gpt2 else "apache-2.0")
     assert manifest.tokenizer.chat_template_file == (None if gpt2 else "chat_template.jinja")

@@ -201,6 +201,20 @@ def test_texts_have_the_ids_of_the_file(generator: Generator) -> None:
     assert generator.prompts.encode_chat(CHAT) == wanted
 
 
+def test_int8_with_activations_of_16_bits_passes_its_gates(
+    generator: Generator, tmp_path: Path
+) -> None:
+    """Eight bits for a row are too few for this model."""
+    out = tmp_path / "smollm2"
+    manifest = import_bundle(file(), out, precision="int8", activations="row16")
+    assert manifest.activations == "row16"
+    assert manifest.parity["fp32_products"] == 0
+    prompts = [generator.prompts.encode_chat(CHAT)]
+    options = GenerationOptions(max_length=12, temperature=0.0)
+    rounded = Generator(out, threads=1)
+    assert "Paris" in rounded.generate(prompts, options)[0][0].text
+
+
 def test_greedy_texts_are_those_of_transformers(generator: Generator) -> None:
     from transformers import LlamaConfig, LlamaForCausalLM
 

@@ -15,7 +15,7 @@ from export.__main__ import main
 from export.activation_ranges import measure_ranges
 from export.graphs import write_graphs
 from export.parity import search_all
-from export.quantize import QuantizedLinear, quantized_twin
+from export.quantize import Products, QuantizedLinear, quantized_twin
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.bundle.shortlist import Shortlist, load_shortlist
@@ -48,12 +48,14 @@ CASES = [
     ("macaron", "fp32"),
     ("macaron", "int8 row"),
     ("macaron", "int8 static"),
+    ("macaron", "int8 of 16 bits"),
     ("macaron", "int8 but the output matrix"),
     ("joint fast", "fp32"),
     ("joint fast", "int8 static"),
     ("standard pre", "int8 static"),
     ("marian", "fp32"),
     ("marian", "int8 static"),
+    ("marian", "int8 of 16 bits"),
 ]
 
 
@@ -77,10 +79,10 @@ def export(
     model: TranslationModel, shortlist: Shortlist, folder: Path, arithmetic: str
 ) -> tuple[ShortlistStepper, TranslationModel, Manifest]:
     """The bundle's stepper, a model that computes the same, and the manifest."""
-    precision = arithmetic.partition(" ")[0]
+    precision, wide = arithmetic.partition(" ")[0], arithmetic == "int8 of 16 bits"
     reference, ranges, exact = model, None, frozenset[bytes]()
     if precision == "int8":
-        reference = quantized_twin(model)
+        reference = quantized_twin(model, wide=wide)
     if arithmetic == "int8 but the output matrix":
         output = reference.get_submodule("output_layer")
         assert isinstance(output, QuantizedLinear)
@@ -93,8 +95,7 @@ def export(
         folder,
         name="random",
         precision=precision,
-        ranges=ranges,
-        exact=exact,
+        products=Products(ranges, exact, wide=wide),
         shortlist=shortlist,
     )
     return ShortlistStepper(folder, manifest, 2), reference, manifest

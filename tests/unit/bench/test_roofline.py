@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from bench.roofline import PRODUCTS, BatchSize, ProductList, time_products
 from export.activation_ranges import measure_translation_ranges
 from export.graphs import write_graphs
-from export.quantize import quantized_twin
+from export.quantize import Products, quantized_twin
 from serving.bundle.manifest import Manifest
 from serving.runtime.ort import register_kernels
 from serving.search.options import SearchOptions
@@ -51,7 +51,8 @@ def graphs(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
     if activations == "static":
         sentences = list(map(Sentence, sources(4)))
         ranges = measure_translation_ranges(quantized_twin(model), sentences, max_length=3)
-    manifest = write_graphs(model, folder, name="random", precision="int8", ranges=ranges)
+    products = Products(ranges)
+    manifest = write_graphs(model, folder, name="random", precision="int8", products=products)
     return Graphs(model, folder, manifest)
 
 
