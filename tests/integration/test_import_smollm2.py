@@ -209,10 +209,15 @@ def test_int8_with_activations_of_16_bits_passes_its_gates(
     manifest = import_bundle(file(), out, precision="int8", activations="row16")
     assert manifest.activations == "row16"
     assert manifest.parity["fp32_products"] == 0
-    prompts = [generator.prompts.encode_chat(CHAT)]
-    options = GenerationOptions(max_length=12, temperature=0.0)
-    rounded = Generator(out, threads=1)
-    assert "Paris" in rounded.generate(prompts, options)[0][0].text
+    chat = [{"role": "user", "content": "What is the capital of Germany?"}]
+    options = GenerationOptions(max_length=8, temperature=0.0)
+    [[wanted], [found]] = (
+        each.generate([each.prompts.encode_chat(chat)], options)[0]
+        for each in (generator, Generator(out, threads=1))
+    )
+    assert found.text == wanted.text == "The capital of Germany is Berlin."
+    for exact, rounded in zip(wanted.tokens, found.tokens, strict=True):
+        assert abs(exact.log_prob - rounded.log_prob) < 0.15
 
 
 def test_greedy_texts_are_those_of_transformers(generator: Generator) -> None:
