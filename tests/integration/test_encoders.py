@@ -20,6 +20,7 @@ from export.trial import try_bundle
 from macaron.stored import StoreError, folder_of
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
+from serving.bundle.manifest import Activations
 from serving.encoding.reader import Classifier, Embedder, TextReader, probabilities
 from serving.errors import BundleError, InvalidTextError, RequestError
 from serving.runtime.text_encoder import CALL_TOKENS, TextEncoder, calls, pack
@@ -79,10 +80,13 @@ def test_a_text_alone_and_in_any_batch_is_equal_to_the_bit(
     np.testing.assert_array_equal(reader.read(texts[:2] * 40)[:2], alone[:2])  # in several calls
 
 
-@pytest.mark.parametrize(("pooling", "precision"), [("cls", "fp32"), ("mean", "int8")])
+@pytest.mark.parametrize(
+    ("pooling", "precision", "activations"),
+    [("cls", "fp32", "row"), ("mean", "int8", "static"), ("mean", "int8", "row16")],
+)
 @pytest.mark.parametrize("positions", ["relative", "rotary"])
 def test_positions_that_attention_tells_are_those_of_each_text_alone(
-    tmp_path: Path, pooling: str, positions: str, precision: str
+    tmp_path: Path, pooling: str, positions: str, precision: str, activations: Activations
 ) -> None:
     sizes = {"model_dim": 32, "max_positions": 128, "max_relative_distance": 4}
     model = tiny_embedder(pooling, positions=positions, block="macaron", **sizes)
@@ -91,7 +95,7 @@ def test_positions_that_attention_tells_are_those_of_each_text_alone(
         EncodedText((2, *random.integers(5, 37, length).tolist(), 3), (0,) * (length + 2))
         for length in (*range(1, 24), 40, 3, 117, 64)
     ]
-    arithmetic = choose_encoder_arithmetic(model, texts, precision, "static")
+    arithmetic = choose_encoder_arithmetic(model, texts, precision, activations)
     manifest = write_text_graph(
         model,
         tmp_path,
@@ -111,6 +115,7 @@ def test_positions_that_attention_tells_are_those_of_each_text_alone(
     first = texts[9]  # the order of its words counts
     turned = EncodedText((*first.ids[:1], *first.ids[-2:0:-1], *first.ids[-1:]), first.segments)
     assert not np.allclose(bundle.run([turned]), found[9], atol=1e-2)
+    assert manifest.activations == activations
 
 
 def test_calls_hold_all_texts_and_not_too_many_ids() -> None:

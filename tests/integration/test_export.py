@@ -169,6 +169,8 @@ def test_activations_of_16_bits_equal_the_modules_too(tmp_path: Path, name: str)
     search_all(paired, sentences)
     assert paired.count > 500
     assert paired.total / paired.count < 1e-4
+    together = decode(bundle, sentences)
+    assert [decode(bundle, [sentence])[0] for sentence in sentences] == together  # to the bit
     exact = quantized_twin(model, wide=True)
     for product in exact.modules():
         if isinstance(product, QuantizedLinear):  # the same weights and exact activations

@@ -16,6 +16,7 @@ from export.importing.gpt2 import read_gpt2
 from export.importing.language_model import ImportedLanguageModel
 from export.importing.llama import read_llama
 from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Activations
 from serving.errors import ContextLengthError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
@@ -81,10 +82,15 @@ def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
 @pytest.fixture(scope="module")
 def generators(case: Case, traced_once: None) -> dict[str, Generator]:
     found = {}
-    for precision in ("fp32", "int8"):
-        out = case.folder.parent / precision / "model"
-        import_bundle(case.folder, out, precision=precision)
-        found[precision] = Generator(out, threads=1)
+    forms: dict[str, tuple[str, Activations | None]] = {
+        "fp32": ("fp32", None),
+        "int8": ("int8", None),
+        "int8 of 16 bits": ("int8", "row16"),
+    }
+    for name, (precision, activations) in forms.items():
+        out = case.folder.parent / name / "model"
+        import_bundle(case.folder, out, precision=precision, activations=activations)
+        found[name] = Generator(out, threads=1)
     return found
 
 
@@ -139,13 +145,27 @@ def test_an_output_ends_with_the_end_of_its_own_vocabulary(
     assert found.tokens[0].token == {0: "<|end|>", 2: "<|im_end|>"}[eos]
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
-def test_outputs_are_the_same_in_any_batch(
-    generators: dict[str, Generator], precision: str
-) -> None:
-    generator = generators[precision]
+@pytest.mark.parametrize("form", ["fp32", "int8", "int8 of 16 bits"])
+def test_outputs_are_the_same_in_any_batch(generators: dict[str, Generator], form: str) -> None:
+    generator = generators[form]
     together = generator.generate(TEXTS, GREEDY)
     assert [generator.generate([text], GREEDY)[0] for text in TEXTS] == together
+
+
+def test_activations_of_16_bits_are_nearer_to_the_checkpoint(
+    case: Case, generators: dict[str, Generator]
+) -> None:
+    assert generators["int8 of 16 bits"].manifest.activations == "row16"
+    exact, row, wide = (
+        np.concatenate(
+            [
+                [token.log_prob for token in scores if token.log_prob is not None]
+                for scores in generators[form].score([text for text in TEXTS if text])
+            ]
+        )
+        for form in ("fp32", "int8", "int8 of 16 bits")
+    )
+    assert np.abs(wide - exact).mean() < np.abs(row - exact).mean()
 
 
 def test_scores_of_prompts_begin_where_its_tokenizer_does(

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from export.errors import ExportError, ParityError
 from macaron.serve import main, server_command, server_environment
 from macaron.stored import _content_key
 from serving.bundle.folder import find_bundles, read_manifest
@@ -148,6 +149,33 @@ def test_a_checkpoint_is_imported_once(
     assert "imported once" in capsys.readouterr().err
     assert serve() == first
     assert capsys.readouterr().err == ""
+
+
+def test_what_int8_spoils_gets_16_bits_and_then_fp32(
+    started: dict[str, Any],
+    cache: Path,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    source = tmp_path / "opus-mt-de-en"
+    write_opus(source)
+    asked = []
+
+    def refuse(_: Path, out: Path, *, precision: str, activations: str | None, force: bool) -> None:
+        asked.append((precision, activations))
+        if precision == "int8":
+            raise ParityError("BLEU falls by 3.0 (limit 0.3)")
+        assert force
+        raise ExportError("the disk is full")
+
+    monkeypatch.setattr("export.importing.bundle.import_bundle", refuse)
+    with pytest.raises(SystemExit, match="--model the disk is full"):
+        main(["--model", str(source)], "macaron serve")
+    assert asked == [("int8", None), ("int8", "row16"), ("fp32", None)]
+    told = capsys.readouterr().err
+    assert "int8 loses too much (BLEU falls by 3.0 (limit 0.3))" in told
+    assert "int8 with activations of 16 bits loses too much" in told
 
 
 def test_models_of_one_name_are_told_apart_by_content(tmp_path: Path) -> None:
