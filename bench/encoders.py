@@ -109,6 +109,11 @@ class _ProductsAlone:
 
     def __init__(self, plan: EncoderPlan, manifest: Manifest) -> None:
         assert manifest.encoder is not None
+        if manifest.precision != "int8" or manifest.activations == "row16":
+            raise BenchError(
+                f"{plan.bundle}: must be int8 with activations of 8 bits, whose products are timed "
+                "alone, too; make it with `python -m macaron export import-encoder`"
+            )
         self._list = ProductList(plan.bundle, manifest.encoder, plan.threads)
         self._bound: dict[int, Callable[[], None]] = {}
 

@@ -149,7 +149,7 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
         "--text",
         type=Path,
         metavar="FILE",
-        help="source text to compare on (default: built-in sentences)",
+        help="text to compare on (default: built-in sentences, or a passage for language models)",
     )
     _add_pairs(imported, "source text with its translation to compare on, by BLEU too")
 

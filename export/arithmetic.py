@@ -71,6 +71,6 @@ def choose_language_arithmetic(
 
 
 def wide_arithmetic(model: ModuleT) -> Arithmetic[ModuleT]:
-    """Activations of 16 bits, which need not be fitted to anything; what the weights' eight bits
-    cost is spread over all products, so none is worth fp32."""
+    """Activations of 16 bits, which need not be fitted to anything. All products have them: what is
+    lost then is the rounding of weights, to which many products contribute."""
     return Arithmetic(quantized_twin(model, wide=True), Products(wide=True))

@@ -112,7 +112,7 @@ def export_bundle(
     test_sets = [(test.name, test.read()) for test in tests]
     dev = dev or validation_pair(find_checkpoint(path))
     dev_set = dev.read()
-    fitting = fitting_sentences(precision, dev.source, dev_set)
+    fitting = fitting_sentences(precision, activations, dev.source, dev_set)
     trained = load_trained(path)
     text = ComparedText(
         dev.name,

@@ -72,7 +72,9 @@ def _facts(manifest: Manifest, size: int) -> Iterator[str]:
     elif sizes.num_encoder_layers:
         layers = f"{sizes.num_encoder_layers} encoder and {layers}"
     precision: str = manifest.precision
-    if precision == "int8":
+    if precision == "int8" and manifest.activations == "row16":
+        precision += " weights, activations of 16 bits"
+    elif precision == "int8":
         precision += f" weights and activations ({manifest.activations} scales)"
     if precision == "w8a16":
         precision += " (weights in blocks of int8, activations in fp16)"

@@ -39,11 +39,11 @@ logger = logging.getLogger(__name__)
 
 def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
     """Give products of a quantised twin their fp32 weights back until the change is within the
-    limit, or is no further from it than its own standard error.
+    limit, but for chance (`_is_near`).
 
-    Those come first that are furthest from their own fp32, relative to what they give. Returns the
-    keys of their weights: none where the twin is near enough as it is. Raises ParityError where it
-    takes more than `MOST_EXACT` of all.
+    Those come first that gain most by it, relative to what they give. Returns the keys of their
+    weights: none where the twin is near enough as it is. Raises ParityError where it takes more
+    than `MOST_EXACT` of all, or all are not enough.
     """
     products = _products(twin)
 
@@ -51,13 +51,19 @@ def keep_exact(twin: nn.Module, changes: Changes, limit: float) -> frozenset[byt
         product.exact = mended
 
     kept = _mend_until(products, mend, changes, limit, "fp32 weights")
-    if len(kept) > MOST_EXACT * len(products):
+    if len(kept) <= MOST_EXACT * len(products):
+        return kept
+    found = changes()
+    if not _is_near(found, limit):  # all of them, then
         raise ParityError(
-            f"{len(kept)} of {len(products)} products would have to stay fp32, eight bits are too "
-            "few for this model: export it with --activations row16 or --precision fp32; no bundle "
-            "was written"
+            f"with all products in fp32, too, an int8 bundle would be off by {found.sum():.2g} "
+            f"(limit {limit:g}): export with --precision fp32; no bundle was written"
         )
-    return kept
+    raise ParityError(
+        f"{len(kept)} of {len(products)} products would have to stay fp32, eight bits are too few "
+        "for this model: export it with --activations row16 or --precision fp32; no bundle was "
+        "written"
+    )
 
 
 def keep_rows(twin: nn.Module, changes: Changes, limit: float) -> frozenset[bytes]:
@@ -95,7 +101,7 @@ def _mend_until(
     """
     if _is_near(changes(), limit):
         return frozenset()
-    worst_first = _worst_first(products, changes)
+    worst_first = _worst_first(products, mend, changes)
     too_few, enough = 0, len(worst_first)
     while enough - too_few > 1:
         count = (too_few + enough) // 2
@@ -113,22 +119,30 @@ def _mend_until(
 
 def _is_near(changes: NDArray[np.float64], limit: float) -> bool:
     """Whether their sum is within the limit but for chance: what a few sentences say of a text is
-    known only up to its standard error, and mending products would not change that."""
+    known only up to its standard error, and mending products would not change that.
+
+    As much again as the limit may be chance, and no more: that is where the gates are.
+    """
     count = len(changes)
     error = math.sqrt(count * float(changes.var(ddof=1))) if count > 1 else 0.0
-    return abs(float(changes.sum())) <= limit + error
+    return abs(float(changes.sum())) <= limit + min(error, limit)
 
 
 def _worst_first(
-    products: Sequence[QuantizedLinear], run: Callable[[], object]
+    products: Sequence[QuantizedLinear], mend: _Mend, run: Callable[[], object]
 ) -> list[QuantizedLinear]:
-    """Products by how far what they give while `run` runs is from what they would give in fp32."""
+    """Products by how much nearer to fp32 what they give while `run` runs would be if they were
+    mended."""
     squares = {product: [0.0, 0.0] for product in products}
 
     def watch(product: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         assert isinstance(product, QuantizedLinear)
         exact = nn.functional.linear(inputs[0], product.weight_NK, product.bias)
-        squares[product][0] += float((output - exact).square().sum())
+        mend(product, mended=True)
+        mended = product.forward(inputs[0])  # not the module itself, which would be watched
+        mend(product, mended=False)
+        gain = (output - exact).square().sum() - (mended - exact).square().sum()
+        squares[product][0] += float(gain)
         squares[product][1] += float(exact.square().sum())
 
     hooks = [product.register_forward_hook(watch) for product in products]
@@ -137,11 +151,11 @@ def _worst_first(
     for hook in hooks:
         hook.remove()
 
-    def harm(product: QuantizedLinear) -> float:
-        off, whole = squares[product]
-        return off / whole if whole else 0.0
+    def gain(product: QuantizedLinear) -> float:
+        gained, whole = squares[product]
+        return gained / whole if whole else 0.0
 
-    return sorted(products, key=harm, reverse=True)
+    return sorted(products, key=gain, reverse=True)
 
 
 def keep_exact_translation(

@@ -12,7 +12,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from export.quantize import LEVELS, SMALLEST, ModuleT
+from export.errors import ParityError
+from export.quantize import LEVELS, SMALLEST, ModuleT, quantize_columns
 
 DAMPING = 0.01
 """Of the mean of the Hessian's diagonal, added to all of it, as in section 4.1."""
@@ -24,7 +25,8 @@ def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
     """A copy of a model whose linear layers have weights on the levels of int8, such that
     `quantize_columns` finds these, and which is near to the model on what `run` puts through it.
 
-    A layer that `run` does not reach stays as it is.
+    A layer that `run` does not reach stays as it is, and so do weights that lie on levels already.
+    Raises ParityError where the model gives numbers that are not finite.
     """
     hessians: dict[str, Tensor] = {}
     hooks = [
@@ -40,6 +42,8 @@ def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
     for name, hessian_KK in hessians.items():
         linear = rounded.get_submodule(name)
         assert isinstance(linear, nn.Linear)
+        if not hessian_KK.isfinite().all():
+            raise ParityError(f"{name}: its inputs are not finite numbers; no bundle was written")
         weight_KN = round_columns(linear.weight.detach().T.double(), hessian_KK.double())
         linear.weight.data = weight_KN.T.float().contiguous()
     return rounded
@@ -69,7 +73,7 @@ def round_columns(weight_KN: Tensor, hessian_KK: Tensor) -> Tensor:
     damped_KK.diagonal().add_(DAMPING * sizes_K.mean() + SMALLEST)
     inverse_KK = torch.cholesky_inverse(torch.linalg.cholesky(damped_KK))
     upper_KK = torch.linalg.cholesky(inverse_KK, upper=True)
-    scale_N = weight_KN.abs().amax(0).clamp_min(SMALLEST) / LEVELS
+    scale_N = torch.from_numpy(quantize_columns(weight_KN.float().numpy())[1]).double()
     left_KN, rounded_KN = weight_KN[order_K], torch.empty_like(weight_KN)
     for start in range(0, len(left_KN), _TOGETHER):
         end = min(start + _TOGETHER, len(left_KN))

@@ -20,7 +20,7 @@ from export.onnx_graph import (
     export_text_graph,
 )
 from export.probe import probe_model
-from export.quantize import Products
+from export.quantize import ALIKE, Products
 from export.shared_weights import share_weights
 from export.shortlist import write_shortlist
 from serving.bundle.folder import FORMAT_VERSION
@@ -47,7 +47,6 @@ ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
 HEAD_UNIT = 8
 """Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
 once."""
-_ALIKE = Products()
 TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
 
 
@@ -103,7 +102,7 @@ def write_graphs(
     name: str,
     precision: str,
     target: str = "cpu",
-    products: Products = _ALIKE,
+    products: Products = ALIKE,
     shortlist: Shortlist | None = None,
     max_source: int = MAX_STEPS,
 ) -> Manifest:
@@ -152,7 +151,7 @@ def write_language_graphs(
     name: str,
     precision: str,
     target: str = "cpu",
-    products: Products = _ALIKE,
+    products: Products = ALIKE,
     max_positions: int | None = None,
 ) -> Manifest:
     """`write_graphs` for a language model, which has a step graph alone; its length is open, unless

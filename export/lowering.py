@@ -36,7 +36,7 @@ from export.passes.lower_products import lower_products
 from export.passes.mixed_precision import mixed_precision
 from export.passes.quantize_weights import quantize_weights
 from export.passes.rewriting import Rewriting
-from export.quantize import Products, weight_key
+from export.quantize import ALIKE, Products, weight_key
 
 RULES = (
     lower_embeddings,
@@ -69,7 +69,6 @@ FUSIONS = (
     ("Concat", fuse_sinusoids),
 )
 """Each looks at all nodes of its kind of operator, after those before it."""
-_ALIKE = Products()
 
 
 def lower(
@@ -77,7 +76,7 @@ def lower(
     *,
     int8: bool,
     flat_outputs: frozenset[str] = frozenset(),
-    products: Products = _ALIKE,
+    products: Products = ALIKE,
 ) -> onnx.ModelProto:
     """The graph for the CPU: fp32, or int8, whose activations have a scale for each row where
     `products` says nothing else.
@@ -124,7 +123,7 @@ def lower_for_cuda(
         if exact and weight_key(original_of(name, scaled, constants)[0]) in exact
     }
     lowered = Rewriting(
-        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, products=_ALIKE
+        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, products=ALIKE
     ).run(RULES)
     typed = mixed_precision(lowered, element, half=half, exact=kept)
     if int8_weights:

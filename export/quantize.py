@@ -111,6 +111,10 @@ class Products:
         return "row" if self.ranges is None else "static"
 
 
+ALIKE = Products()
+"""All products as the precision says."""
+
+
 class QuantizedLinear(nn.Module):
     """What the int8 lowering of a Linear computes, in PyTorch."""
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from export.errors import ExportError
 from export.language_parity import LOGIT_WINDOWS
 from export.parity import DevSet, Direction
+from serving.bundle.manifest import Activations
 from serving.bundle.tokenizer import TextTokenizer
 from serving.search.ids import EOS_ID
 from serving.text.sentences import has_words
@@ -129,14 +130,16 @@ def read_sources(file: Path) -> DevSet:
     return DevSet(lines, None)
 
 
-def fitting_sentences(precision: str, source: Path, dev: DevSet) -> list[int]:
+def fitting_sentences(
+    precision: str, activations: Activations, source: Path, dev: DevSet
+) -> list[int]:
     """The numbers of the sentences with words to which a precision is fitted: int8 to the last
-    ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others to
-    none.
+    ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others, and
+    int8 with activations of 16 bits, to none.
 
     Raises ExportError where there are too few.
     """
-    if precision not in _UNFITTED:
+    if precision not in _UNFITTED or activations == "row16":
         return []
     sentences = [number for number, source in enumerate(dev.sources) if has_words(source)]
     if len(sentences) < LEAST_SENTENCES:
@@ -144,6 +147,7 @@ def fitting_sentences(precision: str, source: Path, dev: DevSet) -> list[int]:
             f"{source}: {precision} is fitted to at least {LEAST_SENTENCES} sentences with "
             f"words, got {len(sentences)}; give a longer text with --dev SOURCE REFERENCE, or "
             f"export with --precision {_UNFITTED[precision]}"
+            + (" or --activations row16" if precision == "int8" else "")
         )
     if precision == "int8":
         return sentences[-_FITTED_SENTENCES:]

@@ -8,19 +8,29 @@ import logging
 import os
 import sys
 from collections.abc import Sequence
+from itertools import zip_longest
 from pathlib import Path
+from typing import NamedTuple
 
 from serving.bundle.folder import MANIFEST, file_hash
 from serving.bundle.manifest import Activations
 from serving.runtime.kernels import cache_folder
 
 _KEY_DIGITS = 16
-_FORMS: tuple[tuple[str, Activations | None], ...] = (
-    ("int8", None),
-    ("int8", "row16"),
-    ("fp32", None),
+
+
+class _Form(NamedTuple):
+    told: str
+    precision: str
+    activations: Activations | None
+
+
+_FORMS = (
+    _Form("int8", "int8", None),
+    _Form("int8 with activations of 16 bits", "int8", "row16"),
+    _Form("fp32", "fp32", None),
 )
-"""Precision and activations of an imported model: the first that lose little enough."""
+"""What an imported model may become: the first that loses little enough."""
 
 
 class StoreError(Exception):
@@ -95,15 +105,23 @@ def _import(model: Path, bundle: Path) -> None:
     print(f"{model}: imported once, into {bundle}", file=sys.stderr)
     try:
         make = write_foreign_encoder if told_family(model) == ENCODER else import_bundle
-        for precision, activations in _FORMS:
+        for form, following in zip_longest(_FORMS, _FORMS[1:]):
             try:
-                make(model, bundle, precision=precision, activations=activations, force=True)
+                make(
+                    model,
+                    bundle,
+                    precision=form.precision,
+                    activations=form.activations,
+                    force=True,
+                )
                 break
             except ParityError as error:
-                if precision == "fp32":
+                if following is None:
                     raise
-                told = "int8 with activations of 16 bits" if activations else "int8"
-                print(f"{model}: {told} loses too much ({error})", file=sys.stderr)
+                print(
+                    f"{model}: {form.told} loses too much ({error}); trying {following.told}",
+                    file=sys.stderr,
+                )
     except ExportError as error:
         raise StoreError(f"--model {error}") from error
 

@@ -83,9 +83,9 @@ def import_bundle(
     """Write the bundle `out` of the checkpoint at `source`.
 
     `dev` is what the bundle is compared on: a text with references, or a source text alone, or, if
-    left out, built-in sentences. int8 has static activations only where a text is given to which
-    they are fitted. Raises ExportError (ParityError), with file and entry, without leaving anything
-    behind.
+    left out, built-in sentences (a language model's, a passage). int8 has static activations only
+    where a text is given to which they are fitted. Raises ExportError (ParityError), with file and
+    entry, without leaving anything behind.
     """
     if activations is None and dev is None:
         activations = "row"
@@ -114,7 +114,7 @@ def import_bundle(
     if target != "cpu":
         imported = replace(imported, shortlist=None)  # only the CPU has them
     exported = _exported(imported, source, licence)
-    text = _compared(exported.vocabulary, languages, precision, dev, tests)
+    text = _compared(exported.vocabulary, languages, form, dev, tests)
     return write_bundle(exported, out, form, text, shortlist=imported.shortlist)
 
 
@@ -248,7 +248,7 @@ def told_licence(source: Path) -> str | None:
 def _compared(
     vocabulary: Vocabulary,
     languages: Languages,
-    precision: str,
+    form: Form,
     dev: TextPair | Path | None,
     tests: tuple[TextPair, ...],
 ) -> ComparedText:
@@ -268,7 +268,7 @@ def _compared(
         language = next((code for code in languages.source if code in built_in), "en")
         name, file = f"built-in sentences ({language})", SENTENCES
         text = DevSet(built_in[language], None)
-    fitting = fitting_sentences(precision, file, text)
+    fitting = fitting_sentences(form.precision, form.activations, file, text)
     return ComparedText(
         name, _told(vocabulary, languages, text), fitting, tuple(_tests(languages, tests))
     )

@@ -78,7 +78,7 @@ def _multiply_int8(
     axis = graph.constant(np.array([1]), "axis_1")
     own_scale = graph.add("Unsqueeze", [own_scale, axis], f"{output}_own_scales")
     parts = _quantized_rows(graph, rows, output, key)
-    products = [f"{output}_{i}" for i in range(len(parts))] if len(parts) > 1 else [output]
+    products = [f"{output}_part_{i}" for i in range(len(parts))] if len(parts) > 1 else [output]
     for (u8, row_scale, zero_point), product in zip(parts, products, strict=True):
         sums = graph.add("MatMulInteger", [u8, own, zero_point, middle], f"{product}_sums")
         numbers = graph.add("Cast", [sums], f"{product}_unscaled", cast(onnx.TensorProto.FLOAT))

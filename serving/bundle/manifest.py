@@ -153,7 +153,7 @@ class Manifest(Strict):
     block: str
     precision: Precision
     activations: Activations = "row"
-    """int8: a scale for each row, or static ones from a text at export."""
+    """int8: a scale for each row, the same with 16 bits, or static ones from a text at export."""
     target: Literal["cpu", "cuda", "tensorrt"]
     priority: int = 0
     """Where several models serve a language pair, the highest is used."""

@@ -2,7 +2,7 @@
 // with VNNI (dots.h) and on vectors without (pairs.h) share.
 //
 // Integers are exact, and each output is scaled by itself: a row's result does not depend on the
-// others. Shape letters: M rows, K inputs, N outputs.
+// others, but for one that is added to it because a row's numbers have 16 bits. Shape letters: M rows, K inputs, N outputs.
 
 #pragma once
 
@@ -23,6 +23,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <new>
 
@@ -132,6 +133,7 @@ struct Scales {
   bool each_column;
   const float* bias;  // [N], or null
   int zero_point;     // of the rows
+  int64_t height = std::numeric_limits<int64_t>::max();  // rows from here on are added to the first
 
   float of_row(int64_t row) const { return rows[each_row ? row : 0]; }
 };
@@ -153,11 +155,14 @@ class PanelOutput {
     }
   }
 
-  // Writes a row: (sums + corrections) * factors + bias.
+  // Writes a row: (sums + corrections) * factors + bias, or adds it to one that was written before.
   inline __attribute__((always_inline)) void write(int64_t row, Ints first, Ints second) const {
     const float own = scales_.of_row(row);
-    const Floats x = scaled(first, own, 0), y = scaled(second, own, 1);
-    float* to = out_ + row * outputs_;
+    const bool added = row >= scales_.height;
+    float* to = out_ + (added ? row - scales_.height : row) * outputs_;
+    const Floats x = scaled(first, own, 0) + (added ? load_some(to, width_) : bias_[0]);
+    const Floats y = scaled(second, own, 1) +
+                     (added ? load_some(to + kLanes, width_ - kLanes) : bias_[1]);
     if (width_ == kPanel) {
       store(to, x);
       store(to + kLanes, y);
@@ -172,15 +177,14 @@ class PanelOutput {
  private:
   // Zero beyond the last.
   static Floats load_some(const float* from, int64_t count) {
-    if (count == kLanes) return load(from);
+    if (count >= kLanes) return load(from);
     alignas(kLine) float some[kLanes] = {};
-    std::copy(from, from + count, some);
+    std::copy(from, from + std::max<int64_t>(count, 0), some);
     return load(some);
   }
 
   inline __attribute__((always_inline)) Floats scaled(Ints sums, float own, int half) const {
-    return __builtin_convertvector(sums + corrections_[half], Floats) * (factors_[half] * own) +
-           bias_[half];
+    return __builtin_convertvector(sums + corrections_[half], Floats) * (factors_[half] * own);
   }
 
   Floats factors_[2], bias_[2];

@@ -139,26 +139,16 @@ inline void run_product(const ProductKernel& kernel, const Context& context, siz
 inline void run_wide_product(const ProductKernel& kernel, const Context& context,
                              const float* bias, int64_t biases) {
   static thread_local Aligned<uint8_t> room;
-  static thread_local Aligned<float> products;
   const PackedWeight& weight = kernel.weight;
   const Shape shape = context.shape(0);
   if (shape.size() != 2 || shape[0] % 2)
     throw std::invalid_argument("wide product: rows must be [2M,K]");
-  const int64_t count = shape[0] / 2, outputs = weight.outputs();
   Scales scales = read_scales(weight, context, bias, biases);
-  scales.bias = nullptr;
-  const ReadyRows rows(context.input<uint8_t>(0), 2 * count, shape[1], room);
-  float* out = context.output<float>(0, {count, outputs});
-  float* both = products.resize(2 * count * outputs);
-  share_panels(weight, context, 2 * count, [&](int64_t first, int64_t last) {
-    rows.multiply(weight, scales, first, last, both);
-    const int64_t begin = first * kPanel, end = std::min(last * kPanel, outputs);
-    for (int64_t row = 0; row < count; ++row) {
-      const float* own = both + row * outputs;
-      const float* rest = own + count * outputs;
-      for (int64_t n = begin; n < end; ++n)
-        out[row * outputs + n] = own[n] + rest[n] + (bias ? bias[n] : 0.0f);
-    }
+  scales.height = shape[0] / 2;
+  const ReadyRows rows(context.input<uint8_t>(0), shape[0], shape[1], room);
+  float* out = context.output<float>(0, {scales.height, weight.outputs()});
+  share_panels(weight, context, shape[0], [&](int64_t first, int64_t last) {
+    rows.multiply(weight, scales, first, last, out);
   });
 }
 

@@ -156,6 +156,12 @@ def test_static_activations_equal_the_modules_too(tmp_path: Path, name: str) -> 
     assert row.total > 2 * paired.total  # the two arithmetics can be told apart
 
 
+def assert_all_wide_products_are_fused(path: Path) -> None:
+    left = {node.op_type for node in onnx.load(path, load_external_data=False).graph.node}
+    assert left & {"WideProduct", "BiasedWideProduct"}
+    assert not left & {"MatMulIntegerToFloat", "QuantizeLinear", "Split"}
+
+
 @pytest.mark.parametrize("name", MODELS)
 def test_activations_of_16_bits_equal_the_modules_too(tmp_path: Path, name: str) -> None:
     """And come far nearer to the checkpoint with the same weights."""
@@ -164,6 +170,7 @@ def test_activations_of_16_bits_equal_the_modules_too(tmp_path: Path, name: str)
     products = Products(wide=True)
     manifest = write_graphs(model, tmp_path, name="random", precision="int8", products=products)
     assert manifest.activations == "row16"
+    assert_all_wide_products_are_fused(tmp_path / "step.onnx")
     bundle = OnnxStepper(tmp_path, manifest, 1)
     paired = PairedStepper(TorchStepper(twin), bundle)
     search_all(paired, sentences)

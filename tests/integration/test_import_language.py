@@ -20,6 +20,7 @@ from serving.bundle.manifest import Activations
 from serving.errors import ContextLengthError
 from serving.generation.generator import Generator
 from serving.search.sampling_options import GenerationOptions
+from tests.integration.test_export import assert_all_wide_products_are_fused
 from tests.toy.corpus import toy_pairs
 from tests.toy.language_checkpoints import ROWS, write_gpt2, write_llama
 
@@ -156,6 +157,8 @@ def test_activations_of_16_bits_are_nearer_to_the_checkpoint(
     case: Case, generators: dict[str, Generator]
 ) -> None:
     assert generators["int8 of 16 bits"].manifest.activations == "row16"
+    out = case.folder.parent / "int8 of 16 bits" / "model"
+    assert_all_wide_products_are_fused(out / "step.onnx")
     exact, row, wide = (
         np.concatenate(
             [

@@ -752,9 +752,9 @@ def test_lists_shared_out_to_threads_come_out_the_same(
         assert np.array_equal(alone[0], together[row])
 
 
-@pytest.mark.parametrize("precision", ["fp32", "int8"])
+@pytest.mark.parametrize("form", ["fp32", "int8", "int8 of 16 bits"])
 def test_a_bundle_decodes_without_kernels_too(
-    precision: str, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+    form: str, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     generator = np.random.default_rng(3)
     sources = [
@@ -764,9 +764,10 @@ def test_a_bundle_decodes_without_kernels_too(
     options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
     sentences = [Sentence(source, options) for source in sources]
     ranges = None
-    if precision == "int8":
+    precision = form.partition(" ")[0]
+    if form == "int8":
         ranges = measure_translation_ranges(quantized_twin(model), sentences, 16)
-    products = Products(ranges)
+    products = Products(ranges, wide=form == "int8 of 16 bits")
     manifest = write_graphs(model, tmp_path, name="random", precision=precision, products=products)
     stepper = OnnxStepper(tmp_path, manifest, 1)
     assert stepper.one_query_first

@@ -69,6 +69,11 @@ def test_it_tells_what_the_manifest_knows() -> None:
     assert text.startswith('---\npipeline_tag: translation\nlanguage:\n- "de"\n- "en"\n---\n')
 
 
+def test_activations_of_16_bits_are_told() -> None:
+    text = render_card(translator(activations="row16"), 1)
+    assert "\n| precision | int8 weights, activations of 16 bits |\n" in text
+
+
 def test_of_a_language_model_it_tells_another_way_to_use_it() -> None:
     recipe = {"data": {"train": ["${DATA}/wiki/train.gz"]}}
     text = render_card(read("lm-cascade", recipe=recipe), 1)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from export.errors import ParityError
 from export.gptq import DAMPING, round_columns, rounded_weights
 from export.quantize import LEVELS, SMALLEST, quantize_columns
 
@@ -26,7 +27,7 @@ def by_elimination(weight_KN: Tensor, hessian_KK: Tensor) -> Tensor:
     inputs = len(weight_KN)
     mean = hessian_KK.diagonal().mean()
     inverse = torch.linalg.inv(hessian_KK + (DAMPING * mean + SMALLEST) * torch.eye(inputs))
-    scale_N = weight_KN.abs().amax(0) / LEVELS
+    scale_N = torch.from_numpy(quantize_columns(weight_KN.float().numpy())[1]).double()
     left, found = weight_KN.clone(), torch.empty_like(weight_KN)
     for k in torch.argsort(hessian_KK.diagonal(), descending=True).tolist():
         found[k] = (left[k] / scale_N).round().clamp(-LEVELS, LEVELS) * scale_N
@@ -71,6 +72,18 @@ def test_the_levels_are_found_again() -> None:
     levels, scales = quantize_columns(weight_KN)
     np.testing.assert_allclose(levels * scales, weight_KN, rtol=1e-6, atol=1e-9)
     assert torch.equal(rounded[1].weight, model[1].weight)  # which nothing went through
+    again = rounded_weights(rounded, lambda: rounded[0](x_TK))
+    torch.testing.assert_close(again[0].weight, rounded[0].weight, rtol=1e-6, atol=1e-9)
+    coarse = nn.Linear(40, 30, bias=False)  # on fewer levels than there are
+    coarse.weight.data = torch.randint(-20, 21, (30, 40)) * 0.03
+    same = rounded_weights(coarse, lambda: coarse(x_TK))
+    torch.testing.assert_close(same.weight, coarse.weight, rtol=1e-6, atol=1e-9)
+
+
+def test_numbers_that_are_not_finite_are_told() -> None:
+    model = nn.Sequential(nn.Linear(4, 3))
+    with pytest.raises(ParityError, match="0: its inputs are not finite"):
+        rounded_weights(model, lambda: model(torch.tensor([[1.0, torch.nan, 0.0, 2.0]])))
 
 
 def test_inputs_that_are_always_zero_do_no_harm() -> None:
