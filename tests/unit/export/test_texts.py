@@ -48,12 +48,18 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_loaded(
 
 def fitted(precision: str, sources: list[str]) -> list[str]:
     pair = TextPair("news", Path("a"), Path("b"))
-    return [sources[n] for n in fitting_sentences(precision, pair.source, DevSet(sources, sources))]
+    text = DevSet(sources, sources)
+    return [sources[n] for n in fitting_sentences(precision, "static", pair.source, text)]
 
 
 def test_int8_is_fitted_to_the_last_sentences_that_have_words() -> None:
     sources = ["", *(f"Satz {n}." for n in range(100)), "12", "---", " "]
     assert fitted("int8", sources) == sources[37:101]
+
+
+def test_activations_of_16_bits_are_fitted_to_nothing() -> None:
+    text = DevSet(["12"], ["12"])
+    assert fitting_sentences("int8", "row16", Path("a"), text) == []
 
 
 def test_fp16_is_fitted_to_sentences_from_all_of_the_text() -> None:
@@ -65,7 +71,7 @@ def test_fp16_is_fitted_to_sentences_from_all_of_the_text() -> None:
 
 @pytest.mark.parametrize(
     ("precision", "target", "instead"),
-    [("int8", "cpu", "fp32"), ("fp16", "cuda", "bf16 or fp32")],
+    [("int8", "cpu", "fp32 or --activations row16"), ("fp16", "cuda", "bf16 or fp32")],
 )
 @pytest.mark.parametrize("count", [0, 1, 7])
 def test_too_few_sentences_with_words_are_refused_before_anything_is_loaded(
@@ -82,9 +88,15 @@ def test_too_few_sentences_with_words_are_refused_before_anything_is_loaded(
             tmp_path / "nowhere", tmp_path / "out", precision=precision, target=target, dev=text
         )
     for unfitted in instead.split(" or "):
-        with pytest.raises(Exception, match="nowhere"):
+        wide = unfitted == "--activations row16"
+        with pytest.raises(Exception, match="nowhere"):  # the text is no obstacle any more
             export_bundle(
-                tmp_path / "nowhere", tmp_path / "out", precision=unfitted, target=target, dev=text
+                tmp_path / "nowhere",
+                tmp_path / "out",
+                precision="int8" if wide else unfitted,
+                activations="row16" if wide else None,
+                target=target,
+                dev=text,
             )
 
 
