@@ -142,8 +142,8 @@ struct Scales {
 class PanelOutput {
  public:
   PanelOutput(const PackedWeight& weight, int64_t panel, const Scales& scales, float* out)
-      : scales_(scales), outputs_(weight.outputs()), out_(out + panel * kPanel),
-        width_(std::min(kPanel, outputs_ - panel * kPanel)) {
+      : scales_(scales), height_(scales.height), outputs_(weight.outputs()),
+        out_(out + panel * kPanel), width_(std::min(kPanel, outputs_ - panel * kPanel)) {
     const int64_t begin = panel * kPanel;
     for (int half = 0; half < 2; ++half) {
       const int64_t from = begin + half * kLanes;
@@ -158,11 +158,16 @@ class PanelOutput {
   // Writes a row: (sums + corrections) * factors + bias, or adds it to one that was written before.
   inline __attribute__((always_inline)) void write(int64_t row, Ints first, Ints second) const {
     const float own = scales_.of_row(row);
-    const bool added = row >= scales_.height;
-    float* to = out_ + (added ? row - scales_.height : row) * outputs_;
-    const Floats x = scaled(first, own, 0) + (added ? load_some(to, width_) : bias_[0]);
-    const Floats y = scaled(second, own, 1) +
-                     (added ? load_some(to + kLanes, width_ - kLanes) : bias_[1]);
+    Floats x = scaled(first, own, 0), y = scaled(second, own, 1);
+    float* to = out_ + row * outputs_;
+    if (row < height_) {
+      x += bias_[0];
+      y += bias_[1];
+    } else {
+      to -= height_ * outputs_;
+      x += load_some(to, width_);
+      y += load_some(to + kLanes, width_ - kLanes);
+    }
     if (width_ == kPanel) {
       store(to, x);
       store(to + kLanes, y);
@@ -190,7 +195,7 @@ class PanelOutput {
   Floats factors_[2], bias_[2];
   Ints corrections_[2];
   const Scales& scales_;
-  int64_t outputs_;
+  int64_t height_, outputs_;
   float* out_;
   int64_t width_;
 };
