@@ -62,9 +62,9 @@ def quantize_rows(graph: Rewriting, name: str, axes: Shape) -> tuple[str, str]:
     return graph.quantized[name]
 
 
-def quantize_rows_twice(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]:
-    """What `quantize_rows` gives for a flat value, and for what its rounding leaves: together they
-    have 16 bits.
+def row_parts(graph: Rewriting, name: str, axes: Shape) -> list[tuple[str, str]]:
+    """What `quantize_rows` gives for a flat value and, where activations have 16 bits, for what its
+    rounding leaves, too; products of all parts are to be added up.
 
     before    x [M,K]
     after     x -> u8 rows and their scales -> Cast -> Sub 128 -> Mul -> Sub from x -> u8 rows and
@@ -72,6 +72,8 @@ def quantize_rows_twice(graph: Rewriting, name: str, axes: Shape) -> list[tuple[
     """
     rest = f"{name}_rest"
     u8, scales = quantize_rows(graph, name, axes)
+    if not graph.wide:
+        return [(u8, scales)]
     if rest not in graph.quantized:
         levels = graph.add("Cast", [u8], f"{name}_levels", cast(onnx.TensorProto.FLOAT))
         middle = graph.constant(np.float32(ZERO_POINT), "middle_level")

@@ -14,9 +14,8 @@ from export.passes.fold_scalars import original_of
 from export.passes.int8_operands import (
     cast,
     middle_level,
-    quantize_rows,
-    quantize_rows_twice,
     quantize_statically,
+    row_parts,
 )
 from export.passes.rewriting import Rewriting
 from export.quantize import quantize_columns, weight_key
@@ -98,15 +97,10 @@ def _quantized_rows(
         graph.give_shape(rows)
         return [quantize_statically(graph, rows, range_)]
     axes, flat = graph.shapes[rows], graph.flatten(rows)
-    if graph.wide:
-        parts = quantize_rows_twice(graph, flat, axes[:-1])
-    else:
-        parts = [quantize_rows(graph, flat, axes[:-1])]
-    one = graph.shape_vector((*axes[1:-1], 1))
+    own, one = graph.shape_vector(axes[1:]), graph.shape_vector((*axes[1:-1], 1))
     shaped = []
-    for i, (flat_u8, flat_scale) in enumerate(parts):
-        own_shape = graph.shape_vector(axes[1:])
-        u8 = graph.add("Reshape", [flat_u8, own_shape], f"{output}_u8_{i}")
+    for i, (flat_u8, flat_scale) in enumerate(row_parts(graph, flat, axes[:-1])):
+        u8 = graph.add("Reshape", [flat_u8, own], f"{output}_u8_{i}")
         scale = graph.add("Reshape", [flat_scale, one], f"{output}_row_scale_{i}")
         shaped.append((u8, scale, middle_level(graph)))
     return shaped

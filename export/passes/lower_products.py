@@ -9,10 +9,9 @@ from onnx import NodeProto, helper
 from export.domains import MICROSOFT
 from export.passes.int8_operands import (
     middle_level,
-    quantize_rows,
-    quantize_rows_twice,
     quantize_statically,
     quantize_weight,
+    row_parts,
 )
 from export.passes.rewriting import Rewriting
 
@@ -71,16 +70,15 @@ def _multiply_by_row(graph: Rewriting, node: NodeProto, output: str, bias: str) 
     rows, axes = graph.flatten(node.input[0]), graph.shapes[output][:-1]
     # With a scale for each row, the operator's own bias input would be scaled too.
     name = f"{output}_product" if bias else graph.flat_name(output)
-    if graph.wide:
-        u8, scales = _stack(graph, rows, quantize_rows_twice(graph, rows, axes))
-    else:
-        u8, scales = quantize_rows(graph, rows, axes)
+    parts = row_parts(graph, rows, axes)
+    several = len(parts) > 1
+    u8, scales = _stack(graph, rows, parts) if several else parts[0]
     operands = [u8, weight, scales, weight_scale, middle_level(graph)]
-    stacked = f"{output}_both" if graph.wide else name
-    graph.add("MatMulIntegerToFloat", operands, stacked, domain=MICROSOFT)
-    if graph.wide:
+    product = f"{output}_both" if several else name
+    graph.add("MatMulIntegerToFloat", operands, product, domain=MICROSOFT)
+    if several:
         halves = [f"{output}_half_{i}" for i in range(2)]
-        graph.append(helper.make_node("Split", [stacked], halves, axis=0, num_outputs=2))
+        graph.append(helper.make_node("Split", [product], halves, axis=0, num_outputs=2))
         graph.add("Add", halves, name)
     if bias:
         # The bias comes first: ONNX takes a sum's type from there, and knows none of the product.
