@@ -12,12 +12,14 @@ from pathlib import Path
 
 import torch
 
-from bench.attention_layer import attention_markdown, time_attention
-from bench.compiled import check_compiler
-from bench.engine import EnginePlan, failures, run_engine
 from bench.errors import BenchError
-from bench.gpu import Gpu, look_at_gpu
-from bench.language import (
+from bench.machine.gpu import Gpu, look_at_gpu
+from bench.reports.report import Machine, busy_warning, look_again, look_at_machine
+from bench.reports.tables import refresh_tables
+from bench.runs.attention_layer import attention_markdown, time_attention
+from bench.runs.engine import EnginePlan, failures, run_engine
+from bench.runs.engine_report import score_translations, to_markdown, unequal, write_record
+from bench.runs.language import (
     GENERATED,
     compare_rivals,
     context_markdown,
@@ -26,22 +28,10 @@ from bench.language import (
     time_context,
     time_long_output,
 )
-from bench.materials import RANDOM_SENTENCES, Subject, random_subject, trained_subject
-from bench.profile import profile_decoding, profile_markdown
-from bench.quality import compare_systems, parse_system
-from bench.quality_report import quality_markdown, write_quality_record
-from bench.report import (
-    Machine,
-    busy_warning,
-    look_again,
-    look_at_machine,
-    score_translations,
-    to_markdown,
-    unequal,
-    write_record,
-)
-from bench.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
-from bench.server import (
+from bench.runs.profile import profile_decoding, profile_markdown
+from bench.runs.quality import compare_systems, parse_system
+from bench.runs.quality_report import quality_markdown, write_quality_record
+from bench.runs.server import (
     TAIL_EVERY,
     TAIL_TIMES,
     ServerPlan,
@@ -49,18 +39,20 @@ from bench.server import (
     server_markdown,
     texts_of,
 )
-from bench.tables import refresh_tables
-from bench.training_speed import (
+from bench.runs.training_speed import (
     TrainingPlan,
     measure_matrix_speed,
     time_training,
     training_markdown,
 )
-from bench.translate import BEAM, TranslatePlan, run_translate, translate_markdown
+from bench.runs.translate import BEAM, TranslatePlan, run_translate, translate_markdown
+from bench.subjects.materials import RANDOM_SENTENCES, Subject, random_subject, trained_subject
+from bench.subjects.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
+from bench.systems.compiled import check_compiler
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
 from serving.threads import default_threads
-from training.corpus import read_pairs
+from training.corpora.pairs import read_pairs
 from training.models import PRESETS, LanguageModelConfig
 
 _DEFAULT_SEED = 1
@@ -179,7 +171,7 @@ def quality(options: argparse.Namespace) -> int:
 
 def bundles(options: argparse.Namespace) -> int:
     """Measure translation bundles in turns; the table goes to stdout."""
-    from bench.bundles import (
+    from bench.runs.bundles import (
         BundlesPlan,
         bundles_markdown,
         draw_bundles,
@@ -297,7 +289,7 @@ def training(options: argparse.Namespace) -> int:
 
 def encoders(options: argparse.Namespace) -> int:
     """Time an encoder of others, in turns with its peers."""
-    from bench.encoders import EncoderPlan, encoders_markdown, time_encoders
+    from bench.runs.encoders import EncoderPlan, encoders_markdown, time_encoders
 
     cores = _cores(options.threads)
     plan = EncoderPlan(
@@ -321,7 +313,11 @@ def encoders(options: argparse.Namespace) -> int:
 
 def encoder_server(options: argparse.Namespace) -> int:
     """Time an encoder over HTTP, in turns with its engine alone."""
-    from bench.encoder_server import EncoderServerPlan, encoder_server_markdown, time_encoder_server
+    from bench.runs.encoder_server import (
+        EncoderServerPlan,
+        encoder_server_markdown,
+        time_encoder_server,
+    )
 
     cores = _cores(options.threads)
     plan = EncoderServerPlan(
@@ -341,7 +337,7 @@ def encoder_server(options: argparse.Namespace) -> int:
 
 def students(options: argparse.Namespace) -> int:
     """Time published students, in turns with their own runtime."""
-    from bench.students import StudentsPlan, students_markdown, time_students
+    from bench.runs.students import StudentsPlan, students_markdown, time_students
 
     cores = _cores(options.threads)
     plan = StudentsPlan(

@@ -7,23 +7,24 @@ import json
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from export.bundle import export_bundle
-from export.checkpoint import recover_checkpoint
-from export.encoder_bundle import export_encoder_bundle, write_foreign_encoder
-from export.engine import check_engines, export_engines
+from export.bundles.checkpoint import recover_checkpoint
+from export.bundles.language import export_language_bundle
+from export.bundles.probability import calibrate_probability
+from export.bundles.trained_encoder import export_encoder_bundle
+from export.bundles.translation import export_bundle
+from export.bundles.trial import try_bundle
+from export.engines.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
-from export.importing.languages import split_codes
+from export.importing.encoder_bundle import write_foreign_encoder
 from export.importing.model import LanguageChoice
-from export.language_bundle import export_language_bundle
-from export.probability import calibrate_probability
-from export.texts import Text, TextPair
-from export.trial import try_bundle
+from export.importing.vocabularies.languages import split_codes
+from export.texts.texts import Text, TextPair
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
-from training.checkpoint import find_checkpoint
-from training.config import FineTuningRecipe, LanguageRecipe, PretrainingRecipe
-from training.run import read_run_recipe
+from training.recipe.config import FineTuningRecipe, LanguageRecipe, PretrainingRecipe
+from training.runs.checkpoint import find_checkpoint
+from training.runs.folder import read_run_recipe
 
 
 def bundle(options: argparse.Namespace) -> int:

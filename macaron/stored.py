@@ -91,9 +91,9 @@ def _import(model: Path, bundle: Path) -> None:
     too, as fp32. What is done is told on stderr."""
     try:
         import export
-        from export.encoder_bundle import write_foreign_encoder
         from export.errors import ExportError, ParityError
         from export.importing.bundle import ENCODER, import_bundle, told_family
+        from export.importing.encoder_bundle import write_foreign_encoder
     except ModuleNotFoundError as error:
         raise StoreError(
             f"--model {model}: no bundle, and to import it the Python package {error.name!r} is "

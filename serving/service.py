@@ -24,10 +24,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from serving.errors import ServingError
 from serving.server.app import create_app
 from serving.server.check import check_apart, refuse
-from serving.server.logs import configure_logs
-from serving.server.registry import Registry
-from serving.server.settings import Settings
-from serving.server.slow_clients import time_connections
+from serving.server.http.logs import configure_logs
+from serving.server.http.settings import Settings
+from serving.server.http.slow_clients import time_connections
+from serving.server.models.registry import Registry
 from serving.text.detection import load_detector
 
 # The command line has looked before it imported this module, and keeps what it saw.
@@ -151,7 +151,7 @@ def _pass_hangups_on() -> None:
 MacaronService = bentoml.service(
     name="macaron",
     workers=_settings.workers,
-    logging={"access": {"enabled": False}},  # serving.server.access_log writes a line of its own
+    logging={"access": {"enabled": False}},  # http.access_log writes a line of its own
     # Its labels hold raw paths, so that a scanner fills the memory.
     metrics={"enabled": False},
     # Our own deadlines come first; this one also ends a body that never arrives.

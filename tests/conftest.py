@@ -75,7 +75,7 @@ def traced_once(shared_folder: Path) -> Iterator[None]:
 
     That is nearly all of the time of an export; what is made of the graph is made each time anew.
     """
-    from export import onnx_graph
+    from export.graphs import onnx_graph
     from tests.toy.tracing import remembering
 
     folder = shared_folder / "traced"
@@ -106,10 +106,10 @@ def tiny_model(shared_folder: Path, traced_once: None) -> TinyModel:
 
 
 def _make(folder: Path, model: TinyModel) -> None:
-    from export.bundle import export_bundle
+    from export.bundles.translation import export_bundle
     from tests.toy.recipe import write_toy_recipe
-    from training.config import load_recipe
-    from training.trainer import train
+    from training.loop.trainer import train
+    from training.recipe.config import load_recipe
 
     recipe = write_toy_recipe(folder, pairs=3000, seed=1, task="copy")
     with single_thread():
@@ -154,10 +154,10 @@ def tiny_language_model(shared_folder: Path, traced_once: None) -> TinyLanguageM
 
 
 def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
-    from export.language_bundle import export_language_bundle
+    from export.bundles.language import export_language_bundle
     from tests.toy.text import write_toy_text
-    from training.config import load_recipe
-    from training.trainer import train
+    from training.loop.trainer import train
+    from training.recipe.config import load_recipe
 
     recipe = write_toy_text(folder, "sentencepiece")
     with single_thread():
@@ -196,7 +196,7 @@ def tiny_encoders(shared_folder: Path, traced_once: None) -> TinyEncoders:
 
 
 def _make_encoders(folder: Path, model: TinyEncoders) -> None:
-    from export.encoder_bundle import write_foreign_encoder
+    from export.importing.encoder_bundle import write_foreign_encoder
     from tests.toy.encoders import LABELS, save_encoder, write_lines
 
     save_encoder(model.embedder)

@@ -24,8 +24,8 @@ import numpy as np
 import onnxruntime
 import pytest
 
-from serving.runtime import cuda_device, cuda_memory, cuda_session
-from serving.runtime.cuda_driver import Gpu
+from serving.runtime.gpu import cuda_device, cuda_memory, cuda_session
+from serving.runtime.gpu.cuda_driver import Gpu
 from serving.runtime.ort import load_graph
 
 POISON = 0xFF

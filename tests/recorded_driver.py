@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from serving.runtime import cuda_driver
+from serving.runtime.gpu import cuda_driver
 from tests.recorded_device import Recorded
 
 _UNSUPPORTED, _INVALIDATED, _WRONG_THREAD = 900, 901, 908

@@ -23,8 +23,8 @@ import onnxruntime
 import pytest
 from onnx import helper
 
-from export import engine as export_engine
-from serving.runtime import tensorrt_device, tensorrt_library
+from export.engines import engine as export_engine
+from serving.runtime.gpu import tensorrt_device, tensorrt_library
 from tests.recorded_device import GPU, Recorded
 from tests.recorded_driver import RecordedDriver, recorded_driver
 

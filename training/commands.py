@@ -13,37 +13,37 @@ from typing import TypeVar
 import torch
 
 from serving.threads import default_threads
-from training.checkpoint import (
-    average_checkpoints,
-    find_checkpoint,
-    list_checkpoints,
-    save_weights,
-    write_atomically,
-)
-from training.comparison import compare_systems, render_comparison
-from training.config import (
+from training.corpora.labelled import parse_columns
+from training.corpora.pairs import read_pairs
+from training.derive.data_report import prepare_run, report_data
+from training.derive.pruning import prune as prune_run
+from training.derive.scaling import Probe, read_probe
+from training.derive.scaling import scale as choose_size
+from training.errors import ConfigError, EndedError, RankLostError
+from training.loop.launch import check_devices, launch
+from training.loop.ranks import Ranks, is_one_of_many
+from training.loop.trainer import train as train_run
+from training.recipe.config import (
     VOCABULARIES,
     FineTuningRecipe,
     Recipe,
     load_recipe,
     recipe_to_dict,
 )
-from training.corpus import read_pairs
-from training.data_report import prepare_run, report_data
-from training.errors import ConfigError, EndedError, RankLostError
-from training.evaluation import evaluate as evaluate_checkpoint
-from training.finetuning import evaluate_labels
-from training.labelled import parse_columns
-from training.launch import check_devices, launch
-from training.page import check_free_page
-from training.perplexity import evaluate_text
-from training.pruning import prune as prune_run
-from training.ranks import Ranks, is_one_of_many
-from training.run import read_run_recipe
-from training.scaling import Probe, read_probe
-from training.scaling import scale as choose_size
-from training.selection import best_checkpoints
-from training.trainer import train as train_run
+from training.results.comparison import compare_systems, render_comparison
+from training.results.evaluation import evaluate as evaluate_checkpoint
+from training.results.page import check_free_page
+from training.results.perplexity import evaluate_text
+from training.runs.checkpoint import (
+    average_checkpoints,
+    find_checkpoint,
+    list_checkpoints,
+    save_weights,
+    write_atomically,
+)
+from training.runs.folder import read_run_recipe
+from training.runs.selection import best_checkpoints
+from training.tasks.finetuning import evaluate_labels
 
 logger = logging.getLogger(__name__)
 Number = TypeVar("Number", int, float)
@@ -73,7 +73,7 @@ def train(options: argparse.Namespace) -> int:
 
 def finetune(options: argparse.Namespace) -> int:
     """Fit an encoder to labelled text in each trial of a grid; prints one JSON object."""
-    from training import grid
+    from training.derive import grid
 
     _set_threads(options)
     found, dev = grid.find_files(options.task)
@@ -248,7 +248,7 @@ def prune(options: argparse.Namespace) -> int:
 
 def report(options: argparse.Namespace) -> int:
     """Draw the curves of runs; prints the page's path."""
-    from training.report import write_report  # matplotlib is slow to import
+    from training.results.report import write_report  # matplotlib is slow to import
 
     page = options.output or options.runs[0] / "report.html"
     if options.output is not None:
@@ -291,8 +291,8 @@ def scale(options: argparse.Namespace) -> int:
 
 def distill(options: argparse.Namespace) -> int:
     """Write a teacher's translations of parallel text; prints one JSON object."""
-    from training.distillation import Workers
-    from training.distillation import distill as make
+    from training.derive.distillation import Workers
+    from training.derive.distillation import distill as make
 
     made = make(
         options.teacher,
@@ -311,8 +311,8 @@ def distill(options: argparse.Namespace) -> int:
 
 def backtranslate(options: argparse.Namespace) -> int:
     """Write what a teacher makes of a text beside the text; prints one JSON object."""
-    from training.distillation import Workers
-    from training.distillation import backtranslate as make
+    from training.derive.distillation import Workers
+    from training.derive.distillation import backtranslate as make
 
     workers = Workers(options.workers, options.address)
     made = make(

@@ -9,30 +9,30 @@ from dataclasses import replace
 from itertools import cycle
 from pathlib import Path
 
-from export.bundle import ComparedText, ExportedModel, Form, write_bundle
+from export.bundles.folder import check_free
+from export.bundles.translation import ComparedText, ExportedModel, Form, write_bundle
 from export.errors import ExportError
-from export.folder import check_free
-from export.gates import check_tests
-from export.graphs import choose_activations
-from export.importing.bart import read_bart
-from export.importing.ctranslate2 import find_model, read_ctranslate2
-from export.importing.fairseq import find_dictionaries, read_fairseq
+from export.gates.gpu import check_tests
+from export.graphs.writing import choose_activations
 from export.importing.folder import CONFIG, find_checkpoint_file, read_json
-from export.importing.gguf import MAGIC
+from export.importing.hugging_face.bart import read_bart
+from export.importing.hugging_face.m2m100 import read_m2m100
+from export.importing.hugging_face.marian import read_marian
+from export.importing.hugging_face.mbart import read_mbart
+from export.importing.hugging_face.pegasus import read_pegasus
+from export.importing.hugging_face.t5 import read_t5
 from export.importing.language_bundle import LANGUAGE_READERS, import_language_bundle
-from export.importing.m2m100 import read_m2m100
-from export.importing.marian import read_marian
-from export.importing.marian_folder import has_marian
-from export.importing.marian_model import read_marian_model
-from export.importing.mbart import read_mbart
+from export.importing.language_models.gguf import MAGIC
+from export.importing.marian.folder import has_marian
+from export.importing.marian.model import read_marian_model
 from export.importing.model import AS_TOLD, Imported, LanguageChoice
-from export.importing.opennmt import read_opennmt
-from export.importing.pegasus import read_pegasus
-from export.importing.t5 import read_t5
-from export.importing.text_side import text_side
-from export.parity import DevSet
-from export.texts import SENTENCES, TextPair, fitting_sentences, read_sources
-from export.vocabulary import Vocabulary
+from export.importing.toolkits.ctranslate2 import find_model, read_ctranslate2
+from export.importing.toolkits.fairseq import find_dictionaries, read_fairseq
+from export.importing.toolkits.opennmt import read_opennmt
+from export.importing.vocabularies.text_side import text_side
+from export.texts.dev_set import DevSet
+from export.texts.texts import SENTENCES, TextPair, fitting_sentences, read_sources
+from export.texts.vocabulary import Vocabulary
 from serving.bundle.languages import Languages
 from serving.bundle.manifest import Activations, Manifest
 from serving.bundle.tokenizer import ids_of_pieces

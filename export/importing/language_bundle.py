@@ -7,18 +7,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from export.bundle import Form
-from export.importing.gguf import read_gguf
-from export.importing.gpt2 import read_gpt2
-from export.importing.language_model import TEMPLATE, ImportedLanguageModel
-from export.importing.llama import read_llama
-from export.importing.text_side import TOKENIZER, fast_vocabulary
-from export.language_bundle import (
-    ComparedDocuments,
-    ExportedLanguageModel,
-    write_language_bundle,
-)
-from export.texts import (
+from export.bundles.language import ComparedDocuments, ExportedLanguageModel, write_language_bundle
+from export.bundles.translation import Form
+from export.importing.language_models.gguf import read_gguf
+from export.importing.language_models.gpt2 import read_gpt2
+from export.importing.language_models.llama import read_llama
+from export.importing.language_models.model import TEMPLATE, ImportedLanguageModel
+from export.importing.vocabularies.text_side import TOKENIZER, fast_vocabulary
+from export.texts.texts import (
     PASSAGE,
     DocumentReader,
     compared_windows,

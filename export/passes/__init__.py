@@ -1,2 +1,1 @@
-"""What is done to a graph between torch.onnx and a bundle, one module a pass; `export.lowering`
-gives the order. Nothing here knows models or files."""
+"""Passes that rewrite a graph, a module each. They know no model and no bundle."""

@@ -5,9 +5,9 @@ from __future__ import annotations
 import onnx
 from onnx import NodeProto, TensorProto, helper, numpy_helper
 
-from export.domains import MICROSOFT
+from export.arithmetic.weight_only import BITS, BLOCK, fits, quantize_blocks
 from export.passes.dataflow import live_nodes
-from export.weight_only import BITS, BLOCK, fits, quantize_blocks
+from export.passes.domains import MICROSOFT
 
 
 def quantize_weights(model: onnx.ModelProto) -> onnx.ModelProto:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 class Observer:
     """Called by the threads that decode, a few times for each text and never for each step. This
-    one takes no notice; `serving.server.metrics` has one that counts."""
+    one takes no notice; `serving.server.http.metrics` has one that counts."""
 
     def joined(self, waits_s: Sequence[float], lengths: Sequence[int]) -> None:
         """Others have joined a batch: how long each had waited, and the lengths in tokens of the

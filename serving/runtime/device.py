@@ -7,7 +7,7 @@ from pathlib import Path
 
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError, SettingsError
-from serving.runtime.cuda_switches import streams_wanted
+from serving.runtime.gpu.cuda_switches import streams_wanted
 from serving.runtime.ort import CpuDevice
 from serving.runtime.session import ON_CPU, Device, DeviceUse
 
@@ -60,8 +60,8 @@ def open_device(folder: Path, manifest: Manifest, cache_bytes: int = 0, batches:
     if wanted() == "cpu":
         return CpuDevice(DeviceUse("cpu", f"the bundle is for {target}, but {SWITCH}=cpu"))
     # Who asks for the CPU has no use for them.
-    from serving.runtime.cuda_device import NoDeviceError, open_cuda
-    from serving.runtime.tensorrt_device import open_tensorrt
+    from serving.runtime.gpu.cuda_device import NoDeviceError, open_cuda
+    from serving.runtime.gpu.tensorrt_device import open_tensorrt
 
     by_engines = wanted() == "tensorrt" or (wanted() == "auto" and manifest.engines)
     opened = open_tensorrt if by_engines else open_cuda
@@ -89,7 +89,7 @@ def check_device(folder: Path, manifest: Manifest) -> None:
         )
     if (target == "cpu" or switch == "cpu") and runs_on_cpu(precision):
         return
-    from serving.runtime.cuda_device import PACKAGE_NEEDED, PROVIDER, installed
+    from serving.runtime.gpu.cuda_device import PACKAGE_NEEDED, PROVIDER, installed
 
     version, providers = installed()
     if switch != "cpu" and target == "cuda" and PROVIDER in providers:

@@ -18,18 +18,18 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
-from serving.server.access_log import REQUEST_ID, Access, LastResort, context_of
-from serving.server.backend import Backend
-from serving.server.body import TimedBody
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute
+from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
-from serving.server.gate import Gate, Gatekeeper, KeyRule
-from serving.server.metrics import HttpMetrics
+from serving.server.http.access_log import REQUEST_ID, Access, LastResort, context_of
+from serving.server.http.body import TimedBody
+from serving.server.http.gate import Gate, Gatekeeper, KeyRule
+from serving.server.http.metrics import HttpMetrics
+from serving.server.http.page import PageRoute, page_routes
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
 from serving.server.openapi import document
-from serving.server.page import PageRoute, page_routes
-from serving.server.refusal import Refusal
-from serving.server.registry import Registry
-from serving.server.settings import Settings
+from serving.server.work.backend import Backend
 
 _ABSOLUTE = re.compile(r"https?://[^/?#]*", re.IGNORECASE)
 _SLASHES = re.compile(r"//+")

@@ -10,9 +10,9 @@ import sys
 from typing import NoReturn
 
 from serving.errors import ServingError
-from serving.server.registry import Registry
-from serving.server.settings import Settings
-from serving.translation.process_group import environment
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
+from serving.translation.processes.group import environment
 
 
 def check_apart() -> None:

@@ -15,8 +15,8 @@ from typing import Any
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from serving.server.description import SCHEMAS, Description
-from serving.server.dialect import Dialect
+from serving.server.api.description import SCHEMAS, Description
+from serving.server.api.dialect import Dialect
 from serving.server.dialects import DIALECTS
 
 API_VERSION = "0.1.0"

@@ -23,8 +23,8 @@ from starlette.testclient import TestClient
 from serving.errors import SettingsError
 from serving.runtime.kernels import SWITCH
 from serving.server.app import create_app
-from serving.server.registry import Registry
-from serving.server.settings import Settings, variable
+from serving.server.http.settings import Settings, variable
+from serving.server.models.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"

@@ -61,7 +61,7 @@ def test_translating_starts_without_numpys_threads_and_without_language_models()
 
 
 def test_reading_settings_loads_neither_the_search_nor_onnx_runtime() -> None:
-    done = run_python("-c", "import serving.server.settings, sys; print(*sys.modules)")
+    done = run_python("-c", "import serving.server.http.settings, sys; print(*sys.modules)")
     assert done.returncode == 0, done.stderr
     loaded = set(done.stdout.split())
     assert "serving.queue.limits" in loaded
@@ -84,7 +84,7 @@ def test_who_watches_the_workers_has_no_onnx_runtime_in_memory() -> None:
         ("onnxruntime", True),
         ("serving.runtime.ort", False),
         ("serving.service", False),
-        ("bench.roofline", False),
+        ("bench.machine.roofline", False),
     ],
 )
 def test_onnx_runtime_does_not_report_to_its_makers(

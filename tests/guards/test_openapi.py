@@ -13,9 +13,9 @@ import pytest
 from serving.errors import InvalidOptionError
 from serving.search.options import RANGES, SearchOptions, parse_options
 from serving.server.app import create_app
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
 from serving.server.openapi import API_VERSION, document
-from serving.server.registry import Registry
-from serving.server.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 

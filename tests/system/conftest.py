@@ -10,9 +10,9 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.server.app import create_app
-from serving.server.loading import load_bundles
-from serving.server.registry import Registry
-from serving.server.settings import Settings
+from serving.server.http.settings import Settings
+from serving.server.models.bundles import load_bundles
+from serving.server.models.registry import Registry
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 

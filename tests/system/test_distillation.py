@@ -16,8 +16,8 @@ from serving.bulk.run import failed_rows
 from serving.bulk.worker import Task
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
-from training import distillation
 from training.__main__ import main
+from training.derive import distillation
 from training.errors import StorageError
 
 pytestmark = pytest.mark.slow

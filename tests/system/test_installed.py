@@ -159,7 +159,7 @@ def test_nothing_is_written_into_the_installed_package(installed: Installed) -> 
     }
     assert found <= listed
     assert {
-        "macaron/export/cuda_operators.json",
+        "macaron/export/passes/cuda_operators.json",
         "macaron/serving/native/operators.cpp",
         "macaron/serving/web/index.html",
         "macaron/training/recipes/lm-cascade.yaml",

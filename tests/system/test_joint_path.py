@@ -9,7 +9,7 @@ import httpx
 import pytest
 import torch
 
-from export.bundle import export_bundle
+from export.bundles.translation import export_bundle
 from serving import Translator
 from serving.errors import TooLongError
 from serving.queue.limits import BatchLimits
@@ -17,9 +17,9 @@ from serving.search.options import SearchOptions
 from tests.conftest import TinyModel
 from tests.system.test_service import running
 from tests.toy.recipe import write_toy_recipe
-from training.config import load_recipe
-from training.quality import measure_quality
-from training.trainer import train
+from training.loop.trainer import train
+from training.metrics.bleu import measure_quality
+from training.recipe.config import load_recipe
 
 pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("traced_once")]
 

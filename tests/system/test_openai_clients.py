@@ -21,7 +21,7 @@ from serving.search.sampling_options import GenerationOptions
 from tests.conftest import TinyLanguageModel
 from tests.system.server import Server, running
 from tests.toy.language_checkpoints import write_llama
-from training.perplexity import evaluate_text
+from training.results.perplexity import evaluate_text
 
 LONG = {"min_tokens": 3900}
 """Fields that keep even a tiny model busy for a while."""

@@ -14,8 +14,8 @@ from schemathesis.specs.openapi.checks import positive_data_acceptance
 from serving import Generator, Translator
 from serving.encoding.reader import TextReader
 from serving.server.app import create_app
-from serving.server.registry import Registry
-from serving.server.settings import Settings
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
 from tests.conftest import TinyEncoders, TinyLanguageModel, TinyModel
 
 pytestmark = pytest.mark.slow

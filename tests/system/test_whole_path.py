@@ -11,7 +11,7 @@ import pytest
 
 from tests.conftest import TinyModel
 from tests.system.test_service import ROOT, environment, running
-from training.quality import measure_quality
+from training.metrics.bleu import measure_quality
 
 pytestmark = pytest.mark.slow
 

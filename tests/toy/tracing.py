@@ -16,7 +16,7 @@ Trace = Callable[..., onnx.ModelProto]
 
 
 def remembering(trace: Trace, folder: Path) -> Trace:
-    """`trace` of `export.onnx_graph`, which reads from `folder` what it has once traced there.
+    """`trace` of `export.graphs.onnx_graph`, which reads from `folder` what it has traced before.
 
     A graph is that of a module with its classes, its weights, and its inputs and outputs. All who
     ask for one get a copy of their own, which they may change. Processes may share the folder.

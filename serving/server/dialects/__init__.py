@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.server.dialect import Dialect
+from serving.server.api.dialect import Dialect
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.native.routes import NATIVE

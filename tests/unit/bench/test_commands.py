@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bench import commands, report
+from bench import commands
 from bench.__main__ import main
+from bench.reports import report
 
 ATTENTION = ["attention", "--length", "64", "--repetitions", "1", "--threads", "1"]
 

@@ -92,7 +92,7 @@ def test_what_the_machine_has_besides_is_not_in_the_way(tmp_path: Path) -> None:
     tests, memory = [line for line in asked if "-m pytest" in line]
     for asks in (tests, memory):
         assert "-W default" in asks
-        assert "tests/integration/test_gpu.py" in asks
+        assert "tests/integration/gpu/test_gpu.py" in asks
     assert "-n 6" in tests
     assert "-n" not in memory.split()
     foreign = tmp_path / "foreign/tests/__init__.py"

@@ -19,8 +19,8 @@ from serving.queue.limits import BatchLimits
 from serving.search.ids import EOS_ID, UNK_ID
 from serving.search.stepper import StepInputs, StepOutputs
 from serving.server.app import create_app
-from serving.server.registry import Registry
-from serving.server.settings import Settings
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
 from serving.translation.texts import TextProcessor
 from serving.translation.translator import ModelTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper, Slots

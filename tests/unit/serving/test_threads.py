@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from serving import threads
-from serving.generation.loading import load_generator
+from serving.generation.presets import load_generator
 from serving.threads import fastest
-from serving.translation.loading import MOST_WORKERS, load_translator
+from serving.translation.processes.presets import MOST_WORKERS, load_translator
 from tests.unit.serving.echo import echo_manifest
 
 FOR_CPU = echo_manifest()
@@ -51,8 +51,10 @@ def test_throughput_decodes_a_batch_a_thread(count: int, monkeypatch: pytest.Mon
     def load(_: Path, *, threads: int, workers: int, limits: object) -> None:
         loaded.update(threads=threads, workers=workers)
 
-    monkeypatch.setattr("serving.translation.loading.Translator", load)
-    monkeypatch.setattr("serving.translation.loading.parse_manifest", lambda folder: FOR_CPU)
+    monkeypatch.setattr("serving.translation.processes.presets.Translator", load)
+    monkeypatch.setattr(
+        "serving.translation.processes.presets.parse_manifest", lambda folder: FOR_CPU
+    )
     load_translator(Path("bundle"), "throughput", count)
     assert loaded == {"threads": count, "workers": min(count, MOST_WORKERS)}
 
@@ -73,8 +75,8 @@ def test_a_language_model_gets_the_threads_that_its_preset_gains_from(
             now += len(prompts) / self.threads if len(prompts) > 1 else 1.0
 
     monkeypatch.setattr("serving.threads.time.perf_counter", lambda: now)
-    monkeypatch.setattr("serving.generation.loading.Generator", Slow)
-    monkeypatch.setattr("serving.generation.loading.parse_manifest", lambda folder: FOR_CPU)
+    monkeypatch.setattr("serving.generation.presets.Generator", Slow)
+    monkeypatch.setattr("serving.generation.presets.parse_manifest", lambda folder: FOR_CPU)
     assert load_generator(Path("bundle"), preset, 2).threads == chosen  # type: ignore[attr-defined]
 
 

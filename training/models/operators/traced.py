@@ -11,7 +11,7 @@ from torch import Tensor
 
 OPSET = 24
 LISTED_LOGITS = "macaron::ListedLogits"
-"""What `listed_logits` is in a graph that `export.lowering` has not gone through."""
+"""What `listed_logits` is in a graph that `export.graphs.lowering` has not gone through."""
 ANCESTOR_CONVOLUTION = "macaron::AncestorConvolution"
 """What `convolve_ancestors` is there."""
 

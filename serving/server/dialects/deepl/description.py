@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.server.description import (
+from serving.server.api.description import (
     QUICK,
     WORK,
     Description,

@@ -10,11 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import RequestError, ServingError, UnauthorizedError, UnknownLanguageError
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_fields
-from serving.server.catalogue import AUTO
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.deepl.description import describe
 from serving.server.dialects.deepl.wire import (
     DEEPL_STATUSES,
@@ -28,11 +24,15 @@ from serving.server.dialects.deepl.wire import (
     DeepLTranslations,
     DeepLUsage,
 )
-from serving.server.gate import KeyRule
-from serving.server.jobs import Jobs
-from serving.server.translation_job import TextResult, TranslationJob
-from serving.server.usage import CharacterUsage
-from serving.server.wire import json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_fields
+from serving.server.http.gate import KeyRule
+from serving.server.http.usage import CharacterUsage
+from serving.server.http.wire import json_response
+from serving.server.models.catalogue import AUTO
+from serving.server.work.backend import Backend
+from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import TextResult, TranslationJob
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)

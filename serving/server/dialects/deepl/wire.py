@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
-from serving.server.wire import Wire
+from serving.server.http.wire import Wire
 
 DEEPL_STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
 """Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""

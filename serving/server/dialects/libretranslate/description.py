@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from serving.server.description import (
+from serving.server.api.description import (
     QUICK,
     Description,
     add_forms,
@@ -17,7 +17,7 @@ from serving.server.dialects.libretranslate.wire import (
     FrontendSettings,
     Health,
 )
-from serving.server.wire import Error
+from serving.server.http.wire import Error
 
 
 def describe() -> Description:

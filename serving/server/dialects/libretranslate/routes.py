@@ -9,12 +9,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.server.access_log import RequestContext
-from serving.server.admission import check_texts
-from serving.server.backend import Backend
-from serving.server.body import read_fields
-from serving.server.catalogue import AUTO
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.description import describe
 from serving.server.dialects.libretranslate.wire import (
     DetectedLanguage,
@@ -24,8 +19,13 @@ from serving.server.dialects.libretranslate.wire import (
     Health,
     NamedLanguage,
 )
-from serving.server.gate import KeyRule, admit_by_body
-from serving.server.wire import JSON, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_fields
+from serving.server.http.gate import KeyRule, admit_by_body
+from serving.server.http.wire import JSON, json_response
+from serving.server.models.catalogue import AUTO
+from serving.server.work.admission import check_texts
+from serving.server.work.backend import Backend
 from serving.text.detection import detect
 from serving.text.languages import language_name
 

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from serving.server.wire import LenientRequest, Wire
+from serving.server.http.wire import LenientRequest, Wire
 
 
 class DetectRequest(LenientRequest):

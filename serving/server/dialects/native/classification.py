@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 from serving.encoding.reader import probabilities, ranked
 from serving.errors import RequestError
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_json
-from serving.server.encoding import Given, Readings
-from serving.server.wire import Wire, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import Wire, json_response
+from serving.server.work.backend import Backend
+from serving.server.work.encoding import Given, Readings
 
 Texts = Annotated[list[str], Field(min_length=1)]
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from serving.server.description import (
+from serving.server.api.description import (
     REASONS,
     WORK,
     Description,
@@ -23,7 +23,7 @@ from serving.server.dialects.native.wire import (
     TranslateRequest,
     TranslateResponse,
 )
-from serving.server.wire import Error
+from serving.server.http.wire import Error
 
 _FORM = ("q", "source", "target", "format", "alternatives", "model", "timeout_s", "api_key")
 _METRICS = {

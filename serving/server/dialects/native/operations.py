@@ -6,13 +6,13 @@ from prometheus_client import CONTENT_TYPE_PLAIN_0_0_4
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.dialect import DialectRoute
+from serving.server.api.dialect import DialectRoute
 from serving.server.dialects.native.wire import Limit, Limits, Status
-from serving.server.gate import KeyRule
-from serving.server.settings import Settings, variable
-from serving.server.wire import JSON, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import KeyRule
+from serving.server.http.settings import Settings, variable
+from serving.server.http.wire import JSON, json_response
+from serving.server.work.backend import Backend
 
 
 def operation_routes(backend: Backend) -> list[DialectRoute]:

@@ -14,10 +14,7 @@ from starlette.responses import Response, StreamingResponse
 from serving.errors import RequestError, ServingError
 from serving.runtime.session import DeviceUse
 from serving.search.options import parse_options
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_fields
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.libretranslate.routes import clean_lines, detected_language
 from serving.server.dialects.native.classification import ClassifyEndpoint
 from serving.server.dialects.native.description import describe
@@ -37,17 +34,20 @@ from serving.server.dialects.native.wire import (
     WarningCode,
     WordLink,
 )
-from serving.server.gate import KeyRule, admit_by_body
-from serving.server.jobs import Jobs
-from serving.server.models import (
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_fields
+from serving.server.http.gate import KeyRule, admit_by_body
+from serving.server.http.wire import STREAM_HEADERS, Error, json_response
+from serving.server.models.served import (
     AnyModel,
     LoadedModel,
     ServedEncoder,
     ServedLanguageModel,
     ServedModel,
 )
-from serving.server.translation_job import JobResult, TextPartial, TextResult, TranslationJob
-from serving.server.wire import STREAM_HEADERS, Error, json_response
+from serving.server.work.backend import Backend
+from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
 from serving.text.alignment import Link
 from serving.text.languages import language_name
 from serving.text.terms import NO_TERMS, Terms

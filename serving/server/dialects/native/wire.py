@@ -12,7 +12,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 from serving.bundle.manifest import Calibration, Quality, Task
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
 from serving.server.dialects.libretranslate.wire import DetectedLanguage
-from serving.server.wire import Count, Flag, LenientRequest, Wire
+from serving.server.http.wire import Count, Flag, LenientRequest, Wire
 
 
 def _options_schema() -> dict[str, Any]:

@@ -15,9 +15,6 @@ from starlette.responses import Response, StreamingResponse
 from serving.errors import RequestError
 from serving.generation.choices import TokenScore
 from serving.generation.ticket import Delta, GenerationDone, GenerationRequest, PromptRead
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_json
 from serving.server.dialects.openai.generating import (
     generation_options,
     in_wire_names,
@@ -26,8 +23,11 @@ from serving.server.dialects.openai.generating import (
     timeout_of,
 )
 from serving.server.dialects.openai.wire import SamplingFields, UsageBody, Whole
-from serving.server.in_flight import completed
-from serving.server.wire import STREAM_HEADERS, Wire, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import STREAM_HEADERS, Wire, json_response
+from serving.server.work.backend import Backend
+from serving.server.work.in_flight import completed
 
 _LONGEST = 1024
 """Tokens of an answer where the request names no limit."""

@@ -11,12 +11,12 @@ from starlette.responses import Response
 
 from serving.arrays import Floats
 from serving.errors import InvalidOptionError, RequestError
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_json
 from serving.server.dialects.openai.wire import Ids, Whole
-from serving.server.encoding import Readings, inputs_of
-from serving.server.wire import Wire, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import Wire, json_response
+from serving.server.work.backend import Backend
+from serving.server.work.encoding import Readings, inputs_of
 
 
 class EmbeddingRequest(Wire):

@@ -12,8 +12,6 @@ from starlette.responses import Response
 from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.generation.ticket import Delta, GenerationDone, GenerationTicket, PromptRead
 from serving.search.sampling_options import GenerationOptions, parse_generation_options
-from serving.server.access_log import RequestContext
-from serving.server.admission import check_generation
 from serving.server.dialects.openai.wire import (
     WIRE_NAMES,
     OpenAIError,
@@ -21,9 +19,11 @@ from serving.server.dialects.openai.wire import (
     SamplingFields,
     options_of,
 )
-from serving.server.in_flight import followed
-from serving.server.settings import Settings, variable
-from serving.server.wire import json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.settings import Settings, variable
+from serving.server.http.wire import json_response
+from serving.server.work.admission import check_generation
+from serving.server.work.in_flight import followed
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 

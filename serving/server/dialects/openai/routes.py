@@ -9,10 +9,7 @@ from starlette.responses import Response, StreamingResponse
 from serving.errors import RequestError
 from serving.generation.choices import written_form
 from serving.generation.ticket import GenerationRequest
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_json
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
 from serving.server.dialects.openai.chat import ChatEndpoint
 from serving.server.dialects.openai.description import describe
@@ -35,9 +32,12 @@ from serving.server.dialects.openai.wire import (
     TokenizerInfo,
     Tokens,
 )
-from serving.server.in_flight import completed
-from serving.server.models import ServedEncoder, ServedLanguageModel
-from serving.server.wire import STREAM_HEADERS, json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import STREAM_HEADERS, json_response
+from serving.server.models.served import ServedEncoder, ServedLanguageModel
+from serving.server.work.backend import Backend
+from serving.server.work.in_flight import completed
 from serving.text.characters import check_text
 
 

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from serving.bundle.manifest import Task
-from serving.server.wire import Wire
+from serving.server.http.wire import Wire
 
 
 def _whole(given: object) -> object:

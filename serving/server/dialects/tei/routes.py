@@ -17,11 +17,8 @@ from serving.errors import (
     RequestError,
     ServingError,
 )
-from serving.server.access_log import RequestContext
-from serving.server.backend import Backend
-from serving.server.body import read_json
-from serving.server.description import WORK, Description, post
-from serving.server.dialect import Dialect, DialectRoute
+from serving.server.api.description import WORK, Description, post
+from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.tei.wire import (
     EmbedRequest,
     Prediction,
@@ -35,8 +32,11 @@ from serving.server.dialects.tei.wire import (
     TeiError,
     Vectors,
 )
-from serving.server.encoding import Given, Readings, inputs_of
-from serving.server.wire import json_response
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.wire import json_response
+from serving.server.work.backend import Backend
+from serving.server.work.encoding import Given, Readings, inputs_of
 
 
 class _TeiEndpoints:

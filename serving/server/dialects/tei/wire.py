@@ -10,7 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, RootModel
 
-from serving.server.wire import Wire
+from serving.server.http.wire import Wire
 
 Ids = Annotated[list[int], Field(min_length=1)]
 Texts = Annotated[list[str], Field(min_length=1)]

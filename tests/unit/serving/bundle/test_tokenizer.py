@@ -17,7 +17,7 @@ from serving.bundle.tokenizer import Tokenizer
 from serving.errors import BundleError
 from serving.search.ids import BOS_ID, EOS_ID, PAD_ID, UNK_ID
 from tests.toy.corpus import toy_pairs
-from training.tokenizer import train_tokenizer
+from training.vocabularies.sentence_pieces import train_tokenizer
 
 
 def named(path: Path, vocab_size: int) -> Manifest:

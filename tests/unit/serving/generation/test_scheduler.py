@@ -13,7 +13,7 @@ from serving.generation.scheduler import GenerationScheduler
 from serving.generation.ticket import GenerationDone, GenerationRequest
 from serving.queue.limits import BatchLimits
 from serving.search.sampling_options import GenerationOptions
-from serving.server.metrics import Metrics, State
+from serving.server.http.metrics import Metrics, State
 from tests.unit.serving.echo import wait_until
 from tests.unit.serving.generation.fake_generator import FakeGenerator
 

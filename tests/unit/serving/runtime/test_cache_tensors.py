@@ -7,7 +7,7 @@ import threading
 import numpy as np
 import pytest
 
-from export.graphs import write_graphs
+from export.graphs.writing import write_graphs
 from serving.runtime.cache_tensors import BlockPool, Caches
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode

@@ -16,9 +16,9 @@ from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from tests.unit.serving.search.reference_search import NextScores, Result, plain_search
+from training.decoding.stepper import TorchStepper
 from training.models import Transformer, TransformerConfig, build_model
 from training.models.context import AttentionContext, KeyValue
-from training.stepper import TorchStepper
 
 TOLERANCE = 2e-4
 VOCABULARY = 60

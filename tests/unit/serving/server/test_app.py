@@ -14,8 +14,8 @@ from starlette.types import Message
 
 from serving.errors import SettingsError
 from serving.server.app import create_app
-from serving.server.registry import Registry
-from serving.server.settings import ROOT, Settings, variable
+from serving.server.http.settings import ROOT, Settings, variable
+from serving.server.models.registry import Registry
 from tests.unit.serving.echo import EchoTranslator, served
 
 JSON = {"Content-Type": "application/json"}

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from serving.bundle.tokenizer import Tokenizer
 from serving.text.stream import TextStream, readable
-from training.tokenizer import train_tokenizer
+from training.vocabularies.sentence_pieces import train_tokenizer
 
 
 class Letters:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 from serving.search.options import SearchOptions
-from serving.server.settings import Settings
+from serving.server.http.settings import Settings
 from serving.translation.answers import AnswerCache
 from serving.translation.results import TextHypothesis, Translation
 from serving.translation.scheduler import TranslationScheduler

@@ -1,0 +1,1 @@
+"""The machine: processor, GPU, memory, time and load. It knows no system."""

@@ -1,0 +1,1 @@
+"""What all tables share: their head, the machine, and tables in documents."""

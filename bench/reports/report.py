@@ -1,0 +1,116 @@
+"""What stands above every table: the machine, the versions and the command; and how rows look."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, replace
+
+import onnxruntime
+import psutil
+
+from bench.machine.gpu import Gpu
+from bench.machine.processor import USE_MKL, child_environment, cpu_name, cpuinfo
+from export.bundles.folder import module_version
+from export.comparison.significance import BleuChange
+
+BUSY_SHARE = 0.1
+"""Of the machine's processors; where other processes use more, times are not to be trusted."""
+_LOOK_S = 2.0
+_PACKAGES = ("onnxruntime", "ctranslate2", "torch", "sentencepiece", "numpy")
+
+
+@dataclass(frozen=True)
+class Machine:
+    """Where and beside what a run was made; looked at before anything else."""
+
+    cpu: str
+    cores: int
+    """Physical cores of the machine."""
+    processors: int
+    """Those that this process may use."""
+    memory_gib: float
+    others: float
+    """Share of all processors that was in use in the seconds before the run."""
+    gpu: Gpu | None = None
+    """Where the run is on one."""
+    others_after: float | None = None
+    """The same in the seconds after it; None where nobody has looked yet."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether other work makes times unreliable."""
+        return max(self.others, self.others_after or 0.0) > BUSY_SHARE
+
+
+def look_at_machine(processors: int) -> Machine:
+    """The machine as it is now, for which it is watched for two seconds."""
+    return Machine(
+        cpu=cpu_name(cpuinfo()),
+        cores=psutil.cpu_count(logical=False) or processors,
+        processors=processors,
+        memory_gib=round(psutil.virtual_memory().total / 2**30, 1),
+        others=_others(),
+    )
+
+
+def look_again(machine: Machine) -> Machine:
+    """The same machine after the run, watched for two seconds more."""
+    return replace(machine, others_after=_others())
+
+
+def _others() -> float:
+    return round(psutil.cpu_percent(interval=_LOOK_S) / 100, 3)
+
+
+def versions() -> dict[str, str]:
+    """The versions of Python and of each engine compared that is there; ONNX Runtime's tells
+    which CUDA it is for, CTranslate2's where it multiplies by MKL."""
+    found = {"python": platform.python_version()}
+    for name in _PACKAGES:
+        with suppress(ImportError):
+            found[name] = module_version(name)
+    if onnxruntime.cuda_version:
+        found["onnxruntime"] += f" (CUDA {onnxruntime.cuda_version})"
+    if "ctranslate2" in found and child_environment("int8").get(USE_MKL) == "1":
+        found["ctranslate2"] += " (int8 with MKL)"
+    return found
+
+
+def head_lines(command: str, machine: Machine, subject_line: str) -> Iterator[str]:
+    """What stands above every table: command, subject, machine, versions and a warning."""
+    yield from (f"`{command}`", "", subject_line)
+    after = "" if machine.others_after is None else f", {machine.others_after:.0%} after it"
+    yield (
+        f"{machine.cpu}, {machine.cores} cores ({machine.processors} used), "
+        f"{machine.memory_gib} GiB; {machine.others:.0%} in use before the run{after}."
+    )
+    if machine.gpu is not None:
+        gpu = machine.gpu
+        yield (
+            f"{gpu.name}, {gpu.memory_mib} MiB, driver {gpu.driver}; measured in this run: "
+            f"{gpu.bandwidth / 1e9:.0f} GB/s in copies, {gpu.operations / 1e12:.0f} TFLOP/s in "
+            "fp16 matrix products."
+        )
+    yield ", ".join(f"{name} {number}" for name, number in versions().items()) + "."
+    if machine.busy:
+        yield from ("", f"**{busy_warning(machine)}**")
+
+
+def table_line(cells: list[str]) -> str:
+    """A row of a Markdown table."""
+    return "| " + " | ".join(cells) + " |"
+
+
+def busy_warning(machine: Machine) -> str:
+    """What to say of a machine that is not idle."""
+    return (
+        f"the machine was busy ({max(machine.others, machine.others_after or 0.0):.0%} of its "
+        f"processors in use, at most {BUSY_SHARE:.0%} is idle): these times are not to be quoted"
+    )
+
+
+def written_change(change: BleuChange) -> str:
+    """A change of BLEU with its interval."""
+    return f"{change.mean:+.2f} ({change.low:+.2f} to {change.high:+.2f})"

@@ -1,0 +1,53 @@
+"""The tables of a document, made anew by the commands above them: `python -m bench tables`.
+
+A table stands between `<!-- run: python -m bench ... -->` and `<!-- end -->`.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.systems.repetitions import Progress
+from training.runs.checkpoint import write_atomically
+
+_PREFIX = f"python -m {__package__} "
+_BLOCK = re.compile(r"<!-- run: (?P<command>[^\n]+) -->\n.*?<!-- end -->", re.DOTALL)
+
+Run = Callable[[list[str]], str]
+"""Arguments of `python -m bench` to what it prints."""
+
+
+def refresh_tables(path: Path, only: str, progress: Progress, run: Run | None = None) -> int:
+    """Make the tables anew whose command contains `only`; returns their number.
+
+    The file is written after each of them. Raises BenchError for a file without such a table, and
+    where a command fails.
+    """
+    if not path.is_file():
+        raise BenchError(f"{path} is no file")
+    blocks = [(match["command"], match[0]) for match in _BLOCK.finditer(path.read_text())]
+    chosen = [(command, block) for command, block in blocks if only in command]
+    if not chosen:
+        raise BenchError(f"{path} has no table whose command contains {only!r}, of {len(blocks)}")
+    for number, (command, block) in enumerate(chosen, 1):
+        progress(f"table {number} of {len(chosen)}: {command}")
+        if not command.startswith(_PREFIX):
+            raise BenchError(f"{path}: a table's command must begin with {_PREFIX!r}: {command}")
+        output = (run or _run)(shlex.split(command.removeprefix(_PREFIX))).strip()
+        new = f"<!-- run: {command} -->\n{output}\n<!-- end -->"
+        write_atomically(path, path.read_text().replace(block, new).encode())
+    return len(chosen)
+
+
+def _run(arguments: list[str]) -> str:
+    words = [sys.executable, "-m", str(__package__), *arguments]
+    done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
+    if done.returncode:
+        raise BenchError(f"{shlex.join(words)} ended with status {done.returncode}")
+    return done.stdout

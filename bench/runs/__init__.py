@@ -1,0 +1,1 @@
+"""The benches, a module each: what is measured, in which order, and its table."""

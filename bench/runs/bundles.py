@@ -1,0 +1,152 @@
+"""Bundles of several models side by side on one text: speed, size and quality."""
+
+from __future__ import annotations
+
+import io
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import matplotlib as mpl
+from matplotlib.figure import Figure
+
+from bench.errors import BenchError
+from bench.reports.report import Machine, head_lines, table_line
+from bench.systems.repetitions import Progress
+from serving.bundle.manifest import Manifest
+from serving.search.options import SearchOptions
+from serving.translation.translator import Translator
+from training.corpora.pairs import Pair
+from training.metrics.bleu import CorpusScores, measure_quality
+from training.results.report import PICTURE_STYLE
+from training.runs.checkpoint import write_atomically
+
+
+@dataclass(frozen=True)
+class BundlesPlan:
+    """What is measured."""
+
+    bundles: Mapping[str, Path]
+    """By the name that tables give them; the first is the baseline."""
+    pairs: Sequence[Pair]
+    batches: tuple[int, ...]
+    beam_size: int
+    repetitions: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class BundleResult:
+    """One bundle on the text."""
+
+    name: str
+    manifest: Manifest
+    size: int
+    """Bytes of the folder's files."""
+    quality: CorpusScores
+    ms_per_sentence: Mapping[int, list[float]]
+    """By the sentences of a call, in each repetition."""
+
+    def median(self, batch: int) -> float:
+        """Milliseconds a sentence in calls of so many."""
+        return statistics.median(self.ms_per_sentence[batch])
+
+
+def parse_bundles(texts: Sequence[str]) -> dict[str, Path]:
+    """Read NAME=BUNDLE, each; raises BenchError for another form, and for a name given twice."""
+    found: dict[str, Path] = {}
+    for text in texts:
+        name, _, folder = text.partition("=")
+        if not name or not folder:
+            raise BenchError(f"--system must be NAME=BUNDLE, got {text!r}")
+        if name in found:
+            raise BenchError(f"every --system must have a name of its own, got {name!r} twice")
+        found[name] = Path(folder)
+    return found
+
+
+def time_bundles(plan: BundlesPlan, progress: Progress) -> list[BundleResult]:
+    """Each bundle's repetitions, in turns, after one that does not count and gives the quality.
+
+    Sentences go as they are, in the order of the text, so many a call. Raises a BundleError for a
+    bundle that cannot be opened.
+    """
+    options = SearchOptions(beam_size=plan.beam_size)
+    systems = {
+        name: Translator(folder, threads=plan.threads) for name, folder in plan.bundles.items()
+    }
+    sources, references = ([pair[side] for pair in plan.pairs] for side in (0, 1))
+    times: dict[str, dict[int, list[float]]] = {name: {} for name in systems}
+    quality: dict[str, CorpusScores] = {}
+    for batch in plan.batches:
+        for repetition in range(plan.repetitions + 1):
+            progress(f"{batch} sentences a call: repetition {repetition} of {plan.repetitions}")
+            for name, system in systems.items():
+                start = time.perf_counter()
+                texts = _translate(system, sources, batch, options)
+                seconds = time.perf_counter() - start
+                if repetition:
+                    times[name].setdefault(batch, []).append(1000 * seconds / len(sources))
+                elif name not in quality:
+                    quality[name] = measure_quality(texts, references)
+    return [
+        BundleResult(
+            name=name,
+            manifest=system.manifest,
+            size=sum(f.stat().st_size for f in plan.bundles[name].rglob("*") if f.is_file()),
+            quality=quality[name],
+            ms_per_sentence=times[name],
+        )
+        for name, system in systems.items()
+    ]
+
+
+def _translate(
+    system: Translator, sources: Sequence[str], batch: int, options: SearchOptions
+) -> list[str]:
+    calls = (sources[i : i + batch] for i in range(0, len(sources), batch))
+    return [t.text for call in calls for t in system.translate_sentences(call, options)]
+
+
+def bundles_markdown(
+    command: str, machine: Machine, subject: str, plan: BundlesPlan, found: Sequence[BundleResult]
+) -> str:
+    """The table, with each bundle's speed over the first one's."""
+    columns = ["system", "precision", "MB", "BLEU", "chrF"]
+    for batch in plan.batches:
+        columns += [f"ms at batch {batch} (min-max)", f"speed / {found[0].name}"]
+    lines = [*head_lines(command, machine, subject), ""]
+    lines += [f"sacreBLEU: {found[0].quality.bleu_signature}.", "", table_line(columns)]
+    lines.append(table_line(["---", "---", *["---:"] * (len(columns) - 2)]))
+    for each in found:
+        cells = [each.name, each.manifest.precision, f"{each.size / 1e6:.1f}"]
+        cells += [f"{each.quality.bleu:.2f}", f"{each.quality.chrf:.2f}"]
+        for batch in plan.batches:
+            times = each.ms_per_sentence[batch]
+            cells.append(f"{each.median(batch):.2f} ({min(times):.2f}-{max(times):.2f})")
+            cells.append(f"{found[0].median(batch) / each.median(batch):.2f}")
+        lines.append(table_line(cells))
+    return "\n".join(lines)
+
+
+def draw_bundles(found: Sequence[BundleResult], batch: int, file: Path) -> None:
+    """Write a picture, PNG, of quality against speed in calls of `batch` sentences.
+
+    Raises StorageError where the file cannot be written.
+    """
+    with mpl.rc_context(PICTURE_STYLE):
+        figure = Figure(figsize=(8, 5), layout="constrained")
+        axes = figure.subplots()
+        for each in found:
+            point = (1000 / each.median(batch), each.quality.bleu)
+            axes.plot(*point, "o")
+            axes.annotate(each.name, point, xytext=(4, 4), textcoords="offset points")
+        axes.set_xlabel(f"Sentences a second, {batch} a call")
+        axes.set_ylabel("BLEU")
+        axes.margins(0.15)  # room for the names
+        axes.grid(alpha=0.3)
+        picture = io.BytesIO()
+        figure.savefig(picture, format="png", dpi=120)
+    write_atomically(file, picture.getvalue())

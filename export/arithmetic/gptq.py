@@ -1,0 +1,87 @@
+"""Weights rounded to int8 one input after the other, each making up for what those before it left:
+GPTQ (Frantar et al. 2022, https://arxiv.org/abs/2210.17323, algorithm 1).
+
+Shape letters: T rows of a text, K inputs, N outputs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from export.arithmetic.quantize import LEVELS, SMALLEST, ModuleT, quantize_columns
+from export.errors import ParityError
+
+DAMPING = 0.01
+"""Of the mean of the Hessian's diagonal, added to all of it, as in section 4.1."""
+_TOGETHER = 64
+"""Inputs after which the others are told of what is left; it changes nothing but the time."""
+
+
+def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
+    """A copy of a model whose linear layers have weights on the levels of int8, such that
+    `quantize_columns` finds these, and which is near to the model on what `run` puts through it.
+
+    A layer that `run` does not reach stays as it is, and so do weights that lie on levels already.
+    Raises ParityError where the model gives numbers that are not finite.
+    """
+    hessians: dict[str, Tensor] = {}
+    hooks = [
+        module.register_forward_pre_hook(_adding_to(hessians, name))
+        for name, module in model.named_modules()
+        if isinstance(module, nn.Linear)
+    ]
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
+    rounded = copy.deepcopy(model)
+    for name, hessian_KK in hessians.items():
+        linear = rounded.get_submodule(name)
+        assert isinstance(linear, nn.Linear)
+        if not hessian_KK.isfinite().all():
+            raise ParityError(f"{name}: its inputs are not finite numbers; no bundle was written")
+        weight_KN = round_columns(linear.weight.detach().T.double(), hessian_KK.double())
+        linear.weight.data = weight_KN.T.float().contiguous()
+    return rounded
+
+
+def _adding_to(
+    hessians: dict[str, Tensor], name: str
+) -> Callable[[nn.Module, tuple[Tensor, ...]], None]:
+    def add(_: nn.Module, inputs: tuple[Tensor, ...]) -> None:
+        x_TK = inputs[0].detach().flatten(0, -2)
+        hessians[name] = hessians.get(name, torch.zeros(())) + x_TK.T @ x_TK
+
+    return add
+
+
+def round_columns(weight_KN: Tensor, hessian_KK: Tensor) -> Tensor:
+    """Weights [K,N] rounded to levels, one scale a column; `hessian_KK` is that of the square of an
+    output's error, up to a factor: the sum over rows of the products of each two inputs. Both are
+    float64.
+
+    Inputs with the largest sums of squares come first, as long as there are others to make up for
+    them.
+    """
+    sizes_K = hessian_KK.diagonal()
+    order_K = torch.argsort(sizes_K, descending=True, stable=True)
+    damped_KK = hessian_KK[order_K][:, order_K]
+    damped_KK.diagonal().add_(DAMPING * sizes_K.mean() + SMALLEST)
+    inverse_KK = torch.cholesky_inverse(torch.linalg.cholesky(damped_KK))
+    upper_KK = torch.linalg.cholesky(inverse_KK, upper=True)
+    scale_N = torch.from_numpy(quantize_columns(weight_KN.float().numpy())[1]).double()
+    left_KN, rounded_KN = weight_KN[order_K], torch.empty_like(weight_KN)
+    for start in range(0, len(left_KN), _TOGETHER):
+        end = min(start + _TOGETHER, len(left_KN))
+        errors = []
+        for k in range(start, end):
+            rounded_N = (left_KN[k] / scale_N).round().clamp(-LEVELS, LEVELS) * scale_N
+            rounded_KN[order_K[k]] = rounded_N
+            errors.append((left_KN[k] - rounded_N) / upper_KK[k, k])
+            left_KN[k + 1 : end] -= upper_KK[k, k + 1 : end, None] * errors[-1]
+        left_KN[end:] -= upper_KK[start:end, end:].T @ torch.stack(errors)
+    return rounded_KN

@@ -1,0 +1,174 @@
+"""16-bit arithmetic: which there are, what a model computes in them, and what is too large for one.
+
+Shape letters: K inputs, N outputs.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from onnx import TensorProto
+from torch import Tensor, nn
+
+from export.arithmetic.activation_ranges import search_from
+from export.arithmetic.quantize import weight_key
+from export.arithmetic.weight_only import dequantize_blocks, fits, quantize_blocks
+from serving.bundle.graph import DType
+from serving.search.sentence import Sentence
+from training.models import CausalLanguageModel, Network, TranslationModel
+from training.results.perplexity import Window, score_windows
+
+NetworkT = TypeVar("NetworkT", bound=Network)
+
+
+@dataclass(frozen=True)
+class HalfType:
+    """A floating-point type of 16 bits, by its names, and what weights are stored in."""
+
+    torch: torch.dtype
+    onnx: int
+    manifest: DType
+    int8_weights: bool = False
+    """Whether products read their weights in blocks of int8 (`export.arithmetic.weight_only`)."""
+
+
+HALF_TYPES = {
+    "fp16": HalfType(torch.float16, TensorProto.FLOAT16, "float16"),
+    "bf16": HalfType(torch.bfloat16, TensorProto.BFLOAT16, "bfloat16"),
+    "w8a16": HalfType(torch.float16, TensorProto.FLOAT16, "float16", int8_weights=True),
+}
+"""By precision."""
+LARGEST_FP16 = 65504.0
+MARGIN = 0.25
+"""Of the largest number of fp16: what comes nearer on the held-out text stays fp32, for other text
+may go further."""
+
+
+class RoundedLinear(nn.Module):
+    """What the 16-bit lowering of a Linear computes, in PyTorch: inputs, weights and outputs are
+    rounded, sums are not."""
+
+    def __init__(self, weight_NK: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.dtype = dtype
+        self.register_buffer("weight_NK", self._rounded(weight_NK.detach()))
+        self.register_buffer("bias", None if bias is None else self._rounded(bias.detach()))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] to [..., N]."""
+        assert isinstance(self.weight_NK, Tensor)
+        assert self.bias is None or isinstance(self.bias, Tensor)
+        out = nn.functional.linear(self._rounded(x), self.weight_NK, self.bias)
+        return self._rounded(out)
+
+    def _rounded(self, x: Tensor) -> Tensor:
+        return x.to(self.dtype).float()
+
+
+class BlockLinear(RoundedLinear):
+    """What a Linear with int8 weights computes: the product is rounded before the bias is added."""
+
+    def __init__(self, weight_NK: Tensor, bias: Tensor | None, dtype: torch.dtype) -> None:
+        weight_KN = weight_NK.detach().numpy().T.astype(np.float16)
+        if fits(weight_KN):
+            weight_KN = dequantize_blocks(*quantize_blocks(weight_KN))
+        super().__init__(torch.from_numpy(weight_KN.T.astype(np.float32)), bias, dtype)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """[..., K] to [..., N]."""
+        assert isinstance(self.weight_NK, Tensor)
+        assert self.bias is None or isinstance(self.bias, Tensor)
+        out = self._rounded(nn.functional.linear(self._rounded(x), self.weight_NK))
+        return out if self.bias is None else self._rounded(out + self.bias)
+
+
+def half_twin(model: NetworkT, half: HalfType, exact: frozenset[bytes]) -> NetworkT:
+    """A copy of a model that computes as its 16-bit bundle does, but for what attention rounds
+    within; the products of `exact` stay fp32, as the head does."""
+    twin = copy.deepcopy(model).eval()
+    layer = BlockLinear if half.int8_weights else RoundedLinear
+    for name, module in list(twin.named_modules()):
+        if isinstance(module, nn.Linear) and linear_key(module) not in exact:
+            parent = twin.get_submodule(name.rpartition(".")[0])
+            setattr(parent, name.rpartition(".")[2], layer(module.weight, module.bias, half.torch))
+    return twin
+
+
+def linear_key(linear: nn.Linear) -> bytes:
+    """Names a product by its weights [K,N], as they stand in the graph."""
+    return weight_key(linear.weight.detach().numpy().T)
+
+
+@dataclass(frozen=True)
+class HalfFit:
+    """What a precision of 16 bits comes to for one model."""
+
+    exact: frozenset[bytes]
+    """Keys of the products that stay fp32."""
+    report: dict[str, Any]
+    """For the manifest."""
+
+
+def fit_half(model: Network, precision: str, run: Callable[[], object]) -> HalfFit:
+    """Find which products are too large for fp16 by what `run` puts through the fp32 model.
+
+    bf16 reaches as far as fp32; nothing is too large for it, and `run` is not called.
+    """
+    if HALF_TYPES[precision].torch is not torch.float16:
+        return HalfFit(frozenset(), {})
+    largest = measure_magnitudes(model, run)
+    limit = MARGIN * LARGEST_FP16
+    # So written, NaN is too large.
+    kept = {name: found for name, found in largest.items() if not found <= limit}
+    linears = dict(model.named_modules())
+    exact = frozenset(linear_key(linears[name]) for name in kept)
+    rounded = {name: float(f"{found:.4g}") for name, found in largest.items()}
+    report = {"limit": limit, "magnitudes": rounded, "kept_fp32": sorted(kept)}
+    return HalfFit(exact, {"fp16": report})
+
+
+def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str, float]:
+    """The largest absolute number of each Linear, by the module's name: of its weights, and of what
+    goes into it or comes out while `run` runs.
+
+    These are all the tensors of a graph that can be of 16 bits, but for what attention makes of
+    values, which is no larger than they are. The head is none of them.
+    """
+    largest: dict[str, float] = {}
+    hooks = []
+    for name, module in model.named_modules():
+        if isinstance(module, nn.Linear):
+            largest[name] = max(float(p.detach().abs().max()) for p in module.parameters())
+            hooks.append(module.register_forward_hook(_watch(largest, name)))
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
+    return largest
+
+
+def _watch(largest: dict[str, float], name: str) -> Callable[..., None]:
+    def watch(_: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        for tensor in (inputs[0], output):
+            # Through torch, whose maximum is NaN where a number is.
+            seen = torch.tensor([largest[name], float(tensor.detach().abs().max())])
+            largest[name] = float(seen.max())
+
+    return watch
+
+
+def fit_half_translation(
+    model: TranslationModel, precision: str, sentences: Sequence[Sentence]
+) -> HalfFit:
+    """`fit_half` in beam searches of sentences."""
+    return fit_half(model, precision, lambda: search_from(model, sentences))
+
+
+def fit_half_language(model: CausalLanguageModel, precision: str, windows: list[Window]) -> HalfFit:
+    """`fit_half` on windows of a text."""
+    return fit_half(model, precision, lambda: score_windows(model, windows))

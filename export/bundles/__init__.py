@@ -1,0 +1,2 @@
+"""Checkpoints of this project to bundles and back, with card and figures. It reads no checkpoint of
+others."""

@@ -1,0 +1,120 @@
+"""A bundle's folder, written whole or not at all, and what its manifest says of its making."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from importlib import import_module
+from pathlib import Path, PurePath
+from typing import Any
+
+from export.errors import ExportError
+from serving.bundle.manifest import Manifest
+from training.recipe.config import FineTuningRecipe, Recipe, recipe_to_dict
+from training.runs.checkpoint import ordinary_mode
+
+_PACKAGES = ("torch", "onnx", "onnxscript", "onnxruntime", "sentencepiece", "tokenizers", "numpy")
+
+
+def check_free(out: Path, *, force: bool) -> None:
+    """Raise ExportError where there is a bundle already that is not to be replaced."""
+    if out.exists() and not force:
+        raise ExportError(f"{out} exists already; give --force to replace it")
+
+
+@contextmanager
+def new_folder(out: Path) -> Iterator[Path]:
+    """A temporary folder beside `out`, which it becomes if nothing fails.
+
+    Raises ExportError where it cannot be written; nothing is left behind then.
+    """
+    folder: Path | None = None
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        folder = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+        yield folder
+        folder.chmod(ordinary_mode(0o777))  # mkdtemp makes it private
+        if out.exists():
+            old = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+            os.replace(out, old / out.name)
+            os.replace(folder, out)
+            shutil.rmtree(old)
+        else:
+            os.replace(folder, out)
+    except OSError as error:
+        raise ExportError(
+            f"{out}: cannot be written: {error.strerror or error}; make room or give access, then "
+            "the same command makes it"
+        ) from error
+    finally:
+        if folder is not None:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
+    """The manifest with what a bundle was made from and by: recipe, attribution, versions."""
+    return tell_makers(manifest.model_copy(update=told_origin(recipe)))
+
+
+def told_origin(recipe: Recipe) -> dict[str, Any]:
+    """What a manifest tells of the run that a bundle is made of.
+
+    Where prepared text, a run or somebody's own table was kept is a place on the machine that
+    trained, and nobody else's matter.
+    """
+    tree = recipe_to_dict(recipe)
+    tree["data"].pop("cache", None)
+    if tree["loop"].get("initial_weights") is not None:
+        tree["loop"]["initial_weights"] = PurePath(tree["loop"]["initial_weights"]).name
+    if isinstance(recipe, FineTuningRecipe):
+        for key in ("train", "validation"):
+            path = tree["data"][key]
+            tree["data"][key] = None if path is None else "/".join(PurePath(path).parts[-2:])
+    return {"attribution": recipe.data.attribution, "recipe": tree}
+
+
+def tell_makers(manifest: Manifest) -> Manifest:
+    """The manifest with what a bundle was made by: versions, and the repository's commit."""
+    return manifest.model_copy(update={"versions": package_versions(), "commit": commit()})
+
+
+def package_versions() -> dict[str, str]:
+    """Versions of Python and of the packages whose work a bundle is."""
+    return {"python": platform.python_version()} | {
+        name: module_version(name) for name in _PACKAGES
+    }
+
+
+def module_version(name: str) -> str:
+    """The version of a module that is imported, as it says itself: `onnxruntime` is the module of
+    two packages, of which the one for GPUs has another name. Raises ImportError without one."""
+    return str(import_module(name).__version__)
+
+
+def commit() -> str:
+    """The repository's commit, marked where files differ from it; empty outside a repository.
+
+    An installed package may lie inside somebody else's repository, which does not keep it.
+    """
+    file = Path(__file__)
+    kept = ["ls-files", "--error-unmatch", file.name]
+    if _git(kept, file.parent) is None:
+        return ""
+    described = ["describe", "--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    return _git(described, file.parent) or ""
+
+
+def _git(arguments: list[str], folder: Path) -> str | None:
+    """What git prints; None where it fails or is not there."""
+    try:
+        done = subprocess.run(
+            ["git", *arguments], cwd=folder, capture_output=True, text=True, check=False
+        )
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

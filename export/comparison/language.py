@@ -1,0 +1,146 @@
+"""Comparison of a language model's bundle with its checkpoint: logits of each step, perplexity.
+
+Shape letters: T tokens of a window, V vocabulary.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+
+from export.comparison.translation import check_logits
+from export.errors import ParityError
+from export.texts.texts import LOGIT_WINDOWS
+from serving.arrays import Floats
+from serving.runtime.language_stepper import LanguageStepper
+from serving.search.prefix_tree import PrefixTree
+from serving.search.prompts import chunks
+from serving.search.sampled_batch import step_inputs
+from training.models import CausalLanguageModel
+from training.results.perplexity import Window, score_windows
+
+MAX_PERPLEXITY_CHANGE = {"fp32": 1e-4, "int8": 0.005, "fp16": 0.001, "bf16": 0.005, "w8a16": 0.005}
+"""Relative, on the validation text."""
+_ROWS = 8
+
+
+@dataclass(frozen=True)
+class LanguageParity:
+    """What was found; the manifest keeps it."""
+
+    tokens: int
+    logits_max_difference: float
+    logits_mean_difference: float
+    """Of steps with caches; int8 is compared with the same arithmetic in PyTorch."""
+    perplexity_checkpoint: float
+    perplexity_bundle: float
+
+    @property
+    def perplexity_change(self) -> float:
+        """Of the bundle, relative to its checkpoint; 0 is none."""
+        return self.perplexity_bundle / self.perplexity_checkpoint - 1.0
+
+
+def measure_language(
+    model: CausalLanguageModel,
+    twin: CausalLanguageModel,
+    stepper: LanguageStepper,
+    windows: list[Window],
+) -> LanguageParity:
+    """Compare a bundle with its checkpoint on windows of a text.
+
+    `twin` computes in PyTorch what the bundle's precision computes; for fp32 it is the checkpoint.
+    """
+    largest, total, count = 0.0, 0.0, 0
+    for window in windows[:LOGIT_WINDOWS]:
+        difference = np.abs(window_logits(twin, window) - _step_logits(stepper, window))
+        largest = float(np.maximum(largest, difference.max()))  # carries a NaN on
+        total, count = total + float(difference.sum()), count + difference.size
+    tokens = sum(window.scored for window in windows)
+    loss = score_windows(model, windows) / tokens
+    return LanguageParity(
+        tokens=tokens,
+        logits_max_difference=largest,
+        logits_mean_difference=total / max(1, count),
+        perplexity_checkpoint=math.exp(loss),
+        perplexity_bundle=math.exp(bundle_loss(stepper, windows) / tokens),
+    )
+
+
+def twin_parity(
+    model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
+) -> LanguageParity:
+    """Compare with its checkpoint what computes a bundle's arithmetic in PyTorch, in the place of
+    the bundle."""
+    tokens = sum(window.scored for window in windows)
+    losses = [score_windows(each, windows) / tokens for each in (model, twin)]
+    return LanguageParity(tokens, 0.0, 0.0, *map(math.exp, losses))
+
+
+def check_language(parity: LanguageParity, precision: str) -> None:
+    """Raise ParityError, naming the figure and its limit, where a bundle is not good enough."""
+    found = check_logits(
+        "lm", precision, parity.logits_max_difference, parity.logits_mean_difference
+    )
+    limit = MAX_PERPLEXITY_CHANGE[precision]
+    if not abs(parity.perplexity_change) <= limit:  # so written, NaN fails it
+        found.append(
+            f"perplexity changes from {parity.perplexity_checkpoint:.4f} to "
+            f"{parity.perplexity_bundle:.4f} ({parity.perplexity_change:+.2%}, limit {limit:.2%})"
+        )
+    if found:
+        raise ParityError("; ".join(found) + "; no bundle was written")
+
+
+def bundle_loss(stepper: LanguageStepper, windows: list[Window]) -> float:
+    """Sum of the negative log-likelihoods of all scored labels, in nats."""
+    total = 0.0
+    by_chunks: dict[int, list[Window]] = {}
+    for window in windows:
+        by_chunks.setdefault(chunks(window.tokens[:-1].tolist()), []).append(window)
+    for group in by_chunks.values():
+        for start in range(0, len(group), _ROWS):
+            batch = group[start : start + _ROWS]
+            prompts = [window.tokens[:-1].tolist() for window in batch]
+            labels = [window.tokens[1:].tolist() for window in batch]
+            prompted, scores = stepper.score(prompts, labels)
+            stepper.free(prompted.state)
+            for row, window in enumerate(batch):
+                count = len(window.tokens) - 1
+                part = scores.labels_BP[row, count - window.scored : count]
+                total -= float(part.astype(np.float64).sum())
+    return total
+
+
+@torch.no_grad()
+def window_logits(model: CausalLanguageModel, window: Window) -> Floats:
+    """Logits [T,V] of the model as it is trained."""
+    ids = torch.from_numpy(window.tokens[:-1].astype(np.int64))[None]
+    result: Floats = model.eval()(ids)[0].numpy()
+    return result
+
+
+def _step_logits(stepper: LanguageStepper, window: Window) -> Floats:
+    """Logits [T,V] of the bundle, decoded token by token with a cache."""
+    tokens = window.tokens[:-1].tolist()
+    state = stepper.encode([()])
+    tree = PrefixTree(
+        np.zeros(1, np.int64),
+        1,
+        stepper.repack_every,
+        reach=stepper.reach,
+        lookback=stepper.lookback,
+    )
+    found = []
+    for token in tokens:
+        outputs = stepper.next(state, step_inputs(tree, np.array([token])), 1)
+        found.append(outputs.logits_BV[0].copy())
+        tree.advance(np.zeros((1, 1), np.int64), np.ones(1, np.int64))
+        repack = tree.repack(np.zeros(1, np.int64))
+        if repack is not None:
+            stepper.repack(state, repack)
+    stepper.free(state)
+    return np.stack(found)

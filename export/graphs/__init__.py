@@ -1,0 +1,1 @@
+"""A model to the ONNX files of a bundle: traced, lowered and written. It compares nothing."""

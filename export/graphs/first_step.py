@@ -1,0 +1,33 @@
+"""Whether a step may have one query a sentence: its bits must be those it has among others."""
+
+from __future__ import annotations
+
+import onnx
+
+from serving.bundle.graph import Graph, Tensor
+
+_ALL_QUERIES = {"Attention", "Einsum"}
+"""ONNX Runtime chooses how it computes these by the number of queries; so it does a MatMul of two
+computed matrices. Functions have kernels, which treat each query alone
+(`export.passes.fusing.groups`)."""
+
+
+def tell_beams_from_queries(description: Graph, lowered: onnx.ModelProto) -> Graph:
+    """The step graph's description, in which scores have an axis of their own, K, only where the
+    graph gives a query alone the bits it has among others; else theirs is that of the queries."""
+    constants = {tensor.name for tensor in lowered.graph.initializer}
+    functions = {function.name for function in lowered.functions}
+    for node in lowered.graph.node:
+        computed = node.op_type == "MatMul" and constants.isdisjoint(node.input)
+        # What is made of ancestors may be summed along a middle axis: ONNX Runtime then adds in
+        # another order where there is one query.
+        computed = computed or "ancestors" in node.input
+        if node.op_type not in functions and (computed or node.op_type in _ALL_QUERIES):
+            return description.model_copy(
+                update={"inputs": tuple(map(_by_query, description.inputs))}
+            )
+    return description
+
+
+def _by_query(tensor: Tensor) -> Tensor:
+    return tensor.model_copy(update={"axes": ("B", "Q")}) if tensor.role == "score" else tensor

@@ -1,0 +1,137 @@
+"""What becomes of an exported graph before it is saved: the passes and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import onnx
+from onnx import numpy_helper
+
+from export.arithmetic.quantize import ALIKE, Products, weight_key
+from export.passes.cuda_operators import check_operators
+from export.passes.fold_scalars import fold_scalars, original_of
+from export.passes.fold_transposes import fold_transposes
+from export.passes.fusing.attention import fuse_attention, fuse_attention_by_head
+from export.passes.fusing.biases import fuse_biases
+from export.passes.fusing.choices import fuse_candidates, fuse_shortlist_candidates, fuse_top_tokens
+from export.passes.fusing.convolutions import fuse_convolutions
+from export.passes.fusing.embeddings import fuse_embeddings
+from export.passes.fusing.groups import Groups
+from export.passes.fusing.listed_logits import fuse_listed_logits
+from export.passes.fusing.norms import fuse_norms, fuse_post_norms
+from export.passes.fusing.packed_attention import fuse_packed_attention
+from export.passes.fusing.reach_masks import fuse_reach_masks
+from export.passes.fusing.rounding import fuse_gelu_rounding, fuse_row_rounding
+from export.passes.fusing.sinusoids import fuse_sinusoids
+from export.passes.fusing.wide_products import fuse_wide_products, fuse_wide_rounding
+from export.passes.graph_check import check_graph
+from export.passes.int8.convolutions import lower_convolutions
+from export.passes.int8.embeddings import lower_embeddings
+from export.passes.int8.keep_rows_flat import drop_reshapes, keep_rows_flat
+from export.passes.int8.listed_logits import lower_listed_logits
+from export.passes.int8.products import lower_products
+from export.passes.int8.rewriting import Rewriting
+from export.passes.mixed_precision import mixed_precision
+from export.passes.quantize_weights import quantize_weights
+
+RULES = (
+    lower_embeddings,
+    lower_listed_logits,
+    lower_convolutions,
+    lower_products,
+    keep_rows_flat,
+    drop_reshapes,
+)
+"""Tried in this order at each node, in one walk: what one leaves flat the next takes flat."""
+FUSIONS = (
+    ("LogSoftmax", fuse_candidates),
+    ("LogSoftmax", fuse_shortlist_candidates),
+    ("MatMul", fuse_listed_logits),
+    ("MatMulInteger", fuse_listed_logits),
+    ("LogSoftmax", fuse_top_tokens),
+    ("Attention", fuse_packed_attention),
+    ("Attention", fuse_attention),
+    ("Attention", fuse_attention_by_head),
+    ("Add", fuse_reach_masks),
+    ("ReduceSum", fuse_convolutions),
+    ("Concat", fuse_wide_rounding),
+    ("QuantizeLinear", fuse_norms),
+    ("LayerNormalization", fuse_post_norms),
+    ("MatMulIntegerToFloat", fuse_wide_products),
+    ("MatMulIntegerToFloat", fuse_biases),
+    ("Gelu", fuse_gelu_rounding),
+    ("QuantizeLinear", fuse_row_rounding),
+    ("Cast", fuse_embeddings),
+    ("Concat", fuse_sinusoids),
+)
+"""Each looks at all nodes of its kind of operator, after those before it."""
+
+
+def lower(
+    model: onnx.ModelProto,
+    *,
+    int8: bool,
+    flat_outputs: frozenset[str] = frozenset(),
+    products: Products = ALIKE,
+) -> onnx.ModelProto:
+    """The graph for the CPU: fp32, or int8, whose activations have a scale for each row where
+    `products` says nothing else.
+
+    `flat_outputs` are given as [M,*]: ONNX Runtime copies what it reshapes into an output, and
+    logits are large.
+    """
+    fold_transposes(model)
+    scaled = fold_scalars(model)
+    lowered = Rewriting(
+        model,
+        scaled=scaled,
+        int8=int8,
+        flat_outputs=flat_outputs,
+        products=products,
+    ).run(RULES)
+    fuse(lowered)
+    check_graph(lowered, full_check=False)
+    return lowered
+
+
+def lower_for_cuda(
+    model: onnx.ModelProto,
+    element: int,
+    *,
+    half: Collection[str],
+    flat_outputs: frozenset[str] = frozenset(),
+    exact: frozenset[bytes] = frozenset(),
+    int8_weights: bool = False,
+) -> onnx.ModelProto:
+    """The graph for a GPU, of standard operators alone, and MatMulNBits where products in FLOAT16
+    read int8 weights; `element` is FLOAT, FLOAT16 or BFLOAT16.
+
+    A product whose weights' key is in `exact` stays fp32; `half` names the inputs and outputs of
+    the graph that do not (see `mixed_precision`). Raises ExportError for an operator that has no
+    kernel there, and for attention on what is too large for fp16.
+    """
+    fold_transposes(model)
+    scaled = fold_scalars(model)
+    constants = {i.name: numpy_helper.to_array(i) for i in model.graph.initializer}
+    kept = {
+        name
+        for name in constants
+        if exact and weight_key(original_of(name, scaled, constants)[0]) in exact
+    }
+    lowered = Rewriting(
+        model, scaled=scaled, int8=False, flat_outputs=flat_outputs, products=ALIKE
+    ).run(RULES)
+    typed = mixed_precision(lowered, element, half=half, exact=kept)
+    if int8_weights:
+        typed = quantize_weights(typed)
+    check_graph(typed, full_check=True)
+    check_operators(typed)
+    return typed
+
+
+def fuse(model: onnx.ModelProto) -> None:
+    """Make functions of the groups that have a kernel; the model is changed."""
+    groups = Groups(model)
+    for op_type, fuse_at in FUSIONS:
+        groups.each(op_type, fuse_at)
+    groups.finish()

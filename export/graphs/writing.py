@@ -1,0 +1,347 @@
+"""A model to the ONNX files of a bundle, and to the manifest that describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+from torch import nn
+
+from export.arithmetic.half import HALF_TYPES
+from export.arithmetic.quantize import ALIKE, Products
+from export.errors import ExportError
+from export.graphs.first_step import tell_beams_from_queries
+from export.graphs.lowering import lower, lower_for_cuda
+from export.graphs.onnx_graph import (
+    export_encoder,
+    export_language_step,
+    export_step,
+    export_text_graph,
+)
+from export.graphs.probe import probe_model
+from export.graphs.shared_weights import share_weights
+from export.graphs.shortlist import write_shortlist
+from serving.bundle.folder import FORMAT_VERSION
+from serving.bundle.graph import DType, Graph, Role, Tensor
+from serving.bundle.languages import Languages
+from serving.bundle.manifest import Activations, Manifest, ModelSizes, Reading, Task, TokenizerFiles
+from serving.bundle.shortlist import Shortlist
+from serving.search.options import MAX_STEPS
+from training.models import (
+    CausalLanguageModel,
+    DecodingNetwork,
+    LanguageModelConfig,
+    ModelConfig,
+    SentenceEmbedder,
+    TextModel,
+    TransformerConfig,
+    TranslationModel,
+)
+from training.models.embedding import settled
+from training.models.light_attention import layer_reach
+
+ALLOWED = {"cpu": ("fp32", "int8"), "cuda": ("fp32", "fp16", "bf16", "w8a16")}
+"""Precisions that can be exported, by target device."""
+HEAD_UNIT = 8
+"""Features: ONNX Runtime's memory-efficient attention, the one that takes a mask, reads so many at
+once."""
+TOKENIZER_FILE, PROBE_FILE, SHARED_FILE = "tokenizer.model", "probe.onnx", "shared.bin"
+
+
+def check_precision(precision: str, target: str) -> None:
+    """Raise ExportError for a pair that cannot be exported."""
+    if precision not in ALLOWED.get(target, ()):
+        pairs = ", ".join(f"{t} {p}" for t, precisions in ALLOWED.items() for p in precisions)
+        raise ExportError(
+            f"--target {target} --precision {precision} is not supported; use one of: {pairs}"
+        )
+
+
+def check_heads(config: ModelConfig, target: str) -> None:
+    """Raise ExportError for heads of a size that attention under a mask does not take on a GPU."""
+    size = config.head_width
+    if target == "cuda" and size % HEAD_UNIT:
+        raise ExportError(
+            f"--target cuda needs heads of a multiple of {HEAD_UNIT} features, got {size} "
+            f"(num_heads {config.num_heads}); use --target cpu"
+        )
+
+
+def check_groups(config: LanguageModelConfig, target: str) -> None:
+    """Raise ExportError for grouped queries, which have not been tried on a GPU."""
+    if target == "cuda" and config.kv_heads != config.num_heads:
+        raise ExportError(
+            f"--target cuda takes no grouped queries (num_heads {config.num_heads}, num_kv_heads "
+            f"{config.kv_heads}); use --target cpu"
+        )
+
+
+def check_shortlist(target: str) -> None:
+    """Raise ExportError where a bundle for that device cannot have shortlists."""
+    if target != "cpu":
+        raise ExportError(f"--shortlist needs --target cpu, got {target}; leave it out")
+
+
+def choose_activations(precision: str, target: str, activations: Activations | None) -> Activations:
+    """What is asked for, or static ones for int8; raises ExportError for what cannot be exported.
+
+    fp32 has no scales: there `row` stands for nothing.
+    """
+    check_precision(precision, target)
+    if activations in ("static", "row16") and precision != "int8":
+        raise ExportError(f"--activations {activations} needs --precision int8, got {precision}")
+    return activations or ("static" if precision == "int8" else "row")
+
+
+def write_graphs(
+    model: TranslationModel,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    target: str = "cpu",
+    products: Products = ALIKE,
+    shortlist: Shortlist | None = None,
+    max_source: int = MAX_STEPS,
+) -> Manifest:
+    """Write the encoder and step graphs (and the int8 probe) into `folder`.
+
+    Returns their manifest, which knows neither languages, quality nor hashes yet. The model is left
+    in evaluation mode. `max_source` counts ids with eos. With a `shortlist`, which only the CPU
+    has, there is a graph that chooses from it, too.
+    """
+    check_precision(precision, target)
+    check_heads(model.config, target)
+    model = settled(model.eval())
+    form = _Form(precision, target, products)
+    encoder, encoder_graph = form.lower(*export_encoder(model))
+    step, step_graph = form.lower(*export_step(model))
+    step_graph = tell_beams_from_queries(step_graph, step)
+    saved = {encoder_graph.file: encoder, step_graph.file: step}
+    files = None
+    if shortlist is not None:
+        files, chooser = write_shortlist(
+            model, shortlist, folder, int8=precision == "int8", products=products
+        )
+        saved[files.step.file] = chooser
+    share_weights(list(saved.values()), folder / SHARED_FILE)
+    for file, proto in saved.items():
+        _save(proto, folder / file)
+    _save_probe(folder, precision)
+    config = model.config
+    manifest = _manifest(
+        model,
+        form,
+        name=name,
+        task="translate",
+        block=config.block if isinstance(config, TransformerConfig) else config.family,
+        encoder=encoder_graph,
+        step=step_graph,
+        sizes={"max_source": max_source, "alignment_layer": model.alignment_layer},
+    )
+    return manifest.model_copy(update={"shortlist": files})
+
+
+def write_language_graphs(
+    model: CausalLanguageModel,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    target: str = "cpu",
+    products: Products = ALIKE,
+    max_positions: int | None = None,
+) -> Manifest:
+    """`write_graphs` for a language model, which has a step graph alone; its length is open, unless
+    it has learnt positions or `max_positions` bounds it."""
+    check_precision(precision, target)
+    check_heads(model.config, target)
+    check_groups(model.config, target)
+    model = settled(model.eval())
+    form = _Form(precision, target, products)
+    step, step_graph = form.lower(*export_language_step(model))
+    share_weights([step], folder / SHARED_FILE)
+    _save(step, folder / step_graph.file)
+    _save_probe(folder, precision)
+    reach = [
+        max(seen, needs.ancestors + 1)
+        for seen, needs in zip(layer_reach(model.config), model.layer_needs, strict=True)
+        if seen is not None
+    ]
+    return _manifest(
+        model,
+        form,
+        name=name,
+        task="generate",
+        block=model.config.block,
+        encoder=None,
+        step=step_graph,
+        sizes={
+            "reach": tuple(reach) or None,
+            "max_positions": max_positions or model.config.max_positions or None,
+        },
+    )
+
+
+def write_text_graph(
+    model: TextModel,
+    folder: Path,
+    *,
+    name: str,
+    precision: str,
+    products: Products,
+    tokenizer_file: str,
+    max_length: int,
+    labels: tuple[str, ...],
+) -> Manifest:
+    """`write_graphs` for an encoder, of which there is one graph: packed texts to what is read from
+    each. With `labels` these are the logits of classes; `max_length` counts special ids."""
+    role: Role = "class_score" if labels else "vector"
+    form = _Form(precision, "cpu", products)
+    encoder, graph = form.lower(*export_text_graph(settled(model.eval()), role))
+    share_weights([encoder], folder / SHARED_FILE)
+    _save(encoder, folder / graph.file)
+    _save_probe(folder, precision)
+    config = model.config
+    reading = Reading(pooling="cls", labels=labels)
+    if isinstance(model, SentenceEmbedder):
+        reading = Reading(pooling=model.pooling, normalised=model.normalised)
+    return Manifest(
+        format_version=FORMAT_VERSION,
+        name=name,
+        task="classify" if labels else "encode",
+        family="bert",
+        decoder_kind="none",
+        block=config.block,
+        precision="int8" if precision == "int8" else "fp32",
+        activations=products.activations,
+        target="cpu",
+        sizes=_sizes(config, model, {"max_source": max_length}),
+        special_ids=None,
+        languages=Languages(source=(), target=()),
+        tokenizer=TokenizerFiles(
+            kind="tokenizers", source_file=tokenizer_file, target_file=tokenizer_file
+        ),
+        reading=reading,
+        encoder=graph,
+        step=None,
+        probe_file=PROBE_FILE if precision == "int8" else None,
+    )
+
+
+@dataclass(frozen=True)
+class _Form:
+    """In what arithmetic graphs compute, and for which machine."""
+
+    precision: str
+    target: str
+    products: Products
+
+    def lower(self, proto: onnx.ModelProto, graph: Graph) -> tuple[onnx.ModelProto, Graph]:
+        """An exported graph in this form, and its description."""
+        flat = frozenset(t.name for t in graph.outputs if t.axes[0] == "M")
+        if self.target == "cpu":
+            int8 = self.precision == "int8"
+            return lower(proto, int8=int8, flat_outputs=flat, products=self.products), graph
+        half = HALF_TYPES.get(self.precision)
+        if half is not None:
+            graph = _with_half_memory(graph, half.manifest)
+        tensors = (*graph.inputs, *graph.outputs)
+        names = {t.name for t in tensors if half is not None and t.dtype == half.manifest}
+        element = onnx.TensorProto.FLOAT if half is None else half.onnx
+        return lower_for_cuda(
+            proto,
+            element,
+            half=names,
+            flat_outputs=flat,
+            exact=self.products.exact,
+            int8_weights=half is not None and half.int8_weights,
+        ), graph
+
+
+def _with_half_memory(graph: Graph, dtype: DType) -> Graph:
+    """A graph's description, in which keys, values and source tensors are of that type.
+
+    States of modules stay fp32: neither a product nor attention reads them, a step reads few of
+    them, and what is summed up in one from position to position would be rounded at each.
+    """
+
+    def typed(tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        memory = ("self", "source")
+        return tuple(
+            t.model_copy(update={"dtype": dtype}) if t.role in memory else t for t in tensors
+        )
+
+    return graph.model_copy(update={"inputs": typed(graph.inputs), "outputs": typed(graph.outputs)})
+
+
+def _save_probe(folder: Path, precision: str) -> None:
+    """For int8, the graph that tells whether a machine computes it exactly."""
+    if precision == "int8":
+        _save(probe_model(), folder / PROBE_FILE)
+
+
+def _manifest(
+    model: DecodingNetwork,
+    form: _Form,
+    *,
+    name: str,
+    task: Task,
+    block: str,
+    encoder: Graph | None,
+    step: Graph,
+    sizes: dict[str, Any],
+) -> Manifest:
+    config = model.config
+    tree = {
+        "format_version": FORMAT_VERSION,
+        "name": name,
+        "task": task,
+        "family": config.family,
+        "decoder_kind": model.decoder_kind,
+        "block": block,
+        "precision": form.precision,
+        "activations": form.products.activations,
+        "target": form.target,
+        "sizes": _sizes(config, model, {"recurrent": model.step_needs.recurrent, **sizes}),
+        "languages": Languages(source=(), target=()),
+        "tokenizer": TokenizerFiles(
+            kind="sentencepiece", source_file=TOKENIZER_FILE, target_file=TOKENIZER_FILE
+        ),
+        "encoder": encoder,
+        "step": step,
+        "probe_file": PROBE_FILE if form.precision == "int8" else None,
+    }
+    return Manifest.model_validate(tree)
+
+
+def _sizes(config: ModelConfig, model: nn.Module, others: dict[str, Any]) -> ModelSizes:
+    return ModelSizes(
+        model_dim=config.model_dim,
+        num_heads=config.num_heads,
+        num_encoder_layers=config.num_encoder_layers,
+        num_decoder_layers=config.num_decoder_layers,
+        vocab_size=config.vocab_size,
+        source_vocab_size=getattr(config, "source_vocab_size", None) or None,
+        num_parameters=sum(p.numel() for p in model.parameters()),
+        **others,
+    )
+
+
+def _save(model: onnx.ModelProto, path: Path) -> None:
+    forget_origin(model)
+    path.write_bytes(model.SerializeToString())
+
+
+def forget_origin(model: onnx.ModelProto) -> None:
+    """Drop PyTorch's notes on where each node comes from, which hold paths of this machine."""
+    graph = model.graph
+    for part in (graph, *graph.node, *graph.input, *graph.output, *graph.value_info):
+        part.ClearField("metadata_props")
+    for tensor in graph.initializer:
+        tensor.ClearField("metadata_props")
+    for function in model.functions:
+        for node in function.node:
+            node.ClearField("metadata_props")

@@ -1,0 +1,256 @@
+"""Encoders of others: a Hugging Face folder of a BERT to a model of this project.
+
+What such a folder holds: `config.json`, `model.safetensors` or `pytorch_model.bin`,
+`tokenizer.json` or `vocab.txt`; from sentence-transformers also `modules.json` with the pooling.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from tokenizers import Tokenizer as FastTokenizer
+from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
+from torch import Tensor, nn
+
+from export.bundles.encoder import ExportedEncoder
+from export.errors import ExportError
+from export.importing.folder import CONFIG, Weights, read_json, read_objects, read_weights
+from export.importing.model import ACTIVATIONS
+from training.errors import ConfigError
+from training.models import (
+    BertConfig,
+    BidirectionalEncoder,
+    SentenceEmbedder,
+    TextClassifier,
+    TextModel,
+    find_block,
+)
+from training.models.bert import Pooling
+
+TOKENIZER, VOCABULARY = "tokenizer.json", "vocab.txt"
+_LAYER = {
+    "self_attention.out_proj": "attention.output.dense",
+    "self_attention_residual.norm": "attention.output.LayerNorm",
+    "ffn.up_proj": "intermediate.dense",
+    "ffn.down_proj": "output.dense",
+    "ffn_residual.norm": "output.LayerNorm",
+}
+"""Parts of an encoder layer, and what they are called in a BERT of Hugging Face."""
+
+
+def read_encoder(folder: Path, pooling: Pooling | None = None) -> ExportedEncoder:
+    """Read a folder; a model with a classifier classifies, any other one embeds.
+
+    `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. Raises
+    ExportError where something is missing or of a kind that this project has not.
+    """
+    tree = read_json(folder / CONFIG)
+    config = encoder_config(tree, folder / CONFIG)
+    weights = BertWeights(read_weights(folder))
+    encoder = BidirectionalEncoder(config, find_block(config.block))
+    load_encoder(encoder, weights)
+    tokenizer = read_tokenizer(folder)
+    if tokenizer.get_vocab_size() > config.vocab_size:
+        raise ExportError(
+            f"{folder}: the tokenizer has {tokenizer.get_vocab_size()} ids, the model "
+            f"{config.vocab_size}; take both from one checkpoint"
+        )
+    length = min(config.max_positions, _sentence_length(folder) or config.max_positions)
+    model: TextModel
+    if weights.has("classifier.weight"):
+        labels = _labels(tree, weights, folder / CONFIG)
+        model = TextClassifier(encoder, len(labels))
+        weights.copy(model.output, "classifier")
+        assert model.pooler.dense is not None
+        weights.copy(model.pooler.dense, "pooler.dense")
+        return ExportedEncoder(model.eval(), tokenizer, length, labels)
+    found, normalised = _pooling(folder)
+    pooling = pooling or found
+    if pooling is None:
+        raise ExportError(
+            f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean to "
+            "`python -m macaron export import-encoder`"
+        )
+    model = SentenceEmbedder(encoder, pooling, normalised=normalised)
+    return ExportedEncoder(model.eval(), tokenizer, length, ())
+
+
+def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:
+    """The sizes that a `config.json` tells; raises ExportError for what is no BERT."""
+    for key, wanted, default in (
+        ("model_type", "bert", ""),
+        ("position_embedding_type", "absolute", "absolute"),
+        ("is_decoder", False, False),
+    ):
+        if tree.get(key, default) != wanted:
+            raise ExportError(f"{path}: {key} must be {wanted!r}, got {tree.get(key)!r}")
+    if tree.get("hidden_act") not in ACTIVATIONS:
+        raise ExportError(
+            f"{path}: hidden_act must be one of {sorted(ACTIVATIONS)}, "
+            f"got {tree.get('hidden_act')!r}"
+        )
+    try:
+        return BertConfig(
+            model_dim=tree["hidden_size"],
+            num_heads=tree["num_attention_heads"],
+            ffn_dim=tree["intermediate_size"],
+            num_encoder_layers=tree["num_hidden_layers"],
+            vocab_size=tree["vocab_size"],
+            max_positions=tree["max_position_embeddings"],
+            num_segments=tree["type_vocab_size"],
+            norm_eps=tree["layer_norm_eps"],
+            activation=ACTIVATIONS[tree["hidden_act"]],
+            dropout=tree.get("hidden_dropout_prob", 0.1),
+            attention_dropout=tree.get("attention_probs_dropout_prob", 0.1),
+        )
+    except KeyError as error:
+        raise ExportError(f"{path}: {error.args[0]} is missing") from error
+    except (TypeError, ConfigError) as error:
+        raise ExportError(f"{path}: {error}") from error
+
+
+class BertWeights:
+    """The tensors of a BERT, whose names may have `bert.` before them."""
+
+    def __init__(self, weights: Weights) -> None:
+        self._weights = weights
+
+    def has(self, name: str) -> bool:
+        """Whether there is a tensor of that name."""
+        return self._name(name) in self._weights
+
+    def rows(self, name: str) -> int:
+        """Of a tensor that is there."""
+        return self._weights.shape(self._name(name))[0]
+
+    def copy(self, module: Any, name: str) -> None:
+        """Copy weight and bias into a layer or a norm."""
+        names = [(f"{name}.weight", f"{name}.bias")]
+        names += [(f"{name}.gamma", f"{name}.beta")]  # as the first BERT called those of norms
+        weight, bias = next((pair for pair in names if self.has(pair[0])), names[0])
+        self.assign(module.weight, weight)
+        self.assign(module.bias, bias)
+
+    def assign(self, parameter: Tensor, *names: str) -> None:
+        """Copy one tensor, or several of one shape below each other, into a parameter; raises
+        ExportError where one is missing or of another shape."""
+        rows, *others = parameter.shape
+        shape = (rows // len(names), *others)
+        value = torch.cat([self._weights.take(self._name(name), *shape) for name in names])
+        with torch.no_grad():
+            parameter.copy_(value)
+
+    def _name(self, name: str) -> str:
+        return name if name in self._weights else f"bert.{name}"
+
+
+def load_encoder(encoder: BidirectionalEncoder, weights: BertWeights) -> None:
+    """Copy a BERT's weights into an encoder of its sizes; raises ExportError where one is missing
+    or of another shape."""
+    embedding = encoder.embedding
+    weights.assign(embedding.weight, "embeddings.word_embeddings.weight")
+    assert embedding.positions is not None
+    weights.assign(embedding.positions.weight, "embeddings.position_embeddings.weight")
+    if embedding.segments is not None:
+        weights.assign(embedding.segments.weight, "embeddings.token_type_embeddings.weight")
+    weights.copy(embedding.norm, "embeddings.LayerNorm")
+    for number, layer in enumerate(encoder.layers):
+        prefix = f"encoder.layer.{number}"
+        parts = [f"{prefix}.attention.self.{part}" for part in ("query", "key", "value")]
+        projection = layer.get_submodule("self_attention.in_proj")
+        assert isinstance(projection, nn.Linear)
+        weights.assign(projection.weight, *(f"{part}.weight" for part in parts))
+        weights.assign(projection.bias, *(f"{part}.bias" for part in parts))
+        for own, name in _LAYER.items():
+            weights.copy(layer.get_submodule(own), f"{prefix}.{name}")
+
+
+def read_tokenizer(folder: Path) -> FastTokenizer:
+    """The tokenizer of a folder, without truncation and padding; raises ExportError."""
+    path = folder / TOKENIZER
+    if path.exists():
+        try:
+            tokenizer = FastTokenizer.from_file(str(path))
+        except Exception as error:  # the library raises nothing more special
+            raise ExportError(f"{path}: not a tokenizer: {error}") from error
+        tokenizer.no_truncation()
+        tokenizer.no_padding()
+        return tokenizer
+    if (folder / VOCABULARY).exists():
+        return _word_pieces(folder)
+    raise ExportError(f"{folder}: there is neither {TOKENIZER} nor {VOCABULARY}")
+
+
+def _word_pieces(folder: Path) -> FastTokenizer:
+    """BERT's own tokenizer of a list of pieces."""
+    settings = folder / "tokenizer_config.json"
+    tree = read_json(settings) if settings.exists() else {}
+    lower = bool(tree.get("do_lower_case", True))
+    path = folder / VOCABULARY
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError) as error:
+        raise ExportError(f"{path}: cannot be read: {error}") from error
+    ids = {piece: number for number, piece in enumerate(lines)}
+    missing = [piece for piece in ("[UNK]", "[CLS]", "[SEP]") if piece not in ids]
+    if missing:
+        raise ExportError(f"{path}: there is no piece {missing[0]!r}")
+    tokenizer = FastTokenizer(models.WordPiece(ids, unk_token="[UNK]"))
+    tokenizer.normalizer = normalizers.BertNormalizer(
+        lowercase=lower, handle_chinese_chars=bool(tree.get("tokenize_chinese_chars", True))
+    )
+    tokenizer.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    tokenizer.post_processor = processors.TemplateProcessing(
+        single="[CLS]:0 $A:0 [SEP]:0",
+        pair="[CLS]:0 $A:0 [SEP]:0 $B:1 [SEP]:1",
+        special_tokens=[("[CLS]", ids["[CLS]"]), ("[SEP]", ids["[SEP]"])],
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    special = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")
+    tokenizer.add_special_tokens([piece for piece in special if piece in ids])
+    return tokenizer
+
+
+def _labels(tree: dict[str, Any], weights: BertWeights, path: Path) -> tuple[str, ...]:
+    """The names of the classes in order; those of `config.json`, or LABEL_0 and so on."""
+    count = weights.rows("classifier.weight")
+    names = tree.get("id2label") or {str(number): f"LABEL_{number}" for number in range(count)}
+    try:
+        labels = tuple(str(names[str(number)]) for number in range(count))
+    except KeyError as error:
+        raise ExportError(f"{path}: id2label has no {error.args[0]}, of {count} classes") from error
+    if tree.get("problem_type") == "multi_label_classification":
+        raise ExportError(f"{path}: problem_type multi_label_classification is not supported")
+    return labels
+
+
+def _sentence_length(folder: Path) -> int | None:
+    """The longest input that sentence-transformers gives the model, where it is said."""
+    path = folder / "sentence_bert_config.json"
+    found = read_json(path).get("max_seq_length") if path.exists() else None
+    return found if isinstance(found, int) else None
+
+
+def _pooling(folder: Path) -> tuple[Pooling | None, bool]:
+    """The pooling of a sentence-transformers folder, and whether a normalisation follows it."""
+    path = folder / "modules.json"
+    if not path.exists():
+        return None, True
+    kinds = {module["type"].rpartition(".")[2]: module["path"] for module in read_objects(path)}
+    other = kinds.keys() - {"Transformer", "Pooling", "Normalize"}
+    if other or "Pooling" not in kinds:
+        raise ExportError(
+            f"{path}: modules must be Transformer, Pooling and perhaps Normalize, got "
+            f"{sorted(kinds)}"
+        )
+    place = folder / kinds["Pooling"] / CONFIG
+    modes = [key for key, on in read_json(place).items() if key.startswith("pooling_mode") and on]
+    known: dict[str, Pooling] = {
+        "pooling_mode_mean_tokens": "mean",
+        "pooling_mode_cls_token": "cls",
+    }
+    if len(modes) != 1 or modes[0] not in known:
+        raise ExportError(f"{place}: one of {sorted(known)} must be true alone, got {modes}")
+    return known[modes[0]], "Normalize" in kinds

@@ -1,0 +1,190 @@
+"""M2M100 (Fan et al. 2021) and NLLB-200 (NLLB Team 2022) of Hugging Face `transformers`: one model
+of many languages, told both of them by tags."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from export.errors import ExportError
+from export.importing.folder import CONFIG, Options, read_json, read_weights
+from export.importing.layers import drop_sinusoids, transformer_state
+from export.importing.model import (
+    HARMLESS,
+    Imported,
+    LanguageChoice,
+    Pieces,
+    find_file,
+    generation_options,
+    loaded,
+    read_options,
+    read_sizes,
+    search_options,
+    special_id,
+)
+from export.importing.vocabularies.languages import short_code
+from serving.bundle.languages import Languages
+from serving.search.ids import SpecialIds
+from training.models import TransformerConfig
+from training.models.embedding import fairseq_sinusoid
+
+_M2M100 = """af am ar ast az ba be bg bn br bs ca ceb cs cy da de el en es et fa ff fi fr fy ga gd
+gl gu ha he hi hr ht hu hy id ig ilo is it ja jv ka kk km kn ko lb lg ln lo lt lv mg mk ml mn mr ms
+my ne nl no ns oc or pa pl ps pt ro ru sd si sk sl so sq sr ss su sv sw ta th tl tn tr uk ur uz vi
+wo xh yi yo zh zu"""
+_LANGUAGES = {"m2m100": _M2M100.split(), "wmt21": ["en", "ha", "is", "ja", "cs", "ru", "zh", "de"]}
+"""In the order of their tags, which follow the pieces of `vocab.json`."""
+_MOST_UNUSED = 8
+"""Rows of the embedding that nothing stands for, at most."""
+_SHORT_TAG = re.compile(r"__([a-z]{2,3})__")
+"""Of M2M100."""
+SPECIAL = ("<s>", "<pad>", "</s>", "<unk>")
+MODEL = "sentencepiece.bpe.model"
+
+
+def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
+    """Read a folder of M2M100 or NLLB; raises ExportError, with file and entry, for what is not
+    supported."""
+    options, generation = read_options(folder), generation_options(folder)
+    config = _read_config(options)
+    size = config.vocab_size
+    is_nllb = not (folder / "vocab.json").is_file()
+    ids, tags = _nllb_pieces(folder) if is_nllb else _m2m100_pieces(folder)
+    written = _written(ids, size, folder)
+    special_ids = SpecialIds(
+        pad=special_id(options, "pad_token_id", size),
+        unk=ids["<unk>"],
+        bos=special_id(options, "decoder_start_token_id", size),
+        eos=special_id(options, "eos_token_id", size),
+    )
+    for name in ("bos_token_id", "forced_bos_token_id"):
+        options.get(name)  # the language of the request is forced
+    search = search_options(options, generation)
+    options.finish(HARMLESS)
+    weights = read_weights(folder)
+    drop_sinusoids(weights, "embed_positions.weights", fairseq_sinusoid, config.model_dim, before=2)
+    state = transformer_state(weights, config)
+    weights.finish()
+    silent = CONTROL | set(tags.values())
+    control = {i for piece, i in ids.items() if piece in silent}
+    control |= set(range(size)) - set(ids.values())
+    model = find_file(folder, MODEL, "the SentencePiece model")
+    return Imported(
+        f"{'NLLB-200' if is_nllb else 'M2M100'} of Hugging Face transformers",
+        loaded(config, state),
+        Pieces(written, frozenset(control), model, model),
+        special_ids,
+        many_languages(tags, choice),
+        search,
+    )
+
+
+CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
+"""Pieces beside the tags that no text has."""
+
+
+def _read_config(options: Options) -> TransformerConfig:
+    options.must("tie_word_embeddings", True, default=True)
+    options.must("is_encoder_decoder", True, default=True)
+    options.must("normalize_before", True, default=True)
+    options.must("normalize_embedding", False, default=False)
+    options.must("add_final_layer_norm", True, default=True)
+    options.must("static_position_embeddings", True, default=True)
+    options.must("add_bias_logits", False, default=False)
+    options.get("max_position_embeddings")  # sinusoids have no end
+    sizes = read_sizes(options, activation="relu", scale_embedding=True)
+    return replace(sizes, norm="pre", positions="fairseq")
+
+
+def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """The id of each piece, and the tag of each language."""
+    ids = dict(read_json(find_file(folder, "vocab.json", "the ids of the pieces")))
+    path = folder / "tokenizer_config.json"
+    told = read_json(path) if path.is_file() else {}
+    codes = _LANGUAGES.get(told.get("language_codes") or "m2m100")
+    if codes is None:
+        raise ExportError(
+            f"{path}: language_codes {told['language_codes']!r} is not supported; it must be one "
+            f"of {sorted(_LANGUAGES)}"
+        )
+    tags = {code: f"__{code}__" for code in codes}
+    first = len(ids)
+    ids |= {tag: first + number for number, tag in enumerate(tags.values())}
+    return ids, tags
+
+
+def _nllb_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
+    """The id of each piece, and the tag of each language."""
+    path = find_file(folder, "tokenizer.json", "the ids of the pieces")
+    tree = read_json(path)
+    try:
+        ids = dict(tree["model"]["vocab"])
+        added = {str(entry["content"]): entry["id"] for entry in tree["added_tokens"]}
+    except (KeyError, TypeError, ValueError) as error:
+        raise ExportError(
+            f"{path}: model.vocab and added_tokens must give pieces their ids; {error} is missing"
+        ) from error
+    told = folder / "tokenizer_config.json"
+    if told.is_file() and read_json(told).get("legacy_behaviour"):
+        raise ExportError(
+            f"{told}: legacy_behaviour true is not supported; the tag must stand before the source"
+        )
+    tags = [piece for piece in sorted(added, key=added.__getitem__) if _is_tag(piece)]
+    return ids | added, _named(tags)
+
+
+def _is_tag(piece: str) -> bool:
+    """Whether it is a language's, as `fra_Latn` is."""
+    language, _, script = piece.partition("_")
+    return len(language) == 3 and language.islower() and len(script) == 4 and script.istitle()
+
+
+def tags_among(written: Sequence[str]) -> dict[str, str]:
+    """The tags of languages among the pieces of a vocabulary as M2M100 or NLLB write them, by
+    code; nothing where it has none."""
+    short = {found[1]: piece for piece in written if (found := _SHORT_TAG.fullmatch(piece))}
+    return short or _named([piece for piece in written if _is_tag(piece)])
+
+
+def _named(tags: Sequence[str]) -> dict[str, str]:
+    """Tags by code: the script is left out where the language has one alone."""
+    names = {tag: (short_code(tag[:3]) or tag[:3]) for tag in tags}
+    count = Counter(names.values())
+    return {name if count[name] == 1 else f"{name}-{tag[4:]}": tag for tag, name in names.items()}
+
+
+def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
+    """The written form of each row of the embedding; raises ExportError where pieces and rows do
+    not fit."""
+    found = {i: piece for piece, i in ids.items() if type(i) is int}
+    missing = [piece for piece in SPECIAL if piece not in ids]
+    unused = set(range(size)) - found.keys()
+    if missing or max(found, default=0) >= size or len(unused) > _MOST_UNUSED:
+        named = f"{missing[0]} is missing" if missing else f"{len(found)} pieces"
+        raise ExportError(
+            f"{folder}: the tokenizer does not fit the embedding of {size} rows that {CONFIG}'s "
+            f"vocab_size says: {named}, ids up to {max(found, default=-1)}"
+        )
+    return [found.get(i, f"<unused{i}>") for i in range(size)]
+
+
+def many_languages(tags: Mapping[str, str], choice: LanguageChoice) -> Languages:
+    """The languages of a model that has a tag of each, on both sides; raises ExportError for a
+    chosen one that it does not know."""
+    for option, codes in (("--from", choice.source), ("--to", choice.target)):
+        for code in codes:
+            if code not in tags:
+                raise ExportError(
+                    f"{option} must be of the languages of the model, {','.join(sorted(tags))}; "
+                    f"got {code!r}"
+                )
+    source, target = choice.source or tuple(tags), choice.target or tuple(tags)
+    return Languages(
+        source=source,
+        target=target,
+        source_tags={code: tags[code] for code in source},
+        first_pieces={code: tags[code] for code in target},
+    )

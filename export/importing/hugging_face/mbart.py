@@ -1,0 +1,146 @@
+"""mBART-50 of Hugging Face `transformers` (Tang et al. 2020): one model of many languages, told
+both of them by tags."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import sentencepiece
+
+from export.errors import ExportError
+from export.importing.folder import CONFIG, Options, Weights, read_json, read_weights
+from export.importing.hugging_face.m2m100 import MODEL, SPECIAL, many_languages
+from export.importing.layers import State, take_norm, transformer_state
+from export.importing.model import (
+    HARMLESS,
+    Imported,
+    LanguageChoice,
+    Pieces,
+    find_file,
+    generation_options,
+    loaded,
+    read_options,
+    read_sizes,
+    search_options,
+    special_id,
+)
+from serving.search.ids import SpecialIds
+from serving.search.options import MAX_STEPS
+from training.models import TransformerConfig
+
+_TAGS = """ar_AR cs_CZ de_DE en_XX es_XX et_EE fi_FI fr_XX gu_IN hi_IN it_IT ja_XX kk_KZ ko_KR lt_LT
+lv_LV my_MM ne_NP nl_XX ro_RO ru_RU si_LK tr_TR vi_VN zh_CN af_ZA az_AZ bn_IN fa_IR he_IL hr_HR
+id_ID ka_GE km_KH mk_MK ml_IN mn_MN mr_IN pl_PL ps_AF pt_XX sv_SE sw_KE ta_IN te_IN th_TH tl_XX
+uk_UA ur_PK xh_ZA gl_ES sl_SI"""
+TAGS = _TAGS.split()
+"""In the order in which they follow the pieces."""
+_LEAST_POSITIONS = 2 * MAX_STEPS + 2
+"""A prefix and what is generated after it, both of the longest, with a start and a tag."""
+_UNUSED_ROWS = 2
+"""Of a table of positions, whose first rows are no position's."""
+
+
+def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
+    """Read a folder of mBART-50; raises ExportError, with file and entry, for what is not
+    supported."""
+    options, generation = read_options(folder), generation_options(folder)
+    config = learnt_config(options, "pre")
+    size = config.vocab_size
+    written = _pieces(folder, size)
+    special_ids = SpecialIds(
+        pad=special_id(options, "pad_token_id", size),
+        unk=written.index("<unk>"),
+        bos=special_id(options, "decoder_start_token_id", size),
+        eos=special_id(options, "eos_token_id", size),
+    )
+    for name in ("bos_token_id", "forced_bos_token_id"):
+        options.get(name)  # the language of the request is forced
+    search = search_options(options, generation)
+    options.finish(HARMLESS)
+    state = learnt_state(read_weights(folder), config)
+    silent = {"<s>", "<pad>", "</s>", "<mask>", *TAGS}
+    model = find_file(folder, MODEL, "the SentencePiece model")
+    return Imported(
+        "mBART-50 of Hugging Face transformers",
+        loaded(config, state),
+        Pieces(written, frozenset(i for i, p in enumerate(written) if p in silent), model, model),
+        special_ids,
+        many_languages({tag[:2]: tag for tag in TAGS}, choice),
+        search,
+    )
+
+
+def learnt_config(options: Options, norm: str) -> TransformerConfig:
+    """What BART and those after it have in common: a norm behind the embedding, and learnt
+    positions; those with `norm` before their layers have one at the end, too."""
+    options.must("normalize_embedding", True, default=True)
+    for name in ("normalize_before", "add_final_layer_norm"):
+        options.must(name, norm == "pre", default=norm == "pre")
+    for name in ("static_position_embeddings", "add_bias_logits", "is_decoder"):
+        options.must(name, False, default=False)
+    for name in ("tie_word_embeddings", "is_encoder_decoder"):
+        options.must(name, True, default=True)
+    return replace(
+        read_sizes(options, activation="gelu", scale_embedding=False),
+        norm=norm,
+        positions="learnt",
+        max_positions=_read_positions(options),
+        embedding_norm=True,
+        output_bias=True,
+    )
+
+
+def _read_positions(options: Options) -> int:
+    """The rows of a table of positions that stand for one; raises ExportError where they are too
+    few for what requests may ask."""
+    positions = options.integer("max_position_embeddings")
+    if positions < _LEAST_POSITIONS:
+        raise ExportError(
+            f"{options.path}: max_position_embeddings must be >= {_LEAST_POSITIONS}, for sources "
+            f"and targets of {MAX_STEPS} pieces, got {positions}"
+        )
+    return positions
+
+
+def learnt_state(weights: Weights, config: TransformerConfig) -> State:
+    """All that is in the weights of a model with learnt positions, a norm after the embedding and a
+    bias of the output, as BART has them."""
+    dim, size = config.model_dim, config.vocab_size
+    state = transformer_state(weights, config)
+    for side in ("encoder", "decoder"):
+        rows = config.max_positions + _UNUSED_ROWS
+        table = weights.take(f"model.{side}.embed_positions.weight", rows, dim)
+        state[f"{side}_side.positions.weight"] = table[_UNUSED_ROWS:].clone()
+        norm = f"model.{side}.layernorm_embedding"
+        state |= take_norm(weights, norm, f"{side}_side.norm", dim)
+        weights.drop(f"model.{side}.version")  # of fairseq's layers, in older files
+    state["output_bias"] = weights.take("final_logits_bias", 1, size)[0]
+    weights.finish()
+    return state
+
+
+def _pieces(folder: Path, size: int) -> list[str]:
+    """The written form of each id: those of the SentencePiece model after four special ones, then
+    the tags and the mask."""
+    told = folder / "tokenizer_config.json"
+    kind = read_json(told).get("tokenizer_class") if told.is_file() else None
+    if kind is not None and not str(kind).startswith("MBart50Tokenizer"):
+        raise ExportError(
+            f"{told}: tokenizer_class {kind!r} is not supported for mBART; it must be "
+            "'MBart50Tokenizer', whose tag stands before the source"
+        )
+    path = find_file(folder, MODEL, "the SentencePiece model")
+    try:
+        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
+    except (OSError, RuntimeError) as error:
+        reason = " ".join(str(error).split())
+        raise ExportError(f"{path}: no usable SentencePiece model: {reason}") from error
+    own = [str(model.id_to_piece(i)) for i in range(3, model.vocab_size())]
+    written = [*SPECIAL, *own, *TAGS, "<mask>"]
+    if len(written) != size:
+        raise ExportError(
+            f"{path}: with tags and special pieces there are {len(written)}, but the embedding has "
+            f"{size} rows ({CONFIG}'s vocab_size)"
+        )
+    return written

@@ -1,0 +1,1 @@
+"""Language models, in folders of `transformers` and in GGUF files."""

@@ -1,0 +1,1 @@
+"""Checkpoints of other toolkits: CTranslate2, OpenNMT-py and fairseq."""

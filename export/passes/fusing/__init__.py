@@ -1,0 +1,1 @@
+"""Passes that put several nodes into one operator. They change no number."""

@@ -1,0 +1,232 @@
+"""Groups of operators that the runtime's own kernels do in one go.
+
+Each group becomes a local function of domain `macaron`, whose body is the group: where the kernels
+of serving/native are loaded ONNX Runtime runs these, everywhere else the body.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+import onnx
+from onnx import FunctionProto, NodeProto, helper, numpy_helper
+
+from export.passes.dataflow import live_nodes, users_by_value
+from export.passes.domains import MACARON
+from export.passes.fusing.functions import Call, is_closed, make_function
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class RowRounding:
+    """Nodes that round the rows of a value to 8 bits, each by a scale of its own."""
+
+    group: list[NodeProto]
+    """In order."""
+    rows: str
+    """The value [M,K] that they round."""
+    signed: bool
+    """False where nothing is below zero."""
+    inputs: tuple[str, str, str]
+    """The zero points [M], the least peak, and what a peak is times for its scale."""
+    outputs: tuple[str, str]
+    """The rows of 8 bits and their scales [M,1]."""
+
+
+class Groups:
+    """A graph whose groups are looked for and replaced by calls."""
+
+    def __init__(self, model: onnx.ModelProto) -> None:
+        self.constants = {i.name: i for i in model.graph.initializer}
+        self.inputs = {value.name for value in model.graph.input}
+        self.outputs = {output.name for output in model.graph.output}
+        self._model, self._graph = model, model.graph
+        self._functions: dict[str, FunctionProto] = {}
+        self._index()
+
+    def each(self, op_type: str, fuse_at: Callable[[Groups, NodeProto], None]) -> None:
+        """Look for a group at each node of that kind."""
+        for name in [n.output[0] for n in self._graph.node if n.op_type == op_type]:
+            if name in self.producers:  # else it is in a group already
+                fuse_at(self, self.producers[name])
+
+    def finish(self) -> None:
+        """Put the functions into the model; drop what is in their bodies alone."""
+        if not self._functions:
+            return
+        live = live_nodes(list(self._graph.node), self.outputs)
+        del self._graph.node[:]
+        self._graph.node.extend(live)
+        self._model.functions.extend(self._functions.values())
+        self._model.opset_import.append(helper.make_opsetid(MACARON, VERSION))
+        used = {name for node in self._graph.node for name in node.input}
+        kept = [i for i in self._graph.initializer if i.name in used]
+        del self._graph.initializer[:]
+        self._graph.initializer.extend(kept)
+
+    def is_static_rounding(self, node: NodeProto) -> bool:
+        """Whether a node rounds to 8 bits by constants."""
+        return node.op_type == "QuantizeLinear" and set(node.input[1:]) <= self.constants.keys()
+
+    def row_rounding(self, node: NodeProto) -> RowRounding | None:
+        """The rounding of rows that ends with a QuantizeLinear; None where it is another.
+
+        x -> Abs -> ReduceMax -> Max -> Mul -> QuantizeLinear -> u8
+                                            -> Unsqueeze -> scales
+        """
+        chain = self.chain_before(node.input[1], ("Mul", "Max", "ReduceMax"))
+        if chain is None:
+            return None
+        level, least, peak = chain
+        rows, group = node.input[0], [peak, least, level, node]
+        signed = peak.input[0] != rows
+        if signed:
+            magnitude = self.producers.get(peak.input[0])
+            if magnitude is None or magnitude.op_type != "Abs" or magnitude.input[0] != rows:
+                return None
+            group.insert(0, magnitude)
+        columns = [user for user in self.users[level.output[0]] if user.op_type == "Unsqueeze"]
+        if len(columns) != 1:
+            return None
+        inputs = (node.input[2], least.input[1], level.input[1])
+        outputs = (node.output[0], columns[0].output[0])
+        return RowRounding([*group, columns[0]], rows, signed, inputs, outputs)
+
+    def used_once(self, name: str) -> bool:
+        """Whether one node reads a value and nobody outside the graph does."""
+        return name not in self.outputs and len(self.users[name]) == 1
+
+    def chain_before(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
+        """The nodes of these kinds that lead to a value by their first inputs, the last first."""
+        chain = []
+        for kind in kinds:
+            node = self.producers.get(name)
+            if node is None or node.op_type != kind:
+                return None
+            chain.append(node)
+            name = node.input[0]
+        return chain
+
+    def chain_after(self, name: str, kinds: Sequence[str]) -> list[NodeProto] | None:
+        """The nodes of these kinds to which a value goes, and nowhere else."""
+        chain = []
+        for kind in kinds:
+            if not self.used_once(name) or self.users[name][0].op_type != kind:
+                return None
+            chain.append(self.users[name][0])
+            name = chain[-1].output[0]
+        return chain
+
+    def bias_after(self, name: str) -> tuple[NodeProto, str] | None:
+        """The addition of a bias to which a value goes, and nowhere else, and the bias."""
+        after = self.chain_after(name, ("Add",))
+        biases = [value for value in after[0].input if value in self.constants] if after else []
+        if after is None or len(biases) != 1 or len(self.constants[biases[0]].dims) != 1:
+            return None
+        return after[0], biases[0]
+
+    def between(self, starts: Sequence[str], ends: Sequence[str]) -> list[NodeProto]:
+        """The nodes that lead from some values to others, in order."""
+        wanted, inside = set(ends), []
+        for node in reversed(self._graph.node):
+            if wanted.intersection(node.output) and set(starts).isdisjoint(node.output):
+                inside.append(node)
+                wanted.update(node.input)
+        return inside[::-1]
+
+    def number(self, name: str) -> float | None:
+        """The value of a scalar constant; None where it is none."""
+        constant = self.constants.get(name)
+        if constant is None or constant.dims:
+            return None
+        return float(numpy_helper.to_array(constant))
+
+    def replace_rounded(self, group: list[NodeProto], call: Call) -> None:
+        """Replace a group and the rounding of its first output to 8 bits, where that is all it is
+        for."""
+        found = self.chain_after(call.outputs[0], ("QuantizeLinear",))
+        if found is not None and self.is_static_rounding(found[0]):
+            (rounding,) = found
+            group = [*group, rounding]
+            call = replace(
+                call,
+                name=f"{call.name}Quantize",
+                inputs=(*call.inputs, *rounding.input[1:]),
+                outputs=(rounding.output[0], *call.outputs[1:]),
+            )
+        self.replace(group, call)
+
+    def replace_rounded_by_row(self, group: list[NodeProto], call: Call) -> None:
+        """The same where a value [1,M,D] is laid flat and its rows have a scale each."""
+        flat = self.chain_after(call.outputs[0], ("Reshape",))
+        ends = self.users[flat[0].output[0]] if flat else []
+        last = [user for user in ends if user.op_type == "QuantizeLinear"]
+        rounding = self.row_rounding(last[0]) if len(last) == 1 and len(ends) == 2 else None
+        if flat is None or rounding is None or not rounding.signed:
+            self.replace_rounded(group, call)
+            return
+        call = replace(
+            call,
+            name=f"{call.name}QuantizeRows",
+            inputs=(*call.inputs, *rounding.inputs),
+            outputs=(*rounding.outputs, *call.outputs[1:]),
+        )
+        self.replace([*group, *flat, *rounding.group], call)
+
+    def replace(self, group: Sequence[NodeProto], call: Call) -> None:
+        """Put a call in the place of a group, whose nodes are in order; those that others need as
+        well stay, too. A group stays whose outputs are read before its last node."""
+        if self._read_before(group[-1], group, call.outputs):
+            return
+        opsets = self._model.opset_import
+        function, attributes = make_function(group, call, self.constants, opsets)
+        if not is_closed(function) or self._functions.setdefault(call.name, function) != function:
+            return  # another form of the group, of which a name can have only one: it stays
+        called = helper.make_node(
+            call.name, list(call.inputs), list(call.outputs), domain=MACARON, **attributes
+        )
+        ours = self._not_needed_elsewhere(group, call.outputs)
+        nodes: list[NodeProto] = []
+        for node in self._graph.node:
+            if node.output[0] not in ours:
+                nodes.append(node)
+            if node.output[0] == group[-1].output[0]:
+                nodes.append(called)
+        del self._graph.node[:]
+        self._graph.node.extend(nodes)
+        self._index()
+
+    def _read_before(
+        self, end: NodeProto, group: Sequence[NodeProto], outputs: Sequence[str]
+    ) -> bool:
+        """Whether nodes that stand before `end`, and are not of the group, read its outputs."""
+        ours = {node.output[0] for node in group}
+        readers = {user.output[0] for value in outputs for user in self.users[value]} - ours
+        for node in self._graph.node:
+            if node.output[0] == end.output[0]:
+                return False
+            if node.output[0] in readers:
+                return True
+        return False
+
+    def _not_needed_elsewhere(self, group: Sequence[NodeProto], outputs: Sequence[str]) -> set[str]:
+        """First outputs of the nodes that go: what others need stays, and what that needs."""
+        ours = {node.output[0] for node in group}
+        for node in reversed(group):
+            values = [value for value in node.output if value not in outputs]
+            users = [user for value in values for user in self.users[value]]
+            needed = any(user.output[0] not in ours for user in users)
+            if needed or not self.outputs.isdisjoint(values):
+                ours.remove(node.output[0])
+        return ours
+
+    def _index(self) -> None:
+        self.producers = {output: node for node in self._graph.node for output in node.output}
+        self.users = users_by_value(self._graph)
+
+
+def integer_attribute(node: NodeProto, name: str) -> int:
+    """An integer attribute of a node; 0 where there is none."""
+    return next((int(a.i) for a in node.attribute if a.name == name), 0)

@@ -1,0 +1,65 @@
+"""Products with each sentence's own rows of a table, as `lower_listed_logits` writes them."""
+
+from __future__ import annotations
+
+from onnx import NodeProto
+
+from export.passes.fusing.functions import Call
+from export.passes.fusing.groups import Groups
+
+COLUMNS = "columns"
+"""The input that a step graph has where it chooses from shortlists."""
+_LISTED = (
+    ("Transpose", "Gather"),
+    ("Transpose", "Split", "Gather"),
+    ("BitwiseXor", "Cast", "Transpose", "Gather"),
+)
+"""What leads, from the last on, to a product with rows of a table: of floats, of parts of them, of
+integers."""
+
+
+def fuse_listed_logits(groups: Groups, node: NodeProto) -> None:
+    """Gather and multiply in one.
+
+    before    columns -> Gather E -> Transpose -> MatMul x
+    after     x, E, columns -> ShortlistLogits
+
+    before    columns -> Gather E s8 -> ... -> MatMulInteger x u8 -> Cast -> Mul scales
+    after     x u8, its scale, E s8, scales, zero point, columns -> ShortlistLogitsInteger
+    """
+    chains = (groups.chain_before(node.input[1], kind) for kind in _LISTED)
+    chain = next(filter(None, chains), None)
+    if chain is None or chain[-1].input[1] != COLUMNS or COLUMNS not in groups.inputs:
+        return
+    if node.op_type == "MatMul":
+        _fuse_floats(groups, node, chain)
+    else:
+        _fuse_integers(groups, node, chain)
+
+
+def _fuse_floats(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> None:
+    """The product, or the sum of products of parts of which this one is the first."""
+    rows, output = product.input[0], product.output[0]
+    if len(chain) == 3:
+        rows = groups.producers[rows].input[0]
+        sums = groups.chain_after(output, ["Add"] * (len(chain[1].output) - 1))
+        if sums is None:
+            return
+        output = sums[-1].output[0]
+    inside = groups.between([rows], [output])
+    groups.replace(inside, Call("ShortlistLogits", (rows, *chain[-1].input), [output]))
+
+
+def _fuse_integers(groups: Groups, product: NodeProto, chain: list[NodeProto]) -> None:
+    """The product with the scaling that follows it."""
+    scaled = groups.chain_after(product.output[0], ("Cast", "Mul"))
+    if scaled is None:
+        return
+    both = groups.chain_before(scaled[1].input[1], ("Mul", "Unsqueeze", "Gather"))
+    if both is None:
+        return
+    group = [*chain[::-1], product, scaled[0], *both[::-1], scaled[1]]
+    row_scale, (scales, columns) = both[0].input[1], both[2].input
+    rows, table, zero_point = product.input[0], chain[-1].input[0], product.input[2]
+    inputs = (rows, row_scale, table, scales, zero_point, columns)
+    groups.replace(group, Call("ShortlistLogitsInteger", inputs, scaled[1].output))

@@ -1,0 +1,1 @@
+"""Passes that put integer products in the place of those in fp32."""

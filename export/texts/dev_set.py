@@ -1,0 +1,35 @@
+"""Sentences on which a translation model is compared, and how it is told their languages."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from export.texts.vocabulary import Vocabulary
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
+
+Direction = tuple[str | None, str | None]
+"""Languages of a source and its reference; None is for the model to tell."""
+
+
+@dataclass(frozen=True)
+class DevSet:
+    """Text on which a bundle is compared; never the text whose scores are reported."""
+
+    sources: list[str]
+    references: list[str] | None
+    """None where there are none: what the checkpoint writes stands for them, and BLEU tells how
+    much a bundle agrees with it."""
+    languages: list[Direction] | None = None
+    """Of source and reference of each pair, where that is told."""
+    prefixes: list[list[int]] | None = None
+    """The ids before each source, where the model has to be told a language."""
+    target_prefixes: list[list[int]] | None = None
+    """The ids with which each output begins, where these tell a language."""
+
+    def sentences(self, vocabulary: Vocabulary, options: SearchOptions) -> list[Sentence]:
+        """Each source as a model reads it."""
+        none: list[list[int]] = [[]] * len(self.sources)
+        encoded = vocabulary.source.encode_batch(self.sources)
+        told = zip(encoded, self.prefixes or none, self.target_prefixes or none, strict=True)
+        return [vocabulary.sentence([*prefix, *ids], options, first) for ids, prefix, first in told]

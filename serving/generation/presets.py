@@ -1,0 +1,30 @@
+"""Language models as a preset wants them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.bundle.folder import parse_manifest
+from serving.generation.generator import Generator
+from serving.runtime.device import computes_on_cpu
+from serving.runtime.gpu.cuda_switches import MOST_STREAMS
+from serving.search.sampling_options import GenerationOptions
+from serving.threads import Preset, fastest
+
+_PROBE = "1 2 3"
+_PROBE_ROWS: dict[Preset, int] = {"latency": 1, "throughput": 16}
+
+
+def load_generator(folder: Path, preset: Preset, threads: int) -> Generator:
+    """A language model's bundle: one batch, with as many threads as are fastest for a short prompt,
+    or for throughput for many; raises BundleError. On a GPU there are as many batches as it has
+    streams for, and threads have little to do."""
+    if not computes_on_cpu(parse_manifest(folder)):
+        return Generator(folder, threads=1, workers=MOST_STREAMS)
+    options = GenerationOptions(max_length=16, temperature=0.0)
+    prompts = [_PROBE] * _PROBE_ROWS[preset]
+    return fastest(
+        lambda count: Generator(folder, threads=count),
+        lambda generator: generator.generate(prompts, options),
+        threads,
+    )

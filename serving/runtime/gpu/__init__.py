@@ -1,0 +1,1 @@
+"""Sessions, memory and graphs of CUDA and TensorRT. Without a GPU nothing of it is imported."""

@@ -1,0 +1,439 @@
+"""Graphs on a GPU by ONNX Runtime's CUDA provider, with CUDA graphs where they are met often.
+
+What a step is given crosses to the GPU in one copy, and of what it makes only what somebody looks
+at crosses back. All that a graph reads and writes has a fixed address, so that ONNX Runtime can
+capture its kernels once and start them all at a time. Each run is waited for before it returns:
+that orders the streams in which several batches are computed.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import math
+import threading
+import weakref
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import DTypeLike, NDArray
+
+from serving.arrays import Floats, Ints
+from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
+from serving.runtime.cache_tensors import CacheGroups
+from serving.runtime.gpu.cuda_memory import (
+    CUDA,
+    GpuCaches,
+    GpuRows,
+    GpuSources,
+    GpuTensor,
+    RowMover,
+    on_gpu,
+)
+from serving.runtime.gpu.sharing import Turns
+from serving.runtime.ort import names_by_role
+from serving.search.ids import PAD_ID
+
+ALIGNMENT_BYTES = 256
+"""Bytes: tensors that share a buffer begin at multiples, as an allocation of their own would."""
+_BINDINGS = 128
+"""Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
+_RUNS_BEFORE_CAPTURE = 3
+"""A capture takes longer than some runs: what is not met again is not worth one."""
+MOST_GRAPHS = 512
+"""Captured by a session: ONNX Runtime 1.31 keeps every one, also when told to release it."""
+_NO_GRAPH = -1
+_GRAPH_ID = "gpu_graph_id"
+_BF16 = 16
+"""ONNX's number of the type, which NumPy does not have."""
+_CHOICES = frozenset(
+    ("candidate_score", "candidate_token", "candidate_parent", "top_score", "top_token")
+)
+"""Roles of outputs that are looked at together."""
+_DEAD = np.float32(-1e30)
+"""A dead beam's score on the GPU, where TopK takes what is not above the lowest fp32 for no element
+and gives indices that are none."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor is in a buffer."""
+
+    offset: int
+    shape: list[int]
+    dtype: DTypeLike
+
+    def of(self, buffer: NDArray[np.uint8]) -> NDArray[Any]:
+        """The tensor, as a view of the buffer's copy on the host."""
+        size = math.prod(self.shape) * np.dtype(self.dtype).itemsize
+        return buffer[self.offset : self.offset + size].view(self.dtype).reshape(self.shape)
+
+
+class _Layout:
+    """Tensors one after the other in a buffer."""
+
+    def __init__(self) -> None:
+        self.places: dict[str, _Place] = {}
+        self.size = 0
+
+    def add(self, tensor: Tensor, sizes: Mapping[str, int]) -> None:
+        """Put a tensor behind the others."""
+        place = self.places[tensor.role] = _Place(self.size, shape_of(tensor, sizes), tensor.dtype)
+        size = math.prod(place.shape) * np.dtype(place.dtype).itemsize
+        self.size += -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
+
+
+Places = dict[str, tuple[list[int], int]]
+"""Shapes and addresses on the GPU, by names of tensors."""
+
+
+class Bound:
+    """A graph bound to addresses of the GPU's memory, and the host's copy of its inputs."""
+
+    def __init__(
+        self,
+        io: onnxruntime.IOBinding,
+        sizes: Mapping[str, int],
+        inputs: _Layout,
+        outputs: list[_Layout],
+    ) -> None:
+        self.sizes, self.places = sizes, Places()
+        self.io, self.outputs = io, outputs
+        self.staged = np.zeros(inputs.size, np.uint8)
+        self.arrays = {role: place.of(self.staged) for role, place in inputs.places.items()}
+        self.input_value: onnxruntime.OrtValue
+        self.output_values: list[onnxruntime.OrtValue] = []
+        self.runs, self.captured = 0, False
+        self.replay: Callable[[], None] | None = None
+        """Starts the captured graph, where that is none of ONNX Runtime's."""
+        self.options = _run_options(_NO_GRAPH)
+
+
+class Lane:
+    """What runs one batch at a time, in a stream of its own; threads that share one take turns."""
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, lock: threading.Lock | None = None
+    ) -> None:
+        """A session that captures CUDA graphs has one stream, and so one lane; others give each run
+        a stream, and may be those of several. `lock` is given where lanes share a stream."""
+        self.session, self.lock = session, lock or threading.Lock()
+        self.threads = 0
+        """How many use it."""
+
+
+class _Own(threading.local):
+    """What each thread has of its own: ONNX Runtime keeps captured graphs by thread, and a thread
+    looks at its outputs while others run."""
+
+    ran: Bound | None = None
+    """What was run last: its outputs are what the buffers hold."""
+
+    def __init__(self, lanes: Sequence[Lane], mutex: threading.Lock) -> None:
+        """Takes the lane that the fewest threads use, until the thread ends."""
+        with mutex:
+            self.lane = min(lanes, key=lambda lane: lane.threads)
+            self.lane.threads += 1
+        self._here = _Here()
+        weakref.finalize(self._here, _leave, self.lane, mutex)
+        self.bound: OrderedDict[object, Bound] = OrderedDict()
+        self.values: dict[tuple[str, int], onnxruntime.OrtValue] = {}
+
+    def value(self, use: str, size: int) -> onnxruntime.OrtValue:
+        """The buffer of that size for that use, of which there is one."""
+        if (use, size) not in self.values:
+            self.values[use, size] = on_gpu(size)
+        return self.values[use, size]
+
+
+class _Here:
+    """Goes with its thread."""
+
+
+def _leave(lane: Lane, mutex: threading.Lock) -> None:
+    with mutex:
+        lane.threads -= 1
+
+
+class _Outputs(Mapping[str, Any]):
+    """The outputs of the last run by role, copied to the host when somebody looks at them."""
+
+    def __init__(self, own: _Own, bound: Bound, lengths: Mapping[str, int], turns: Turns) -> None:
+        """`lengths` are those of the first axes without what fills up a bucket."""
+        self._own, self._bound, self._lengths, self._turns = own, bound, lengths, turns
+        self._found: dict[str, NDArray[Any]] = {}
+
+    def forget(self) -> None:
+        """There is another run."""
+        self._found.clear()
+
+    def shape(self, role: str) -> tuple[int, ...]:
+        """The shape of an output."""
+        place = next(each.places[role] for each in self._bound.outputs if role in each.places)
+        return self._lengths[role], *place.shape[1:]
+
+    def copied(self, role: str) -> NDArray[Any]:
+        """An output on the host; another run of the thread must not have been begun since."""
+        if role not in self._found:
+            if self._own.ran is not self._bound:
+                raise RuntimeError(f"another run has taken the place of {role}")
+            number = next(n for n, each in enumerate(self._bound.outputs) if role in each.places)
+            with self._turns.take():
+                buffer = self._bound.output_values[number].numpy()
+            for name, place in self._bound.outputs[number].places.items():
+                self._found[name] = place.of(buffer)[: self._lengths[name]]
+            scores = self._found.get("candidate_score")
+            if scores is not None:
+                scores[scores <= _DEAD] = -np.inf
+        return self._found[role]
+
+    def __getitem__(self, role: str) -> Any:
+        return LaterArray(self, role) if role == "logits" else self.copied(role)
+
+    def __contains__(self, role: object) -> bool:
+        return role in self._lengths
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._lengths)
+
+    def __len__(self) -> int:
+        return len(self._lengths)
+
+
+class LaterArray:
+    """Logits, which are large and rarely looked at: they cross to the host only then."""
+
+    def __init__(self, outputs: _Outputs, role: str) -> None:
+        self._outputs, self._role = outputs, role
+        self.shape = outputs.shape(role)
+
+    def __getitem__(self, key: Any) -> Any:
+        return self._outputs.copied(self._role)[key]
+
+    def reshape(self, *shape: Any) -> NDArray[Any]:
+        """The array itself, in another shape."""
+        return self._outputs.copied(self._role).reshape(*shape)
+
+
+class CudaBinding:
+    """What a batch has bound; see `serving.runtime.session.Binding`."""
+
+    def __init__(
+        self, session: CudaSession, own: _Own, bound: Bound, lengths: Mapping[str, int]
+    ) -> None:
+        """`lengths` are those of the first axes of all inputs and outputs, by role."""
+        self._session, self._bound = session, bound
+        self.inputs = {role: array[: lengths[role]] for role, array in bound.arrays.items()}
+        found = [role for layout in bound.outputs for role in layout.places]
+        found_lengths = {role: lengths[role] for role in found}
+        self._outputs = _Outputs(own, bound, found_lengths, session.turns)
+        self.outputs: Mapping[str, Any] = self._outputs
+
+    def run(self) -> None:
+        """Run the graph on what `inputs` hold."""
+        self._outputs.forget()
+        self._session.run(self._bound)
+
+
+class CudaSession:
+    """A graph on the GPU; see `serving.runtime.session.GraphSession`."""
+
+    def __init__(
+        self, lanes: Sequence[Lane], graph: Graph, mover: RowMover, *, graphs: bool
+    ) -> None:
+        """As many batches are computed at once as there are lanes. With `graphs` CUDA graphs are
+        captured."""
+        self._graph, self._mover, self.turns = graph, mover, mover.turns
+        self._graphs = graphs
+        self._graph_ids = itertools.count(1)
+        self._own = _Own(lanes, threading.Lock())
+
+    def bind(
+        self,
+        sizes: Mapping[str, int],
+        caches: GpuCaches | CacheGroups,
+        sources: GpuSources | None = None,
+        given: Mapping[str, Sequence[NDArray[Any]]] | None = None,
+        unwanted: Collection[str] = (),
+    ) -> CudaBinding:
+        """Bind the graph; what was bound to the same memory with the same sizes is met again."""
+        rows = sizes["B"]
+        full = self._mover.round_rows(rows)
+        grown = {**sizes, "B": full}
+        grown |= {axis: sizes[axis] // rows * full for axis in ("M", "BS") if axis in sizes}
+        cached = caches.arrays
+        # Tensors of one shape and type lie in one block.
+        blocks = tuple(dict.fromkeys(tensor.rows.block.serial for tensor in cached))
+        serials = blocks, sources.rows.block.serial if sources else 0
+        key = serials, tuple(sorted(grown.items())), frozenset(unwanted)
+        bound = self._own.bound.get(key)
+        if bound is None:
+            bound = self._bind(grown, cached, sources.rows if sources else None, unwanted)
+            self._keep(key, bound)
+        self._own.bound.move_to_end(key)
+        lengths: dict[str, int] = {
+            tensor.role: shape_of(tensor, sizes)[0]
+            for tensor in (*self._graph.inputs, *self._graph.outputs)
+            if not _in_memory(tensor)
+        }
+        if full > rows:
+            _fill_rows(bound.arrays, rows)
+        for role, arrays in (given or {}).items():
+            bound.arrays[role][:rows] = arrays[0]
+        return CudaBinding(self, self._own, bound, lengths)
+
+    def run(self, bound: Bound) -> None:
+        """Run what is bound; the graph of what was run often enough is captured.
+
+        Raises IndexError for slots outside of the caches: a GPU would read and write elsewhere in
+        silence.
+        """
+        queries, slots = bound.arrays["visible"].shape[2:]
+        last = int(bound.arrays["write_index"].max()) + queries
+        if last > slots:
+            raise IndexError(f"a step would write slot {last - 1} of caches of {slots} slots")
+        if "ancestor" in bound.arrays and (last := int(bound.arrays["ancestor"].max())) >= slots:
+            raise IndexError(f"a step would read slot {last} of caches of {slots} slots")
+        if "score" in bound.arrays:
+            np.maximum(bound.arrays["score"], _DEAD, out=bound.arrays["score"])
+        captures = self._graphs and bound.runs == _RUNS_BEFORE_CAPTURE
+        own = self._own
+        with self.turns.alone() if captures else self.turns.take(), own.lane.lock:
+            bound.runs += 1
+            own.ran = bound
+            bound.input_value.update_inplace(bound.staged)
+            if captures:
+                self._capture(bound)
+            self._execute(bound)
+
+    def _capture(self, bound: Bound) -> None:
+        """Have the next run of what is bound, which uses the GPU alone, captured."""
+        graph_id = next(self._graph_ids)
+        if graph_id <= MOST_GRAPHS:
+            bound.options, bound.captured = _run_options(graph_id), True
+
+    def _execute(self, bound: Bound) -> None:
+        self._own.lane.session.run_with_iobinding(bound.io, bound.options)
+
+    def encode(self, ids_BS: Ints, mask_BS: Floats) -> GpuSources:
+        """Run an encoder's graph."""
+        rows, length = ids_BS.shape
+        full = self._mover.round_rows(rows)
+        names = names_by_role(self._graph)
+        full_ids_BS = np.full((full, length), PAD_ID, dtype=np.int64)
+        full_mask_BS = np.zeros((full, length), dtype=np.float32)
+        full_ids_BS[:rows], full_mask_BS[:rows] = ids_BS, mask_BS
+        tensors = [tensor for tensor in self._graph.outputs if tensor.role == "source"]
+        dtype, dim = tensors[0].dtype, tensors[0].axes[-1]
+        assert isinstance(dim, int)
+        made = self._mover.new(len(tensors), full * length, FLOAT_BYTES[dtype] * dim)
+        inputs: dict[str, NDArray[Any]]
+        inputs = {names["token"][0]: full_ids_BS, names["source_mask"][0]: full_mask_BS}
+        outputs = {
+            tensor.name: ([full, length, dim], made.address(number))
+            for number, tensor in enumerate(tensors)
+        }
+        self._run_encoder(inputs, outputs, dtype)
+        return GpuSources(self._mover, made, mask_BS, dtype)
+
+    def _run_encoder(
+        self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
+    ) -> None:
+        """Run an encoder's graph on arrays of the host; outputs are of that type."""
+        lane = self._own.lane
+        with self.turns.take(), lane.lock:
+            io = lane.session.io_binding()
+            for name, array in inputs.items():
+                io.bind_cpu_input(name, array)
+            for name, place in outputs.items():
+                io.bind_output(name, CUDA, 0, _element(dtype), *place)
+            lane.session.run_with_iobinding(io)
+
+    def _keep(self, key: object, bound: Bound) -> None:
+        """Keep a binding in the place of the longest unused one that has no CUDA graph."""
+        kept = self._own.bound
+        plain = [other for other, each in kept.items() if not each.captured]
+        if len(plain) >= _BINDINGS:
+            del kept[plain[0]]
+        kept[key] = bound
+
+    def _bind(
+        self,
+        sizes: Mapping[str, int],
+        caches: Sequence[GpuTensor],
+        sources: GpuRows | None,
+        unwanted: Collection[str],
+    ) -> Bound:
+        """Bind every input and output to an address."""
+        inputs = _Layout()
+        for tensor in self._graph.inputs:
+            if not _in_memory(tensor):
+                inputs.add(tensor, sizes)
+        outputs: dict[str, _Layout] = {}
+        for tensor in self._graph.outputs:
+            if not tensor.is_cache and tensor.role not in unwanted:
+                use: str = "choices" if tensor.role in _CHOICES else tensor.role
+                outputs.setdefault(use, _Layout()).add(tensor, sizes)
+        with self.turns.take():
+            io = self._own.lane.session.io_binding()
+            bound = Bound(io, sizes, inputs, list(outputs.values()))
+            bound.input_value = self._own.value("inputs", inputs.size)
+            places: dict[str, tuple[onnxruntime.OrtValue, int]]
+            places = {r: (bound.input_value, p.offset) for r, p in inputs.places.items()}
+            for buffer, layout in outputs.items():
+                value = self._own.value(buffer, layout.size)
+                bound.output_values.append(value)
+                places |= {r: (value, p.offset) for r, p in layout.places.items()}
+            for bind, tensors in (
+                (io.bind_input, self._graph.inputs),
+                (io.bind_output, self._graph.outputs),
+            ):
+                cached, numbers = iter(caches), itertools.count()
+                for tensor in tensors:
+                    if tensor.is_cache:
+                        address = next(cached).address
+                    elif tensor.role == "source":
+                        assert sources is not None
+                        address = sources.address(next(numbers))
+                    elif tensor.role in unwanted:
+                        continue
+                    else:
+                        value, offset = places[tensor.role]
+                        address = value.data_ptr() + offset
+                    place = bound.places[tensor.name] = shape_of(tensor, sizes), address
+                    bind(tensor.name, CUDA, 0, _element(tensor.dtype), *place)
+        return bound
+
+
+def _run_options(graph_id: int) -> onnxruntime.RunOptions:
+    options = onnxruntime.RunOptions()
+    options.add_run_config_entry(_GRAPH_ID, str(graph_id))
+    return options
+
+
+def _fill_rows(arrays: Mapping[str, NDArray[Any]], rows: int) -> None:
+    """Give the rows that fill up a bucket something to compute without harm."""
+    for role, array in arrays.items():
+        array[rows:] = -np.inf if role in ("visible", "source_mask") else 0
+    for role in {"visible", "source_mask"} & arrays.keys():
+        arrays[role][rows:, ..., 0] = 0.0
+
+
+def _in_memory(tensor: Tensor) -> bool:
+    """Whether a tensor lies in memory of the batch's, and not among what crosses."""
+    return tensor.is_cache or tensor.role == "source"
+
+
+def shape_of(tensor: Tensor, sizes: Mapping[str, int]) -> list[int]:
+    """The shape of a tensor of the manifest, for sizes by letter of the axis."""
+    return [axis if isinstance(axis, int) else sizes[axis] for axis in tensor.axes]
+
+
+def _element(dtype: str) -> Any:
+    return _BF16 if dtype == "bfloat16" else np.dtype(dtype).type

@@ -1,0 +1,193 @@
+"""Graphs on a GPU by TensorRT engines, in memory of the CUDA session's, which goes on to run the
+graph itself for sizes that no engine takes.
+
+What an engine does for a bucket of sizes, bound to the same memory, is captured as a CUDA graph. A
+graph is bound to its context as well as to addresses, so each has a context of its own; all that
+run in one stream share the memory of their activations.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import onnxruntime
+from numpy.typing import NDArray
+
+from serving.bundle.graph import DType, Tensor
+from serving.runtime.gpu.cuda_driver import CapturedGraph, DriverError, Stream
+from serving.runtime.gpu.cuda_memory import on_gpu
+from serving.runtime.gpu.cuda_session import (
+    ALIGNMENT_BYTES,
+    MOST_GRAPHS,
+    Bound,
+    CudaSession,
+    Lane,
+    Places,
+    shape_of,
+)
+from serving.runtime.gpu.layouts import bucket
+from serving.runtime.gpu.tensorrt_engines import EngineContext, EngineError, LoadedEngine
+
+logger = logging.getLogger(__name__)
+
+
+class EngineStream:
+    """A stream in which engines run for one batch, each in a context of its own, and the memory
+    that these share for their activations."""
+
+    def __init__(self, stream: Stream, engines: Sequence[LoadedEngine]) -> None:
+        """Raises EngineError where a context cannot be made."""
+        self.stream, self.lock = stream, threading.Lock()
+        self._activations = on_gpu(max(1, *(engine.activation_bytes for engine in engines)))
+        self.contexts = [(engine, self.new_context(engine)) for engine in engines]
+
+    def new_context(self, engine: LoadedEngine) -> EngineContext:
+        """A context whose activations are where those of all others in this stream are."""
+        return engine.context(self._activations.data_ptr())
+
+
+class EngineLane(Lane):
+    """See `Lane`; several graphs' lanes may share a stream."""
+
+    def __init__(
+        self, session: onnxruntime.InferenceSession, file: str, engines: EngineStream
+    ) -> None:
+        """`file` is the graph's; `session` runs it where none of its engines does."""
+        super().__init__(session, engines.lock)
+        self.stream, self.new_context = engines.stream, engines.new_context
+        self._engines = [pair for pair in engines.contexts if pair[0].engine.graph == file]
+        self.scratch_memory: onnxruntime.OrtValue | None = None
+        """Where outputs go that nobody looks at."""
+        self._scratch_size = 0
+
+    def choose(self, sizes: Mapping[str, int]) -> tuple[LoadedEngine, EngineContext] | None:
+        """The engine that takes these sizes, with the context that it runs in without a graph."""
+        return next((pair for pair in self._engines if pair[0].engine.takes(sizes)), None)
+
+    def scratch(self, size: int) -> int:
+        """An address to which so many bytes can be written at which nobody looks. Graphs that write
+        to an earlier, smaller one keep that."""
+        if size > self._scratch_size:
+            self._scratch_size = bucket(size, ALIGNMENT_BYTES)
+            self.scratch_memory = on_gpu(self._scratch_size)
+        return self.scratch_memory.data_ptr() if self.scratch_memory is not None else 0
+
+
+class TensorRtSession(CudaSession):
+    """A graph by its engines; see `serving.runtime.session.GraphSession`."""
+
+    def _capture(self, bound: Bound) -> None:
+        """Capture what an engine does with what is bound, in a context of the graph's own."""
+        lane = self._lane()
+        chosen = lane.choose(bound.sizes)
+        captured = sum(each.captured for each in self._own.bound.values())
+        if chosen is None or captured >= MOST_GRAPHS:
+            return
+        try:
+            context = lane.new_context(chosen[0])
+            context.bind(*self._placed(bound.places, bound.sizes))
+            # What a new shape has the library do besides must not come into the graph.
+            context.run(lane.stream.handle)
+            lane.stream.wait()
+            graph = lane.stream.capture(lambda: context.run_captured(lane.stream.handle))
+        except (DriverError, EngineError, RuntimeError) as error:
+            logger.warning("%s: runs without CUDA graphs: %s", chosen[0].engine.file, error)
+            self._graphs = False
+            return
+        bound.captured, bound.replay = True, _Replay(graph, context, lane.scratch_memory)
+
+    def _execute(self, bound: Bound) -> None:
+        lane = self._lane()
+        if bound.replay is not None:
+            bound.replay()
+            lane.stream.wait()
+            return
+        chosen = lane.choose(bound.sizes)
+        if chosen is None:
+            super()._execute(bound)
+        else:
+            self._compute(chosen[1], bound.places, bound.sizes)
+
+    def _run_encoder(
+        self, inputs: Mapping[str, NDArray[Any]], outputs: Places, dtype: DType
+    ) -> None:
+        rows, length = next(iter(inputs.values())).shape
+        sizes = {"B": rows, "S": length}
+        lane = self._lane()
+        chosen = lane.choose(sizes)
+        if chosen is None:
+            super()._run_encoder(inputs, outputs, dtype)
+            return
+        offsets = _offsets([array.nbytes for array in inputs.values()])
+        staged = np.zeros(offsets[-1], np.uint8)
+        for offset, array in zip(offsets, inputs.values(), strict=False):
+            staged[offset : offset + array.nbytes] = array.view(np.uint8).ravel()
+        with self.turns.take(), lane.lock:
+            value = self._own.value("inputs", staged.size)
+            value.update_inplace(staged)
+            places = dict(outputs)
+            for offset, (name, array) in zip(offsets, inputs.items(), strict=False):
+                places[name] = list(array.shape), value.data_ptr() + offset
+            self._compute(chosen[1], places, sizes)
+
+    def _lane(self) -> EngineLane:
+        lane = self._own.lane
+        assert isinstance(lane, EngineLane)
+        return lane
+
+    def _compute(self, context: EngineContext, places: Places, sizes: Mapping[str, int]) -> None:
+        """Run an engine, and wait for it."""
+        stream = self._lane().stream
+        context.bind(*self._placed(places, sizes))
+        context.run(stream.handle)
+        stream.wait()
+
+    def _placed(
+        self, places: Places, sizes: Mapping[str, int]
+    ) -> tuple[dict[str, Sequence[int]], dict[str, int]]:
+        """Shapes of an engine's inputs, and all addresses: outputs that have no place go where
+        nobody looks at them."""
+        shapes = {t.name: _engine_shape(t, places[t.name][0]) for t in self._graph.inputs}
+        addresses = {name: address for name, (_, address) in places.items()}
+        unwanted = [tensor for tensor in self._graph.outputs if tensor.name not in places]
+        offsets = _offsets([_bytes(tensor, sizes) for tensor in unwanted])
+        scratch = self._lane().scratch(offsets[-1])
+        for tensor, offset in zip(unwanted, offsets, strict=False):
+            addresses[tensor.name] = scratch + offset
+        return shapes, addresses
+
+
+class _Replay:
+    """A captured graph, with what must stay as it was when it was captured."""
+
+    def __init__(self, graph: CapturedGraph, *held: object) -> None:
+        self._graph, self._held = graph, held
+
+    def __call__(self) -> None:
+        self._graph.launch()
+
+
+def _offsets(sizes: Sequence[int]) -> list[int]:
+    """Where tensors of so many bytes begin in a buffer, and the buffer's size."""
+    offsets = [0]
+    for size in sizes:
+        offsets.append(offsets[-1] + -(-size // ALIGNMENT_BYTES) * ALIGNMENT_BYTES)
+    return offsets
+
+
+def _bytes(tensor: Tensor, sizes: Mapping[str, int]) -> int:
+    """Of an output that is no cache and no source."""
+    return math.prod(shape_of(tensor, sizes)) * np.dtype(tensor.dtype).itemsize
+
+
+def _engine_shape(tensor: Tensor, shape: Sequence[int]) -> Sequence[int]:
+    """The shape that the engine's input has: of caches without heads the same bytes as [B,1,C,D]
+    (`export.engines.static_caches`)."""
+    if tensor.role == "self" and len(shape) == 3:
+        return [shape[0], 1, *shape[1:]]
+    return shape

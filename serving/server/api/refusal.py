@@ -1,0 +1,48 @@
+"""The answer to a request that is refused, in the shape of its dialect."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from http import HTTPStatus
+
+from starlette.responses import Response
+from starlette.types import Scope
+
+from serving.errors import ServingError
+from serving.server.api.dialect import Dialect
+from serving.server.http.access_log import context_of
+from serving.server.http.wire import error_response
+
+_MAX_MESSAGE = 500
+"""Characters of a message, which may quote the request."""
+
+
+class Refusal:
+    """Turns errors into answers; the path of a request says which dialect's shape they have."""
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = dialects
+
+    def __call__(self, scope: Scope, error: ServingError) -> Response:
+        """The answer, with the headers that belong to it; the error is noted for the log line and
+        the metrics."""
+        context_of(scope).error = error.code
+        error.args = (_shortened(str(error)),)
+        error.hint = _shortened(error.hint) if error.hint else None
+        response = self._render(scope["path"], error)
+        if error.retry_after_s is not None:
+            response.headers["Retry-After"] = str(max(1, math.ceil(error.retry_after_s)))
+        if response.status_code == HTTPStatus.UNAUTHORIZED:
+            response.headers["WWW-Authenticate"] = "Bearer"
+        return response
+
+    def _render(self, path: str, error: ServingError) -> Response:
+        for dialect in self._dialects:
+            if path.startswith(dialect.error_paths):
+                return dialect.render_error(error)
+        return error_response(error)
+
+
+def _shortened(message: str) -> str:
+    return message if len(message) <= _MAX_MESSAGE else message[:_MAX_MESSAGE] + " ..."

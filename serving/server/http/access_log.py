@@ -1,0 +1,196 @@
+"""What stands around every request: its context, its log line, its metrics, and an answer where all
+else has failed.
+
+The context is made by the outermost middleware, and handed on by name to whoever works for the
+request.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.responses import Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.errors import ServingError
+from serving.queue.ticket import RequestTiming
+from serving.server.http.metrics import HttpMetrics
+
+REQUEST_ID = "X-Request-ID"
+
+_SCOPE_KEY = "macaron.context"
+_SANE_ID = re.compile(r"[A-Za-z0-9._:/+=-]{1,128}")
+_QUIET = ("/livez", "/readyz", "/metrics")
+"""Routes that machines ask every few seconds; they are logged at `debug`."""
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass
+class RequestContext:
+    """One request: who asks, and what its log line and the metrics tell of it at the end.
+
+    The texts of a request are never noted here.
+    """
+
+    request_id: str
+    address: str = ""
+    """Of the client, as the connection tells it."""
+    client: str = ""
+    """The name under which the request is counted; empty until the gate has let it in."""
+    key: str = ""
+    """Short name of the API key, where the server asks for keys."""
+    model: str = ""
+    """The model that was chosen; `several` where texts have different ones."""
+    texts: int = 0
+    """Texts, or prompts, that the model gets."""
+    tokens: int = 0
+    """Tokens generated for the best outputs."""
+    queue_s: float = 0.0
+    """Seconds that a text waited, of the text that waited longest."""
+    decode_s: float = 0.0
+    """Seconds that a text was decoded, of the text that took longest."""
+    error: str = ""
+    """Code of the error that ended the request; empty where none did."""
+
+    def note_model(self, model: str, texts: int) -> None:
+        """Note the model that was chosen and how many texts or prompts it gets."""
+        self.model, self.texts = model, texts
+
+    def note_timings(self, timings: Sequence[RequestTiming], tokens: int) -> None:
+        """Note the times of texts, of which the longest count, and the tokens generated."""
+        if timings:
+            self.queue_s = max(self.queue_s, *(timing.queue_s for timing in timings))
+            self.decode_s = max(self.decode_s, *(timing.decode_s for timing in timings))
+            self.tokens += tokens
+
+    def put_into(self, scope: Scope) -> None:
+        """Let everything that is called with this ASGI scope find the context with `context_of`."""
+        scope[_SCOPE_KEY] = self
+
+
+def context_of(scope: Scope) -> RequestContext:
+    """The context of the request that an ASGI scope belongs to."""
+    context = scope[_SCOPE_KEY]
+    assert isinstance(context, RequestContext)
+    return context
+
+
+class Access:
+    """The outermost middleware: gives every request its context, counts and logs it."""
+
+    def __init__(self, app: ASGIApp, metrics: HttpMetrics) -> None:
+        self._app, self._metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        context = RequestContext(_request_id(scope), (scope.get("client") or ("unknown",))[0])
+        context.put_into(scope)
+        status, complete, left = 0, False, False
+
+        async def watch_send(message: Message) -> None:
+            nonlocal status, complete
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID] = context.request_id
+            elif message["type"] == "http.response.body":
+                complete = not message.get("more_body", False)
+            await send(message)
+
+        async def watch_receive() -> Message:
+            nonlocal left
+            message = await receive()
+            left = left or (message["type"] == "http.disconnect" and not complete)
+            return message
+
+        begin = time.perf_counter()
+        self._metrics.in_progress.inc()
+        try:
+            await self._app(scope, watch_receive, watch_send)
+        finally:
+            self._metrics.in_progress.dec()
+            seconds = time.perf_counter() - begin
+            self._metrics.count(
+                _route(scope), status, seconds, model=context.model, error=context.error, left=left
+            )
+            _log(scope, context, status, seconds, left=left)
+
+
+class LastResort:
+    """Answers 500 where anything unforeseen is raised.
+
+    Starlette's own handler raises the error again, and BentoML sends no answer at all for an error
+    that leaves the app before its response has begun.
+    """
+
+    def __init__(self, app: ASGIApp, refuse: Callable[[Scope, ServingError], Response]) -> None:
+        """`refuse` makes the answer to a request that an error has ended."""
+        self._app, self._refuse = app, refuse
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        begun = False
+
+        async def watch(message: Message) -> None:
+            nonlocal begun
+            begun = begun or message["type"] == "http.response.start"
+            await send(message)
+
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, watch)
+        except Exception:
+            extra = {"request_id": context_of(scope).request_id}
+            logger.exception(
+                "unforeseen error in %s %s", scope["method"], _route(scope), extra=extra
+            )
+            if not begun:
+                error = ServingError("the server failed; its log says why")
+                await self._refuse(scope, error)(scope, receive, send)
+
+
+def _log(scope: Scope, context: RequestContext, status: int, seconds: float, *, left: bool) -> None:
+    """Write the log line of a request that has ended."""
+    route = _route(scope)
+    level = logging.DEBUG if route in _QUIET and status < 400 else logging.INFO
+    if not logger.isEnabledFor(level):
+        return
+    fields = {
+        "method": scope["method"] if len(scope["method"]) < 20 else "?",
+        "route": route,
+        "status": status,
+        "duration_ms": round(seconds * 1000, 1),
+    }
+    if context.key:
+        fields["key"] = context.key
+    if context.model:
+        fields |= {"model": context.model, "texts": context.texts, "tokens": context.tokens}
+        fields["queue_ms"] = round(context.queue_s * 1000, 1)
+        fields["decode_ms"] = round(context.decode_s * 1000, 1)
+    if context.error:
+        fields["error"] = context.error
+    if left:
+        fields["client_left"] = True
+    logger.log(level, "request", extra={**fields, "request_id": context.request_id})
+
+
+def _request_id(scope: Scope) -> str:
+    """The id that the client has sent, if it is one that can be logged, or a new one."""
+    given = Headers(scope=scope).get(REQUEST_ID, "")
+    return given if _SANE_ID.fullmatch(given) else f"{random.getrandbits(128):032x}"
+
+
+def _route(scope: Scope) -> str:
+    """The template of the route, `none` where there is no such route: of paths there are as many as
+    clients like, and labels of metrics must be few."""
+    route = scope.get("route")
+    return route.path if route is not None else "none"

@@ -1,0 +1,233 @@
+"""Reading a body, JSON or form: limits while it arrives, media type, syntax, types."""
+
+from __future__ import annotations
+
+import asyncio
+import codecs
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+import pydantic_core
+from pydantic import BaseModel, ValidationError
+from starlette.requests import Request
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from serving.errors import (
+    CancelledError,
+    MediaTypeError,
+    RequestError,
+    RequestTimeoutError,
+    TooLongError,
+)
+from serving.server.http.form import MULTIPART, URLENCODED, Fields, form_fields
+from serving.server.http.settings import variable
+from serving.server.http.wire import JSON
+
+BodyT = TypeVar("BodyT", bound=BaseModel)
+
+_MAX_DISCARD = 16 * 1024 * 1024
+
+
+class TimedBody:
+    """ASGI middleware that raises RequestTimeoutError in whatever reads a body that does not arrive
+    in time."""
+
+    def __init__(self, app: ASGIApp, timeout_s: float) -> None:
+        self._app, self._timeout_s = app, timeout_s
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        end, arrived = asyncio.get_running_loop().time() + self._timeout_s, False
+
+        async def receive_in_time() -> Message:
+            nonlocal arrived
+            if arrived:
+                return await receive()
+            try:
+                async with asyncio.timeout_at(end):
+                    message = await receive()
+            except TimeoutError as error:
+                raise RequestTimeoutError(
+                    f"the body must arrive within {self._timeout_s:g} seconds; send it faster"
+                ) from error
+            arrived = not message.get("more_body", False)
+            return message
+
+        await self._app(scope, receive_in_time, send)
+
+
+async def read_json(request: Request, schema: type[BodyT], max_bytes: int) -> BodyT:
+    """The body as an instance of `schema`.
+
+    Raises RequestError where it is too large, is not declared as JSON, is not JSON, or has other
+    types; CancelledError where the client goes away.
+    """
+    body = await _checked(request, max_bytes, (JSON,))
+    return _validated(lambda: schema.model_validate(_json_tree(body)))
+
+
+async def read_fields(
+    request: Request,
+    schema: type[BodyT],
+    max_bytes: int,
+    clean: Callable[[str], str] = str,
+) -> BodyT:
+    """`read_json` where the body may also be a form, urlencoded or multipart, or be left out.
+
+    Fields of a form and of the query are strings, which `clean` makes ready, and are read as what
+    `schema` wants; with a JSON body the query counts for nothing.
+    """
+    body = await _checked(request, max_bytes, (JSON, URLENCODED, MULTIPART, ""))
+    content_type = request.headers.get("content-type", "")
+    if _media_type(content_type) == JSON and (body or request.method != "GET"):
+        return _validated(lambda: schema.model_validate(_json_tree(body)))
+    if body and not content_type:
+        raise _wrong_media_type("", (JSON, URLENCODED, MULTIPART))
+    fields = form_fields(request.scope["query_string"], body, content_type)
+    cleaned: Fields = {
+        name: clean(value) if isinstance(value, str) else [clean(part) for part in value]
+        for name, value in fields.items()
+    }
+    return _validated(lambda: schema.model_validate(cleaned, strict=False))
+
+
+async def _checked(request: Request, max_bytes: int, media_types: Sequence[str]) -> bytes:
+    """The bytes of a body that is declared as one of the media types and is not too large."""
+    try:
+        _check_headers(request, max_bytes, media_types)
+    except RequestError:
+        await _discard(request)
+        raise
+    return await _read(request, max_bytes)
+
+
+def _json_tree(body: bytes) -> dict[str, Any]:
+    try:
+        tree = pydantic_core.from_json(body.removeprefix(codecs.BOM_UTF8), allow_inf_nan=False)
+    except ValueError as error:
+        raise RequestError(f"the body must be valid JSON in UTF-8: {error}") from error
+    if not isinstance(tree, dict):
+        raise RequestError(f"the body must be a JSON object, got {_kind(tree)}")
+    return tree
+
+
+def _validated(validate: Callable[[], BodyT]) -> BodyT:
+    """What `validate` returns; raises RequestError in place of pydantic's error."""
+    try:
+        return validate()
+    except ValidationError as error:
+        raise _described_error(error.errors()) from error
+
+
+def _media_type(content_type: str) -> str:
+    return content_type.partition(";")[0].strip().lower()
+
+
+def _check_headers(request: Request, max_bytes: int, media_types: Sequence[str]) -> None:
+    declared = request.headers.get("content-type", "")
+    if _media_type(declared) not in media_types:
+        raise _wrong_media_type(declared, media_types)
+    parameters = (part.strip().lower() for part in declared.split(";")[1:])
+    charset = next((p.partition("=")[2] for p in parameters if p.startswith("charset=")), "utf-8")
+    if charset.strip("\"' ") not in ("utf-8", "utf8"):
+        raise MediaTypeError(f"charset must be utf-8, got {charset!r}")
+    encoding = request.headers.get("content-encoding", "identity")
+    if encoding.strip().lower() != "identity":
+        raise MediaTypeError(f"Content-Encoding must be identity, got {encoding!r}")
+    if _declared_length(request) > max_bytes:
+        raise _too_large(max_bytes)
+
+
+def _wrong_media_type(declared: str, media_types: Sequence[str]) -> MediaTypeError:
+    allowed = " or ".join(filter(None, media_types))
+    return MediaTypeError(f"Content-Type must be {allowed}, got {declared or 'none'!r}")
+
+
+def _declared_length(request: Request) -> int:
+    length = request.headers.get("content-length", "")
+    return int(length[:20]) if length.isdecimal() else 0
+
+
+async def _read(request: Request, max_bytes: int) -> bytes:
+    # What the client declared may be wrong, and a chunked body declares nothing: count.
+    body = bytearray()
+    while True:
+        message = await request.receive()
+        if message["type"] == "http.disconnect":
+            raise CancelledError("the client left while sending its request")
+        body += message.get("body", b"")
+        more = message.get("more_body", False)
+        if len(body) > max_bytes:
+            if more:
+                await _discard(request)
+            raise _too_large(max_bytes)
+        if not more:
+            return bytes(body)
+
+
+async def _discard(request: Request) -> None:
+    """Read what is left of a refused body, if it is no more than some megabytes.
+
+    A connection that is closed while data waits in it is reset, and a client that reads its answer
+    only after it has sent everything would never see it.
+    """
+    if _declared_length(request) > _MAX_DISCARD:
+        return
+    discarded, more = 0, True
+    while more and discarded <= _MAX_DISCARD:
+        message = await request.receive()
+        discarded += len(message.get("body", b""))
+        more = message.get("more_body", False)
+
+
+def _too_large(max_bytes: int) -> TooLongError:
+    return TooLongError(
+        f"the body must have at most {max_bytes} bytes ({variable('max_body_bytes')}); send fewer "
+        "texts in a request"
+    )
+
+
+def _described_error(errors: Sequence[Any]) -> RequestError:
+    """One error for pydantic's many: the one that lies deepest counts. Several stand in that place
+    where a value may be of several types."""
+    depth = max(len(error["loc"]) for error in errors)
+    deepest = [error for error in errors if len(error["loc"]) == depth]
+    first = deepest[0]
+    # Names of the variants of a union stand in the path too; they are no part of the body.
+    path = "".join(
+        f"[{part}]" if isinstance(part, int) else f".{part}"
+        for number, part in enumerate(first["loc"])
+        if number == 0 or isinstance(part, int)
+    )
+    name, field = path.removeprefix("."), str(first["loc"][0])
+    if first["type"] == "missing":
+        # Of a whole field in LibreTranslate's own words, which its clients know.
+        missing = f"Invalid request: missing {name} parameter" if name == field else None
+        return RequestError(missing or f"{name} is missing", parameter=field)
+    if first["input"] == [] and any(error["type"] == "too_short" for error in deepest):
+        reason = f"{name} must have at least one item, got an empty list"
+        return RequestError(reason, parameter=field)
+    same = [error for error in deepest if error["loc"][0] == first["loc"][0]]
+    wanted = " or ".join(
+        dict.fromkeys(error["msg"].removeprefix("Input should be ") for error in same)
+    )
+    got = _kind(first["input"])
+    return RequestError(f"{name} must be {wanted}, got {got}", parameter=field)
+
+
+def _kind(value: object) -> str:
+    """What a message calls a value: numbers and short strings as they are, all else by its type."""
+    if value is None:
+        return "null"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, dict):
+        return "an object"
+    if isinstance(value, list):
+        return "a list" if value else "an empty list"
+    if isinstance(value, str) and len(value) > 40:
+        return "a string"
+    text = repr(value)
+    return text if len(text) <= 50 else "a number"

@@ -1,0 +1,208 @@
+"""Settings of the server: each field is set by the environment variable MACARON_<FIELD>."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SecretStr,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from serving.errors import SettingsError
+from serving.queue.limits import BatchLimits
+from serving.threads import Preset, default_threads
+
+PREFIX = "MACARON_"
+ROOT = Path(__file__).resolve().parents[3]
+"""The repository, or the source folder of a built Bento."""
+
+_BATCH = BatchLimits()
+
+
+def _share_of_threads(before: dict[str, Any]) -> int:
+    """The threads of one worker, by default; `before` holds the fields that stand above in the
+    class and are valid."""
+    workers: int = before.get("workers", 1)
+    return max(1, default_threads() // workers)
+
+
+class Settings(BaseModel):
+    """Where bundles are, how they are run, and what a request may ask for."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, use_attribute_docstrings=True)
+
+    bundles: Path = Field(Path("models"), validate_default=True)
+    """Folder that holds the bundles, one folder each; relative to the repository root."""
+    workers: int = Field(1, ge=1, le=64)
+    """Server processes; each loads its own copy of every model, and batches and counts apart from
+    the others."""
+    threads: int = Field(default_factory=_share_of_threads, ge=1, le=1024)
+    """Threads that each model may use; by default the processors at hand, shared among workers."""
+    preset: Preset = "throughput"
+    """`throughput`: a translation model decodes as many batches at once as it has threads.
+    `latency`: one batch, whose work is shared by as many threads as are found to be fastest for a
+    short text; for a machine that does nothing else."""
+    decode_in: Literal["processes", "threads"] = "processes"
+    """`processes`: translation models are decoded by processes beside the server's, each of which
+    has a batch of every model. `threads`: by threads of the server, which takes less memory and is
+    slower under load."""
+
+    load: Literal["start", "use"] = "start"
+    """`start`: every model is loaded before the server is ready. `use`: a translation model is
+    loaded by the first request for it, which waits for that."""
+    max_model_bytes: int = Field(0, ge=0)
+    """Bytes of the files of translation models that are loaded at one time; where another is asked
+    for, the least recently used leaves, unless it has work. 0 sets no limit."""
+
+    zero_shot: bool = False
+    """`on`: a model of several directions also translates between two languages of its own on
+    whose pair it was not trained, where there is no way through a third one either."""
+
+    root_path: str = Field("", pattern=r"^(/[^/?#\s]+)*$")
+    """Path below which a proxy has put the server, such as `/macaron`; `/openapi.json` names it,
+    and requests that still carry it are served too."""
+
+    max_body_bytes: int = Field(1024 * 1024, ge=1024)
+    """Bytes of a request body."""
+    max_texts: int = Field(128, ge=1)
+    """Texts in a request."""
+    max_text_chars: int = Field(20_000, ge=1)
+    """Characters of a text, or of a target prefix; of HTML those that a reader sees."""
+    max_tags: int = Field(50_000, ge=1)
+    """Tags of HTML in a request, counted by their `<`; reading that many takes most of a second."""
+    max_beam_size: int = Field(16, ge=1, le=64)
+    """Highest beam_size."""
+    max_num_hypotheses: int = Field(16, ge=1, le=256)
+    """Highest num_hypotheses, `alternatives` included."""
+    max_output_tokens: int = Field(512, ge=1, le=4096)
+    """Highest max_length and min_length."""
+    max_request_beams: int = Field(2560, ge=1)
+    """Highest number of sentences x beam_size, or of prompts x outputs, in a request."""
+    max_context_tokens: int = Field(4096, ge=16)
+    """Tokens of a language model's prompt and output together."""
+    max_logprobs: int = Field(20, ge=0, le=64)
+    """Highest number of likeliest tokens reported for each token."""
+
+    max_queue: int = Field(512, ge=1)
+    """Sentences that may wait for a model, and that a request may have."""
+    max_batch_rows: int = Field(_BATCH.max_rows, ge=1)
+    """Texts decoded together."""
+    max_terms: int = Field(100, ge=1)
+    """Glossary entries, required and forbidden terms in one request."""
+    max_term_chars: int = Field(100, ge=1)
+    """Characters of a term."""
+    max_batch_tokens: int = Field(_BATCH.max_tokens, ge=1)
+    """Texts x longest source, in tokens, decoded together."""
+    max_cache_bytes: int = Field(_BATCH.max_cache_bytes, ge=2**20)
+    """Bytes of the caches of a model, shared by the batches that it decodes at once; a text that
+    may need more than one batch's share is refused."""
+    default_timeout_s: float = Field(30.0, gt=0, allow_inf_nan=False)
+    """Seconds until a request without timeout_s fails."""
+    max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
+    """Highest timeout_s."""
+    deepl_character_limit: int = Field(10**12, ge=1)
+    """Characters that DeepL's dialect translates until the server is started anew."""
+
+    client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
+    """Seconds that a client has for the head of its request, for the body, and to take what was
+    written for it."""
+    drain_s: float = Field(0.0, ge=0, le=3600, allow_inf_nan=False)
+    """Seconds for which requests are still accepted after the signal to end, while `/readyz` says
+    that none should be sent."""
+    grace_s: float = Field(130.0, gt=0, le=3600, allow_inf_nan=False)
+    """Seconds after the drain until what is still being decoded fails; by default more than any
+    deadline."""
+    answer_cache_bytes: int = Field(0, ge=0)
+    """Bytes of translations that each model keeps, to give them again for the same text and
+    options; 0 keeps none."""
+
+    api_keys: SecretStr = SecretStr("")
+    """Keys, separated by spaces or commas; where there are any, requests need one."""
+    api_keys_file: Path | None = None
+    """File with further keys, one a line; `#` begins a comment."""
+    max_requests_per_minute: int = Field(0, ge=0)
+    """Requests that a key, or an address where there are no keys, may make in a minute; 0 sets no
+    limit."""
+    max_chars_per_minute: int = Field(0, ge=0)
+    """Characters that it may send to be decoded in a minute; 0 sets no limit."""
+    cors_origins: str = ""
+    """Origins whose pages may call this server, separated by spaces or commas; `*` is any."""
+
+    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level of log lines; probes and scrapes are `debug`."""
+    log_format: Literal["json", "text"] = "json"
+    """`json`: an object a line. `text`: for people."""
+
+    @field_validator("bundles", "api_keys_file")
+    @classmethod
+    def _from_the_root(cls, value: Path | None) -> Path | None:
+        return None if value is None else ROOT / value.expanduser()
+
+    @model_validator(mode="after")
+    def _agree(self) -> Self:
+        for low, high in (
+            ("default_timeout_s", "max_timeout_s"),
+            ("max_texts", "max_queue"),  # else a request of that many texts could never be served
+        ):
+            if getattr(self, low) > getattr(self, high):
+                raise ValueError(
+                    f"{variable(low)} = {getattr(self, low)} must be at most "
+                    f"{variable(high)} = {getattr(self, high)}"
+                )
+        return self
+
+    @property
+    def batch_limits(self) -> BatchLimits:
+        """The settings that bound a batch, as schedulers take them."""
+        return BatchLimits(
+            max_rows=self.max_batch_rows,
+            max_tokens=self.max_batch_tokens,
+            max_cache_bytes=self.max_cache_bytes,
+        )
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] = os.environ) -> Self:
+        """Settings from MACARON_ variables; an empty one counts as not set.
+
+        Raises SettingsError, in one line, for a value out of range and for a misspelt name. Other
+        names that begin with MACARON_ pass: Kubernetes sets some for a service called macaron.
+        """
+        known = {variable(name): name for name in cls.model_fields}
+        values = {}
+        for name, value in environment.items():
+            if name in known and value.strip():
+                values[known[name]] = value.strip()
+            elif name.startswith(PREFIX) and name not in known:
+                near = difflib.get_close_matches(name, known, n=1, cutoff=0.9)
+                if near:
+                    raise SettingsError(f"unknown setting {name}; did you mean {near[0]}?")
+        try:
+            return cls.model_validate(values)
+        except ValidationError as error:
+            raise SettingsError("; ".join(map(_describe, error.errors()))) from error
+
+
+def variable(field: str) -> str:
+    """The environment variable that sets a field."""
+    return PREFIX + field.upper()
+
+
+def _describe(error: Mapping[str, object]) -> str:
+    location = error["loc"]
+    assert isinstance(location, tuple)
+    if not location:  # a rule on several fields says itself which
+        return str(error["msg"]).removeprefix("Value error, ")
+    message = str(error["msg"]).replace("Input should be", "must be", 1)
+    return (
+        f"{variable(str(location[0]))} {message[:1].lower()}{message[1:]}, got {error['input']!r}"
+    )

@@ -1,0 +1,86 @@
+"""The folder of bundles: reads what lies in it, and loads what is not served yet."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+
+from serving.bundle.folder import find_bundles, parse_manifest
+from serving.bundle.manifest import DECODED, Manifest
+from serving.encoding.presets import load_reader
+from serving.encoding.reader import TextReader
+from serving.errors import BundleError
+from serving.generation.generator import Generator
+from serving.generation.presets import load_generator
+from serving.server.http.settings import Settings, variable
+from serving.translation.processes.presets import DecodingProcesses, load_translator
+from serving.translation.scheduler import TranslationModel
+
+AnyBundle = TranslationModel | Generator | TextReader
+
+
+def read_manifests(settings: Settings) -> dict[Path, Manifest]:
+    """The manifest of every bundle, by its folder.
+
+    Raises BundleError, in one line, for a folder without bundles, a manifest that cannot be read
+    and two bundles of one name.
+    """
+    manifests: dict[Path, Manifest] = {}
+    names: set[str] = set()
+    for folder in find_bundles(settings.bundles):
+        manifest = manifests[folder] = parse_manifest(folder)
+        if manifest.name in names:
+            raise BundleError(
+                f"{folder}: another bundle is named {manifest.name!r} too; export one of them "
+                "under another name"
+            )
+        names.add(manifest.name)
+    if not manifests:
+        found = "has no bundle in it" if settings.bundles.is_dir() else "is no folder"
+        raise BundleError(
+            f"{settings.bundles} {found}; set {variable('bundles')} to the folder that holds the "
+            "bundle folders, or make a bundle with `python -m macaron export bundle`"
+        )
+    return manifests
+
+
+def decoding_processes(settings: Settings) -> DecodingProcesses:
+    """Those that the settings ask for; none starts before it is needed."""
+    return DecodingProcesses(settings.preset, settings.threads)
+
+
+def load_bundles(
+    settings: Settings,
+    served: Collection[Manifest] = (),
+    processes: DecodingProcesses | None = None,
+) -> list[AnyBundle]:
+    """Load and check every bundle but those whose manifests are `served` already; translation
+    models by these `processes`, or by others of their own.
+
+    Raises BundleError as `read_manifests` does, and for a bundle that cannot be used.
+    """
+    processes = processes or decoding_processes(settings)
+    return [
+        load_bundle(folder, manifest, settings, processes)
+        for folder, manifest in read_manifests(settings).items()
+        if manifest not in served
+    ]
+
+
+def load_bundle(
+    folder: Path, manifest: Manifest, settings: Settings, processes: DecodingProcesses
+) -> AnyBundle:
+    """Load and check one bundle; raises BundleError where it cannot be used."""
+    try:
+        if manifest.task not in DECODED:
+            return load_reader(folder, settings.preset, settings.threads)
+        if manifest.task == "generate":
+            return load_generator(folder, settings.preset, settings.threads)
+        if settings.decode_in == "processes":
+            return processes.load(folder, settings.batch_limits)
+        return load_translator(folder, settings.preset, settings.threads, settings.batch_limits)
+    except BundleError:
+        raise
+    except Exception as error:  # whatever a damaged file makes a library raise
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise BundleError(f"{folder}: the bundle cannot be loaded: {reason}") from error

@@ -1,0 +1,242 @@
+"""The models that are served, and which of them a request gets."""
+
+from __future__ import annotations
+
+import difflib
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+
+from serving.bundle.manifest import Task
+from serving.errors import NotReadyError, RequestError, UnknownLanguageError, UnknownModelError
+from serving.server.http.settings import Settings, variable
+from serving.server.models.served import (
+    AnyModel,
+    ServedEncoder,
+    ServedLanguageModel,
+    ServedModel,
+    StoredModel,
+)
+from serving.text.languages import language_name
+
+AUTO = "auto"
+"""The source language where the caller leaves it to us."""
+
+
+class Catalogue(ABC):
+    """Chooses among the models that are open to requests."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._models: dict[str, StoredModel] = {}
+        self._language_models: dict[str, ServedLanguageModel] = {}
+        self._encoders: dict[str, ServedEncoder] = {}
+        self._ready = False
+        self._used: dict[str, float] = {}
+        """When each translation model was last chosen, by the monotonic clock."""
+
+    @abstractmethod
+    def _load(self, model: StoredModel) -> ServedModel:
+        """The model, loaded; raises NotReadyError where it cannot be."""
+
+    def _check_loaded(self) -> None:
+        if not self._ready:
+            raise NotReadyError("the models are being loaded; try again later")
+
+    @property
+    def models(self) -> list[StoredModel]:
+        """Every translation model, the preferred ones first; raises NotReadyError at the start."""
+        self._check_loaded()
+        return list(self._models.values())
+
+    @property
+    def language_models(self) -> list[ServedLanguageModel]:
+        """Every language model, the preferred ones first; raises NotReadyError while they are
+        loaded."""
+        self._check_loaded()
+        return list(self._language_models.values())
+
+    @property
+    def encoders(self) -> list[ServedEncoder]:
+        """Every encoder, the preferred ones first; raises NotReadyError while they are loaded."""
+        self._check_loaded()
+        return list(self._encoders.values())
+
+    @property
+    def may_load(self) -> bool:
+        """Whether to choose a model may take the time to load it."""
+        return any(not isinstance(model, ServedModel) for model in list(self._models.values()))
+
+    def _all_models(self) -> list[AnyModel]:
+        return [
+            *self._models.values(),
+            *self._language_models.values(),
+            *self._encoders.values(),
+        ]
+
+    def _serve(self, models: Iterable[AnyModel]) -> None:
+        """Open these models to requests, and no others."""
+        ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
+        self._models = {m.name: m for m in ranked if isinstance(m, StoredModel)}
+        self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
+        self._encoders = {m.name: m for m in ranked if isinstance(m, ServedEncoder)}
+
+    def _use(self, model: StoredModel) -> ServedModel:
+        """The model, loaded; raises NotReadyError where it cannot be."""
+        self._used[model.name] = time.monotonic()
+        if isinstance(model, ServedModel):
+            return model
+        return self._load(model)
+
+    def choose_encoder(self, task: Task, name: str | None = None) -> ServedEncoder:
+        """The encoder of that name, or the first for the task.
+
+        Raises UnknownModelError, which names what there is, and RequestError, which names the task
+        of the model, where it is another one.
+        """
+        self._check_loaded()
+        fitting = [model for model in self._encoders.values() if model.manifest.task == task]
+        if name is None:
+            if not fitting:
+                raise UnknownModelError(
+                    f"no loaded model is for {task!r}; add a bundle for it", parameter="model"
+                )
+            return fitting[0]
+        for model in self._all_models():
+            if model.name != name:
+                continue
+            if isinstance(model, ServedEncoder) and model.manifest.task == task:
+                return model
+            raise RequestError(
+                f"the model {name!r} is for {model.manifest.task!r}, and {task!r} is asked of it",
+                parameter="model",
+            )
+        raise _unknown_model(name, fitting)
+
+    def choose_language_model(self, name: str | None = None) -> ServedLanguageModel:
+        """The language model of that name, or the first; raises UnknownModelError, which names what
+        there is."""
+        models = self.language_models
+        if name is None and models:
+            return models[0]
+        for model in models:
+            if model.name == name:
+                return model
+        raise _unknown_model(name or "", models)
+
+    def choose(self, source: str, target: str, name: str | None = None) -> ServedModel:
+        """The model for a request: the one named, else the first for the language pair, or, where
+        the settings allow it, the first that knows both languages. It is loaded where it is not
+        (`may_load`), which takes a while.
+
+        Raises UnknownModelError or UnknownLanguageError, which name what there is.
+        """
+        candidates = self._candidates(name)
+        for model in candidates:
+            if (source, target) in model.pairs:
+                return self._use(model)
+        knowing = [m for m in candidates if m.manifest.languages.zero_shot(source, target)]
+        if knowing and self._settings.zero_shot:
+            return self._use(knowing[0])
+        sources = self.sources(target, name)  # says so where it is the target that is not known
+        hint = f"source {_unknown(source, sources)} for target {target!r}"
+        for model in knowing[:1]:
+            hint = (
+                f"the model {model.name!r} was trained on {model.manifest.languages.listing}; "
+                f"{variable('zero_shot')}=on lets it try other pairs all the same"
+            )
+        known = _languages(model.manifest.languages.source for model in candidates)
+        if source not in known:
+            raise UnknownLanguageError(f"{source} is not supported", parameter="source", hint=hint)
+        raise UnknownLanguageError(
+            f"{language_name(target)} ({target}) is not available as a target language from "
+            f"{language_name(source)} ({source})",
+            parameter="source",
+            hint=hint,
+        )
+
+    def pivot(self, source: str, target: str, name: str | None = None) -> str | None:
+        """The language by way of which two models, or the one named alone, translate the pair in
+        two legs, where no model does directly; None where one does, or there are no such two."""
+        models = self._candidates(name)
+        if source == target or any((source, target) in model.pairs for model in models):
+            return None
+        for first in models:
+            for origin, between in first.manifest.languages.trained:
+                if origin == source and any((between, target) in model.pairs for model in models):
+                    return between
+        return None
+
+    def targets(self, source: str) -> list[str]:
+        """Languages that a source can be translated into, by one model or by way of a third
+        language, in order."""
+        return [
+            target
+            for target in self.target_languages
+            if self._directly(source, target, self.models) or self.pivot(source, target)
+        ]
+
+    def _directly(self, source: str, target: str, models: Sequence[StoredModel]) -> bool:
+        """Whether one of these models translates the pair in one leg."""
+        if any((source, target) in model.pairs for model in models):
+            return True
+        allowed = self._settings.zero_shot and not self.pivot(source, target)
+        return allowed and any(m.manifest.languages.zero_shot(source, target) for m in models)
+
+    def roundabout_sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that go to the target through a third one only, by the model named or by any
+        two."""
+        models = self._candidates(name)
+        return [
+            source
+            for source in _languages(model.manifest.languages.source for model in models)
+            if self.pivot(source, target, name)
+        ]
+
+    def sources(self, target: str, name: str | None = None) -> list[str]:
+        """Languages that can be translated into the target in one leg, by the model named or by
+        any; raises as `choose` does."""
+        models = self._candidates(name)
+        targets = _languages(model.manifest.languages.target for model in models)
+        if target not in targets:
+            raise UnknownLanguageError(
+                f"{target} is not supported",
+                parameter="target",
+                hint=f"target {_unknown(target, targets)}",
+            )
+        sources = _languages(model.manifest.languages.source for model in models)
+        return [source for source in sources if self._directly(source, target, models)]
+
+    def _candidates(self, name: str | None) -> list[StoredModel]:
+        models = self.models
+        if name is None:
+            return models
+        named = [model for model in models if model.name == name]
+        if not named:
+            raise _unknown_model(name, models)
+        return named
+
+    @property
+    def source_languages(self) -> list[str]:
+        """Codes of the languages that some translation model reads, in order."""
+        return _languages(model.manifest.languages.source for model in self.models)
+
+    @property
+    def target_languages(self) -> list[str]:
+        """Codes of the languages that some translation model writes, in order."""
+        return _languages(model.manifest.languages.target for model in self.models)
+
+
+def _languages(groups: Iterable[Sequence[str]]) -> list[str]:
+    return sorted({code for group in groups for code in group})
+
+
+def _unknown_model(name: str, models: Sequence[AnyModel]) -> UnknownModelError:
+    known = [model.name for model in models]
+    return UnknownModelError(f"model {_unknown(name, known)}", parameter="model")
+
+
+def _unknown(value: str, known: Sequence[str]) -> str:
+    near = difflib.get_close_matches(value, known, n=1)
+    hint = f"; did you mean {near[0]!r}?" if near else ""
+    return f"must be one of {sorted(known)}, got {value!r}{hint}"

@@ -1,0 +1,275 @@
+"""The life of the models that are served, from the start of the server to its end.
+
+Knows nothing of HTTP.
+"""
+
+from __future__ import annotations
+
+import gc
+import logging
+import math
+import threading
+import time
+import weakref
+from collections.abc import Iterable
+from pathlib import Path
+
+from serving.bundle.manifest import Manifest
+from serving.encoding.reader import TextReader
+from serving.errors import BundleError, NotReadyError
+from serving.generation.generator import Generator
+from serving.resident import give_back, large_blocks_apart
+from serving.search.options import parse_options
+from serving.server.http.metrics import Metrics, ModelState, State
+from serving.server.http.settings import Settings
+from serving.server.models.bundles import (
+    AnyBundle,
+    decoding_processes,
+    load_bundle,
+    load_bundles,
+    read_manifests,
+)
+from serving.server.models.catalogue import Catalogue
+from serving.server.models.served import (
+    AnyModel,
+    AnyScheduler,
+    LoadedModel,
+    ServedModel,
+    StoredModel,
+)
+from serving.server.models.starting import Starter
+
+logger = logging.getLogger(__name__)
+
+
+class Registry(Catalogue):
+    """Loads, exchanges and ends the models, between which its catalogue chooses."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self._draining = False
+        self._reloading = threading.Lock()
+        self._retired: weakref.WeakSet[AnyScheduler] = weakref.WeakSet()
+        self._processes = decoding_processes(settings)
+        self._folders: dict[str, Path] = {}
+        """Of the bundles, by name."""
+        self.metrics = Metrics(self._state)
+        self._starter = Starter(settings, self.metrics)
+
+    @property
+    def ready(self) -> bool:
+        """Whether every model is warm and the server is not shutting down."""
+        return self._ready and not self._draining
+
+    def load(self) -> None:
+        """Open every bundle to requests: load it now, or where the settings say so when it is
+        asked for. Raises as `load_bundles` and `start` do."""
+        stored = self._to_store(self._read_manifests())
+        if self._settings.load == "use" and self._settings.decode_in == "processes":
+            self._processes.start()
+        with large_blocks_apart():
+            bundles = self._load_all_but([model.manifest for model in stored])
+        self._serve([*map(self._starter.start, bundles), *stored])
+        del bundles
+        _tidy()
+        self._ready = True
+
+    def start(self, bundles: Iterable[AnyBundle]) -> None:
+        """Warm the models up and open them to requests.
+
+        Raises SettingsError where a bundle's own default options are over a limit.
+        """
+        self._serve([self._starter.start(bundle) for bundle in bundles])
+        self._ready = True
+
+    def add(self, model: ServedModel) -> None:
+        """Open a translation model whose scheduler is already running."""
+        self._models[model.name] = model
+        self._ready = True
+
+    def reload(self) -> None:
+        """Serve what now lies in the folder of bundles: what has changed is loaded beside what
+        runs, then takes its place at once; what has gone is served no more.
+
+        No request is lost: a model that is replaced finishes what it has accepted and whatever
+        those accept who have chosen it already. Where a bundle cannot be used, everything stays as
+        it was, and the log says why.
+        """
+        with self._reloading, large_blocks_apart():
+            self._exchange()
+        _tidy()
+
+    def _exchange(self) -> None:
+        begin = time.monotonic()
+        before, started = self._all_models(), list[LoadedModel]()
+        folders = self._folders
+        try:
+            manifests = self._read_manifests()
+            kept = [model for model in before if model.manifest in manifests]
+            known = [model.manifest for model in kept]
+            stored = self._to_store([each for each in manifests if each not in known])
+            bundles = self._load_all_but([*known, *(model.manifest for model in stored)])
+            started.extend(self._starter.start(bundle) for bundle in bundles)
+        except Exception as error:  # whatever a bad bundle does, the old ones go on
+            for new in started:
+                new.scheduler.retire()
+            self._folders = folders
+            self.metrics.reloads.labels("refused").inc()
+            reason = " ".join(str(error).split()) or type(error).__name__
+            logger.error("reload refused, all is served as before: %s", reason)
+            return
+        self._serve([*kept, *started, *stored])
+        self._make_room()
+        stay = {id(model) for model in kept}
+        gone = [model for model in before if id(model) not in stay]
+        for model in gone:
+            if isinstance(model, LoadedModel):
+                self._retire(model)
+        self.metrics.reloads.labels("done").inc()
+        logger.info(
+            "reloaded in %.1f s: %d new, %d kept, %d gone",
+            time.monotonic() - begin,
+            len(started) + len(stored),
+            len(kept),
+            len(gone),
+        )
+
+    def _read_manifests(self) -> list[Manifest]:
+        """What lies in the folder of bundles, noting where."""
+        found = read_manifests(self._settings)
+        self._folders = {manifest.name: folder for folder, manifest in found.items()}
+        return list(found.values())
+
+    def _load_all_but(self, manifests: list[Manifest]) -> list[AnyBundle]:
+        return load_bundles(self._settings, manifests, self._processes)
+
+    def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredModel]:
+        """The models of those that are not to be loaded before they are asked for: where the
+        settings say so all translation models, else those for which there is no room."""
+        stored, limit = [], self._settings.max_model_bytes
+        room = limit - sum(map(self._num_bytes, self._loaded)) if limit else math.inf
+        for manifest in sorted(manifests, key=lambda each: (-each.priority, each.name)):
+            if manifest.task != "translate":
+                continue
+            self._starter.check_defaults(manifest.name, parse_options(manifest.search))
+            size = self._num_bytes(StoredModel(manifest)) if limit else 0
+            if self._settings.load == "use" or size > room:
+                stored.append(StoredModel(manifest))
+            else:
+                room -= size
+        return stored
+
+    @property
+    def _loaded(self) -> list[ServedModel]:
+        return [model for model in self._models.values() if isinstance(model, ServedModel)]
+
+    def _num_bytes(self, model: StoredModel) -> int:
+        """Bytes of a bundle's files; 0 where it has no folder."""
+        folder = self._folders.get(model.name)
+        if folder is None:
+            return 0
+        return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
+
+    def _load(self, model: StoredModel) -> ServedModel:
+        """The model, loaded; raises NotReadyError where it cannot be."""
+        with self._reloading:
+            found = self._models.get(model.name, model)
+            if isinstance(found, ServedModel):  # another request had it loaded
+                return found
+            begin = time.monotonic()
+            try:
+                served = self._load_stored(model.manifest)
+            except Exception as error:  # whatever a bad bundle does
+                reason = " ".join(str(error).split()) or type(error).__name__
+                logger.error("the model %s cannot be loaded: %s", model.name, reason)
+                raise NotReadyError(
+                    f"the model {model.name!r} cannot be loaded now; try again later"
+                ) from error
+            logger.info("loaded %s in %.2f s", model.name, time.monotonic() - begin)
+            if model.name in self._models:
+                self._models = {**self._models, model.name: served}
+                self._make_room(served)
+            else:  # a reload has taken it away
+                self._retire(served)
+            return served
+
+    def _load_stored(self, manifest: Manifest) -> ServedModel:
+        bundle = load_bundle(
+            self._folders[manifest.name], manifest, self._settings, self._processes
+        )
+        if isinstance(bundle, Generator | TextReader) or bundle.manifest != manifest:
+            raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
+        return self._starter.start_translator(bundle)
+
+    def _make_room(self, wanted: ServedModel | None = None) -> None:
+        """Let the least recently used models leave, of those that were never used the least
+        preferred, until the rest keep to the bytes that models may have; but not the one that is
+        wanted, nor one that has work."""
+        limit = self._settings.max_model_bytes
+        ranked = list(enumerate(self._loaded))
+        ranked.sort(key=lambda each: (self._used.get(each[1].name, 0.0), -each[0]))
+        for _, model in ranked:
+            if not limit or sum(map(self._num_bytes, self._loaded)) <= limit:
+                return
+            if model is not wanted and model.idle:
+                self._models = {**self._models, model.name: StoredModel(model.manifest)}
+                self._retire(model)
+                logger.info("%s leaves for want of room", model.name)
+
+    def _retire(self, model: LoadedModel) -> None:
+        """Let a model end when the last request that has chosen it lets go of it."""
+        self._retired.add(model.scheduler)
+        weakref.finalize(model, model.scheduler.retire)
+
+    def drain(self) -> None:
+        """Turn not ready, so that no new request is sent here; requests are still served."""
+        self._draining = True
+
+    def close(self) -> None:
+        """Finish what was accepted and end the schedulers."""
+        self.drain()
+        for scheduler in self._schedulers():
+            scheduler.close()
+        self._processes.close()
+
+    def abandon(self) -> None:
+        """Accept nothing more and fail what has been accepted."""
+        self.drain()
+        for scheduler in self._schedulers():
+            scheduler.retire()
+            scheduler.abandon()
+
+    def _schedulers(self) -> list[AnyScheduler]:
+        loaded = [model for model in self._all_models() if isinstance(model, LoadedModel)]
+        return [*(model.scheduler for model in loaded), *self._retired]
+
+    def _state(self) -> State:
+        states = list(map(_model_state, self._all_models()))
+        return State(self.ready, states, self._processes.held_bytes)
+
+    def check_ready(self) -> None:
+        """Raise NotReadyError while models are loaded and once the server is to end."""
+        if not self.ready:
+            raise NotReadyError("starting or shutting down; try again later")
+
+
+def _tidy() -> None:
+    """Give the memory of what has been loaded and has gone back now, not at some later time."""
+    gc.collect()
+    give_back()
+
+
+def _model_state(model: AnyModel) -> ModelState:
+    scheduler: AnyScheduler | None = None
+    if isinstance(model, LoadedModel):
+        scheduler = model.scheduler
+    return ModelState(
+        name=model.name,
+        task=model.manifest.task,
+        family=model.manifest.family,
+        precision=model.manifest.precision,
+        queue_depth=scheduler.queue_depth if scheduler else 0,
+        rows=scheduler.num_held if scheduler else 0,
+        cache_bytes=scheduler.answer_cache_bytes if scheduler else 0,
+        loaded=scheduler is not None,
+    )

@@ -1,0 +1,105 @@
+"""Starts a model: tries it with a text and gives it a scheduler."""
+
+from __future__ import annotations
+
+import logging
+import time
+
+from serving.encoding.reader import TextReader
+from serving.encoding.scheduler import TextScheduler
+from serving.errors import SettingsError
+from serving.generation.generator import Generator
+from serving.generation.scheduler import GenerationScheduler
+from serving.search.options import SearchOptions
+from serving.search.sampling_options import GenerationOptions
+from serving.server.http.metrics import Metrics
+from serving.server.http.settings import Settings, variable
+from serving.server.models.bundles import AnyBundle
+from serving.server.models.served import (
+    LoadedModel,
+    ServedEncoder,
+    ServedLanguageModel,
+    ServedModel,
+)
+from serving.translation.scheduler import TranslationModel, TranslationScheduler
+
+_WARM_UP_TEXT = "1 2 3"
+
+logger = logging.getLogger(__name__)
+
+
+class Starter:
+    """Opens bundles to requests, as the settings have it; `metrics` are told what is decoded."""
+
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
+        self._settings, self._metrics = settings, metrics
+
+    def start(self, bundle: AnyBundle) -> LoadedModel:
+        """The model of a bundle, tried and with a scheduler.
+
+        Raises SettingsError where the bundle's own default options are over a limit.
+        """
+        manifest = bundle.manifest
+        logger.info(
+            "serving %s (%s, %s) on %s: %s",
+            manifest.name,
+            manifest.family,
+            manifest.precision,
+            bundle.device.name,
+            bundle.device.reason,
+        )
+        if isinstance(bundle, Generator):
+            return self._start_generator(bundle)
+        if isinstance(bundle, TextReader):
+            return self._start_reader(bundle)
+        return self.start_translator(bundle)
+
+    def start_translator(self, translator: TranslationModel) -> ServedModel:
+        """As `start`, of a translation model."""
+        defaults = translator.default_options
+        self.check_defaults(translator.manifest.name, defaults)
+        translator.warm_up()
+        scheduler = TranslationScheduler(
+            translator,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=translator.workers,
+            answer_cache_bytes=self._settings.answer_cache_bytes,
+            observer=self._metrics.observer(translator.manifest.name),
+        )
+        return ServedModel(translator.manifest, defaults, scheduler, translator.device)
+
+    def _start_generator(self, generator: Generator) -> ServedLanguageModel:
+        generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))
+        scheduler = GenerationScheduler(
+            generator,
+            max_queue=self._settings.max_queue,
+            max_context_tokens=self._settings.max_context_tokens,
+            limits=self._settings.batch_limits,
+            workers=generator.workers,
+            observer=self._metrics.observer(generator.manifest.name),
+        )
+        return ServedLanguageModel(generator.manifest, generator, scheduler, int(time.time()))
+
+    def _start_reader(self, reader: TextReader) -> ServedEncoder:
+        reader.read([_WARM_UP_TEXT])
+        scheduler = TextScheduler(
+            reader.encoder,
+            max_queue=self._settings.max_queue,
+            limits=self._settings.batch_limits,
+            workers=reader.workers,
+            observer=self._metrics.observer(reader.manifest.name),
+        )
+        return ServedEncoder(reader.manifest, reader, scheduler, int(time.time()))
+
+    def check_defaults(self, name: str, options: SearchOptions) -> None:
+        """Raise SettingsError where a bundle's own default options are over a limit."""
+        for option, limit in (
+            ("beam_size", "max_beam_size"),
+            ("num_hypotheses", "max_num_hypotheses"),
+        ):
+            if getattr(options, option) > getattr(self._settings, limit):
+                raise SettingsError(
+                    f"{variable(limit)} must be at least {getattr(options, option)}, the default "
+                    f"{option} of bundle {name!r}, got {getattr(self._settings, limit)}"
+                )

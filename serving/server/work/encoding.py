@@ -1,0 +1,104 @@
+"""Texts to read with an encoder, as every dialect asks for them: limits, model choice, reading."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+
+from serving.arrays import Floats
+from serving.bundle.encoder_tokenizer import EncodedText
+from serving.bundle.manifest import Task
+from serving.encoding.reader import Input
+from serving.errors import RequestError
+from serving.server.http.access_log import RequestContext
+from serving.server.models.served import ServedEncoder
+from serving.server.work.admission import check_texts
+from serving.server.work.backend import Backend
+from serving.server.work.in_flight import completed
+
+Given = Input | list[int]
+"""A text, two that are read together, or ids."""
+
+_AT_ONCE = 1000
+"""Characters that are tokenised in less time than it takes to hand them to another thread; a full
+body would hold up other requests."""
+
+
+class Read(NamedTuple):
+    """What was read of the texts of a request."""
+
+    model: ServedEncoder
+    found_BW: Floats
+    """A vector for each text, or the logits of its classes."""
+    tokens: int
+    """Ids that were read, special ones included."""
+
+
+class Readings:
+    """Reads texts with the encoders of a backend."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._registry, self._settings = backend.registry, backend.settings
+        self._gatekeeper = backend.gatekeeper
+
+    async def read(
+        self,
+        texts: Sequence[Given],
+        task: Task,
+        request: Request,
+        context: RequestContext,
+        *,
+        model: str | None = None,
+        truncate: bool = False,
+    ) -> Read:
+        """Read texts with the encoder of that name, or the first for the task.
+
+        Raises RequestError, whose `index` names the text at fault where one is, and the errors of
+        the scheduler.
+        """
+        encoder = self._registry.choose_encoder(task, model)
+        whole = [_whole(given) for given in texts]
+        check_texts(whole, self._settings)
+        context.note_model(encoder.name, len(texts))
+        self._gatekeeper.charge(context, sum(map(len, whole)))
+        if sum(map(len, whole)) <= _AT_ONCE:
+            encoded = _encoded(encoder, texts, truncate=truncate)
+        else:
+            encoded = await run_in_threadpool(_encoded, encoder, texts, truncate=truncate)
+        timeout_s = self._settings.default_timeout_s
+        tickets = encoder.scheduler.submit_all(encoded, timeout_s)
+        found = await completed(tickets, request.receive, timeout_s)
+        tokens = sum(len(text.ids) for text in encoded)
+        return Read(encoder, np.stack(found), tokens)
+
+
+def inputs_of(given: str | list[int] | list[str] | list[list[int]]) -> list[Given]:
+    """A text or a list of ids, or several of either, as a list of texts."""
+    if isinstance(given, str):
+        return [given]
+    ids = [part for part in given if isinstance(part, int)]
+    return [ids] if ids else [part for part in given if not isinstance(part, int)]
+
+
+def _whole(given: Given) -> str:
+    """A text as long as what is given, as limits count it; an id counts as a character."""
+    if isinstance(given, str):
+        return given
+    return given[0] + given[1] if isinstance(given, tuple) else " " * len(given)
+
+
+def _encoded(
+    encoder: ServedEncoder, texts: Sequence[Given], *, truncate: bool
+) -> list[EncodedText]:
+    encoded = []
+    for index, given in enumerate(texts):
+        try:
+            encoded.append(encoder.reader.encode(given, truncate=truncate))
+        except RequestError as error:
+            error.index = index
+            raise
+    return encoded

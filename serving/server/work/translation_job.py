@@ -1,0 +1,70 @@
+"""Texts to translate and what they became, in the words of no dialect."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from serving.queue.ticket import RequestTiming
+from serving.server.models.served import ServedModel
+from serving.text.document import Format
+from serving.text.terms import NO_TERMS, Terms
+from serving.translation.results import TextHypothesis
+
+
+@dataclass(frozen=True, kw_only=True)
+class TranslationJob:
+    """Texts of one request; a field that is not given is as the server and the model set it."""
+
+    texts: Sequence[str]
+    source: str
+    """Language code, or `auto`."""
+    target: str
+    model: str | None = None
+    format: Format = "text"
+    ignored: Collection[str] = ()
+    """Names of elements of HTML or XML that are not translated, in small letters."""
+    split_sentences: bool = True
+    """Whether sentences are translated one by one; else a text is one, and refused if too long."""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    alternatives: int = 0
+    """Further hypotheses of each text, besides the best."""
+    target_prefixes: Sequence[str] = ()
+    """One for each text, or none at all."""
+    alignments: bool = False
+    """Whether hypotheses get word links."""
+    terms: Terms = NO_TERMS
+    """Terms that the translation of every text must or may not hold."""
+    timeout_s: float | None = None
+
+
+@dataclass(frozen=True)
+class TextPartial:
+    """What a text's translation is certain to begin with, whatever still comes."""
+
+    index: int
+    text: str
+
+
+@dataclass(frozen=True)
+class TextResult:
+    """The translation of one text, and how it came about."""
+
+    text: str
+    hypotheses: Sequence[TextHypothesis]
+    """Best first; empty for a text without words."""
+    warnings: Sequence[str]
+    timing: RequestTiming
+    model: ServedModel
+    source: str
+    """Language code, detected where it was left open."""
+    confidence: float | None = None
+    """Of the detection, 0 to 1; None where nothing was detected."""
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """What the texts became, in order; each may have a source language and a model of its own."""
+
+    translations: Sequence[TextResult]

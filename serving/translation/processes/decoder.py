@@ -1,0 +1,193 @@
+"""A process that loads models for others or itself to decode with:
+`python -m serving.translation.processes.decoder FD forks|alone`.
+
+`serving.translation.processes.group` starts it. With `forks` it never decodes but for a warm-up,
+and has no threads: copies of it, which share the memory of all that is loaded, decode. Else it
+decodes itself. It ends when its parent has gone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import os
+import signal
+import socket
+import sys
+import threading
+import traceback
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from serving.resident import give_back
+from serving.runtime.ort import load_library
+from serving.runtime.session import DeviceUse
+from serving.translation.processes.loop import DecodingLoop, portable
+from serving.translation.processes.orders import DropOrder, LoadOrder, ServeOrder
+from serving.translation.processes.presets import load_translator
+from serving.translation.running import RunningBatches
+from serving.translation.translator import Translator
+
+
+def main() -> None:
+    """Do what the parent orders, over the connection it has left open, until that ends."""
+    # These are for the server, which lets its requests end first.
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    channel = _Channel(int(sys.argv[1]))
+    load_library()  # whoever asks for the first model need not wait for it
+    if sys.argv[2] == "forks":
+        _fork_for(channel)
+    else:
+        _decode_for(channel)
+
+
+class _Channel:
+    """The connection to the parent, on which descriptors come too."""
+
+    def __init__(self, descriptor: int) -> None:
+        self._connection = Connection(descriptor)
+        self._socket = socket.socket(fileno=os.dup(descriptor))
+
+    def receive(self) -> LoadOrder | DropOrder | ServeOrder:
+        """The next order; raises EOFError at the end."""
+        order: LoadOrder | DropOrder | ServeOrder = self._connection.recv()
+        return order
+
+    def connections(self, count: int) -> list[Connection]:
+        """Those that follow an order to serve."""
+        return [Connection(socket.recv_fds(self._socket, 1, 1)[1][0]) for _ in range(count)]
+
+    def answer(self, answer: DeviceUse | int | Exception | None) -> None:
+        """Tell what has come of an order."""
+        self._connection.send(answer)
+
+    def close(self) -> None:
+        """Close this process' end."""
+        self._connection.close()
+        self._socket.close()
+
+
+class _Models:
+    """What is loaded, by number."""
+
+    def __init__(self) -> None:
+        self._loaded: dict[int, Translator] = {}
+
+    def load(self, order: LoadOrder) -> DeviceUse:
+        """Load a model and warm it up; raises whatever that does."""
+        if order.tune:
+            translator = load_translator(order.folder, "latency", order.threads, order.limits)
+        else:
+            translator = Translator(order.folder, threads=order.threads, limits=order.limits)
+        translator.warm_up()
+        self._loaded[order.model] = translator
+        return translator.device
+
+    def drop(self, order: DropOrder) -> None:
+        """Forget a model."""
+        self._loaded.pop(order.model, None)
+
+    def engine(self, model: int) -> RunningBatches:
+        """Batches of a model, none of which runs yet."""
+        translator = self._loaded[model]
+        return RunningBatches(translator.texts, translator.steppers)
+
+
+def _follow(
+    channel: _Channel,
+    models: _Models,
+    serve: Callable[[ServeOrder, list[Connection]], int],
+    *,
+    forks: bool,
+) -> None:
+    """Do what is ordered, with `serve` for who decodes, until the parent has gone."""
+    with contextlib.suppress(EOFError, OSError):
+        while True:
+            order = channel.receive()
+            try:
+                answer: DeviceUse | int | Exception | None = None
+                if isinstance(order, ServeOrder):
+                    with contextlib.ExitStack() as unserved:
+                        connections = channel.connections(len(order.models))
+                        for connection in connections:
+                            unserved.callback(connection.close)
+                        answer = serve(order, connections)
+                        unserved.pop_all()
+                elif isinstance(order, LoadOrder):
+                    answer = models.load(order)
+                else:
+                    models.drop(order)
+            except Exception as error:
+                answer = portable(error)
+            if forks and not isinstance(order, ServeOrder):
+                _settle()
+            channel.answer(answer)
+
+
+def _fork_for(channel: _Channel) -> None:
+    """Load models, and have copies of this process decode with them; returns when the parent has
+    gone, and the last copy after it."""
+    models = _Models()
+
+    def serve(order: ServeOrder, connections: list[Connection]) -> int:
+        child = os.fork()
+        if not child:
+            channel.close()
+            _decode_as_copy(models, order, connections)
+        for connection in connections:
+            connection.close()
+        return child
+
+    _follow(channel, models, serve, forks=True)
+    with contextlib.suppress(ChildProcessError):
+        os.waitpid(-1, 0)  # of all: with SIGCHLD ignored it returns when none is left
+
+
+def _settle() -> None:
+    """Keep the garbage collector of all copies from writing to what is there now, which would give
+    each a copy of its own."""
+    gc.unfreeze()
+    gc.collect()
+    give_back()
+    gc.freeze()
+    # Copies that have ended leave nothing behind. Not before the first load, which may compile.
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)
+
+
+def _decode_as_copy(models: _Models, order: ServeOrder, connections: list[Connection]) -> None:
+    """Decode, and never return to what the original was doing."""
+    status = 1
+    try:
+        engines = map(models.engine, order.models)
+        DecodingLoop(zip(engines, connections, strict=True)).run()
+        status = 0
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        sys.stderr.flush()
+        os._exit(status)
+
+
+def _decode_for(channel: _Channel) -> None:
+    """Load models beside what is decoded, and decode with them; returns when the parent has
+    gone."""
+    models, loop = _Models(), DecodingLoop(lasting=True)
+
+    def serve(order: ServeOrder, connections: list[Connection]) -> int:
+        for model, connection in zip(order.models, connections, strict=True):
+            loop.add(models.engine(model), connection)
+        return os.getpid()
+
+    def follow() -> None:
+        try:
+            _follow(channel, models, serve, forks=False)
+        finally:
+            loop.end()
+
+    threading.Thread(target=follow, daemon=True).start()
+    loop.run()
+
+
+if __name__ == "__main__":
+    main()

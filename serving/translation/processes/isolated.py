@@ -1,0 +1,237 @@
+"""A translation model whose decoding runs in processes beside this one.
+
+Threads of one process wait for each other's Python; the server's event loop is one of them.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import weakref
+from collections import deque
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from serving.bundle.folder import parse_manifest
+from serving.bundle.manifest import Manifest
+from serving.errors import DecoderLostError
+from serving.queue.engine import Progress
+from serving.queue.limits import BatchLimits
+from serving.runtime.device import computes_on_cpu
+from serving.search.options import SearchOptions
+from serving.search.sentence import Group, Sentence
+from serving.translation.processes.group import ProcessGroup, ProcessLink
+from serving.translation.running import SentenceProgress
+from serving.translation.texts import load_texts
+
+_POLL_MS = 50
+"""Milliseconds between looks whether anyone still waits for what is decoded."""
+
+
+class IsolatedEngine:
+    """The `Engine` of a model in one process of a group, which it shares with other models.
+
+    Any sentence that a process decodes when it dies may have killed it, one of another model too.
+    So they are decoded once more beside no others, in a fresh process, and where that dies as well
+    in halves: none fails but what was lost alone.
+    """
+
+    def __init__(self, processes: ProcessGroup, model: int, place: int) -> None:
+        """Decode for a model of the group in its process of that number; raises whatever starting
+        one does."""
+        self._processes, self._model, self._place = processes, model, place
+        self._links: list[ProcessLink] = []
+        """Those that decode something."""
+        self._poll = select.poll()
+        self._suspects: deque[dict[int, Sentence]] = deque()
+        """What was lost together, and waits to be decoded apart."""
+        self._apart: ProcessLink | None = None
+        """Where that is done."""
+        self._woken, self._wakes = os.pipe()
+        weakref.finalize(self, _close, self._woken, self._wakes)
+        self._poll.register(self._woken, select.POLLIN)
+        self._waking = False
+        processes.open(model, place)
+
+    @property
+    def lost(self) -> bool:
+        """Whether the process has ended."""
+        return self._current.ended
+
+    @property
+    def pid(self) -> int:
+        """The id that the system gave the process; another after a restart."""
+        return self._current.pid
+
+    @property
+    def company(self) -> int:
+        """Sentences that the process decodes for other models."""
+        return self._processes.company(self._model, self._place)
+
+    def join(self, tasks: Mapping[int, Sentence]) -> None:
+        """Have sentences of one group decoded."""
+        link = self._current
+        while not link.send(tasks):  # another has taken its place, or is to do so
+            self._processes.revive(self._place)
+            link = self._current
+        self._follow(link)
+
+    def cancel(self, numbers: Iterable[int]) -> None:
+        """Tell the processes to drop these sentences; they free their rows before the next step."""
+        numbers = list(numbers)
+        for lost in self._suspects:
+            for number in numbers:
+                lost.pop(number, None)
+        for link in list(self._links):
+            self._unfollow(link)
+            link.cancel(numbers)
+            self._follow(link)
+
+    def step(self) -> SentenceProgress:
+        """Wait a moment for what happens next."""
+        told: SentenceProgress = Progress(failed=self._try_suspects())
+        ready = {descriptor for descriptor, _ in self._poll.poll(_POLL_MS)}
+        if self._woken in ready:
+            os.read(self._woken, 1)
+            self._waking = False
+        for link in [link for link in self._links if link.fileno() in ready]:
+            self._unfollow(link)
+            try:
+                told.extend(link.receive())
+            except (EOFError, OSError):
+                told.failed.extend(self._lose(link))
+            else:
+                self._follow(link)
+        return told
+
+    def wake(self) -> None:
+        """Let `step` return; called by one thread at a time."""
+        if not self._waking:
+            self._waking = True
+            os.write(self._wakes, b"w")
+
+    def restart(self) -> None:
+        """Have a process again where it has ended, while what others decode goes on; else, after a
+        failure of the caller's, drop everything."""
+        if not self.lost:
+            self._drop()
+        self._processes.revive(self._place)
+
+    def close(self) -> None:
+        """Decode no more; the group ends its processes with its last model."""
+        self._drop()
+        self._processes.leave(self._model)
+
+    @property
+    def _current(self) -> ProcessLink:
+        return self._processes.link(self._model, self._place)
+
+    def _follow(self, link: ProcessLink) -> None:
+        """Wait for what it tells as long as it decodes something."""
+        if link.sentences and link not in self._links:
+            self._links.append(link)
+            self._poll.register(link.fileno(), select.POLLIN)
+
+    def _unfollow(self, link: ProcessLink) -> None:
+        self._links.remove(link)
+        self._poll.unregister(link.fileno())
+
+    def _drop(self) -> None:
+        self._suspects.clear()
+        self.cancel([number for link in self._links for number in link.sentences])
+        self._end_apart()
+
+    def _lose(self, link: ProcessLink) -> list[tuple[int, Exception]]:
+        """Note that a process has ended; returns the sentences that fail with it."""
+        lost = list(link.sentences.items())
+        link.close()
+        if link is not self._apart:
+            self._suspects.append(dict(lost))
+            return []
+        self._apart = None
+        if len(lost) > 1:
+            middle = len(lost) // 2
+            self._suspects.extendleft((dict(lost[middle:]), dict(lost[:middle])))
+            return []
+        error = DecoderLostError("the process that decoded the text has ended; try again")
+        return [(number, error) for number, _ in lost]
+
+    def _try_suspects(self) -> list[tuple[int, Exception]]:
+        """Have those that were lost together decoded apart, unless others are; returns them where
+        no process can be started for it."""
+        if self._apart is not None and self._apart.sentences:
+            return []
+        if not self._suspects:
+            self._end_apart()
+            return []
+        lost = self._suspects.popleft()
+        try:
+            self._apart = self._apart or self._processes.apart(self._model)
+        except Exception as reason:  # the machine is short of something
+            error = DecoderLostError(f"decoding cannot go on: {reason}; try again")
+            return [(number, error) for number in lost]
+        groups: dict[Group, dict[int, Sentence]] = {}
+        for number, sentence in lost.items():
+            groups.setdefault(sentence.group, {})[number] = sentence
+        for tasks in groups.values():
+            self._apart.send(tasks)
+        self._follow(self._apart)
+        return []
+
+    def _end_apart(self) -> None:
+        if self._apart is not None:
+            self._apart.close()
+            self._apart = None
+
+
+class IsolatedTranslator:
+    """A translation bundle that is loaded by a group of decoding processes."""
+
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        threads: int = 1,
+        workers: int = 1,
+        limits: BatchLimits | None = None,
+        tune: bool = False,
+        processes: ProcessGroup | None = None,
+    ) -> None:
+        """Load a bundle with `processes`, or with as many as `workers` of its own; raises
+        BundleError where they cannot load it.
+
+        Each has `threads`, or, to `tune`, as many of them as it finds to be fastest for a short
+        text. All together keep to the memory of `limits`.
+        """
+        if processes is None:
+            forks = threads == 1 and not tune and computes_on_cpu(parse_manifest(folder))
+            processes = ProcessGroup(workers, forks=forks)
+        self._processes, self.workers = processes, processes.size
+        self.texts = load_texts(folder, self.workers, limits)
+        self._model, self.device = processes.load(folder, threads=threads, tune=tune, limits=limits)
+        self._engines = 0
+        weakref.finalize(self, processes.forget, self._model).atexit = False
+
+    @property
+    def manifest(self) -> Manifest:
+        """What the bundle tells of itself."""
+        return self.texts.manifest
+
+    @property
+    def default_options(self) -> SearchOptions:
+        """The bundle's own search options."""
+        return self.texts.default_options
+
+    def engine(self) -> IsolatedEngine:
+        """Decodes in the next of the processes, for the caller to close."""
+        engine = IsolatedEngine(self._processes, self._model, self._engines)
+        self._engines += 1
+        return engine
+
+    def warm_up(self) -> None:
+        """The processes have done so."""
+
+
+def _close(*descriptors: int) -> None:
+    for descriptor in descriptors:
+        os.close(descriptor)

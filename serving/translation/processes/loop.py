@@ -1,0 +1,126 @@
+"""The running batches of several models in one process, which take turns step by step."""
+
+from __future__ import annotations
+
+import queue
+import selectors
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Iterable
+from multiprocessing.connection import Connection
+
+from serving.errors import ServingError
+from serving.translation.processes.orders import Order
+from serving.translation.processes.turns import FairTurns
+from serving.translation.running import RunningBatches
+
+
+class DecodingLoop:
+    """Decodes what is ordered on connections, each of which is one model's."""
+
+    def __init__(
+        self, served: Iterable[tuple[RunningBatches, Connection]] = (), *, lasting: bool = False
+    ) -> None:
+        """It ends when the other ends of all connections are closed; a `lasting` one goes on until
+        `end`, and may be given further ones."""
+        self._lasting = lasting
+        self._places: set[_Place] = set()
+        self._inbox: queue.SimpleQueue[tuple[_Place, Order | None] | None] = queue.SimpleQueue()
+        """Orders as they come, and None at the end of those of a place, or of all."""
+        self._turns: FairTurns[_Place] = FairTurns()
+        self._selector = selectors.DefaultSelector()
+        threading.Thread(target=self._read, daemon=True).start()
+        for engine, connection in served:
+            self.add(engine, connection)
+
+    def add(self, engine: RunningBatches, connection: Connection) -> None:
+        """Decode for one more model; any thread may call it where the loop is a lasting one."""
+        place = _Place(engine, connection)
+        self._places.add(place)
+        self._selector.register(connection, selectors.EVENT_READ, place)
+
+    def end(self) -> None:
+        """Let `run` return; any thread may call it."""
+        self._inbox.put(None)
+
+    def run(self) -> None:
+        """Decode until the end."""
+        while self._places or self._lasting:
+            busy = [place for place in self._places if place.busy]
+            if not busy or not self._inbox.empty():
+                told = self._inbox.get()
+                if told is None:
+                    return
+                self._take(*told)
+                continue
+            place = self._turns.choose(busy)
+            begin = time.monotonic()
+            try:
+                place.turn()
+            except OSError:  # nobody reads what comes of it
+                self._leave(place)
+            else:
+                self._turns.charge(place, time.monotonic() - begin)
+
+    def _take(self, place: _Place, order: Order | None) -> None:
+        if order is None:
+            self._leave(place)
+        elif place in self._places:
+            if not place.busy:
+                self._turns.begin(place)
+            place.orders.append(order)
+
+    def _leave(self, place: _Place) -> None:
+        self._places.discard(place)
+        self._turns.forget(place)
+        place.engine.restart()  # which gives the memory of its batches back
+
+    def _read(self) -> None:
+        """Orders are read at once, on a thread of its own: a server that cannot send does not read
+        either."""
+        while True:
+            for key, _ in self._selector.select():
+                order: Order | None = None
+                try:
+                    order = key.data.connection.recv()
+                except (EOFError, OSError):
+                    self._selector.unregister(key.fileobj)
+                self._inbox.put((key.data, order))
+
+
+class _Place:
+    """One model: its batches, its connection, and what was ordered since its last turn."""
+
+    def __init__(self, engine: RunningBatches, connection: Connection) -> None:
+        self.engine, self.connection = engine, connection
+        self.orders: deque[Order] = deque()
+
+    @property
+    def busy(self) -> bool:
+        """Whether it wants a turn."""
+        return bool(self.orders) or self.engine.busy
+
+    def turn(self) -> None:
+        """Do what was ordered, decode one token of every sentence and tell what comes of it; raises
+        OSError where the other end is closed."""
+        engine = self.engine
+        while self.orders:
+            order = self.orders.popleft()
+            engine.cancel(order.cancelled)
+            if order.sentences:
+                engine.join(order.sentences)
+        engine.advance()
+        if engine.progress.matters:
+            progress = engine.collect()
+            progress.failed = [(number, portable(error)) for number, error in progress.failed]
+            self.connection.send(progress)
+
+
+def portable(error: Exception) -> Exception:
+    """The error with its traceback; one of a library's own class may not survive the way."""
+    if not isinstance(error, ServingError):
+        error = RuntimeError(f"{type(error).__name__}: {error}").with_traceback(error.__traceback__)
+    error.add_note("".join(traceback.format_tb(error.__traceback__)))
+    return error

@@ -1,0 +1,87 @@
+"""Translation bundles as a preset wants them: for the latency of one request, or for many."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from serving.bundle.folder import parse_manifest
+from serving.queue.limits import BatchLimits
+from serving.runtime.device import batches_at_once, computes_on_cpu
+from serving.runtime.gpu.cuda_switches import MOST_STREAMS
+from serving.threads import Preset, fastest
+from serving.translation.processes.group import ProcessGroup
+from serving.translation.processes.isolated import IsolatedTranslator
+from serving.translation.translator import Translator
+
+MOST_WORKERS = 8
+"""Batches of a model decoded at once by threads of one process, where Python's tenth of a step is
+done for one at a time."""
+MOST_PROCESSES = 64
+"""Batches of a model decoded at once by processes, which share the memory for its caches."""
+
+
+def load_translator(
+    folder: Path, preset: Preset, threads: int, limits: BatchLimits | None = None
+) -> Translator:
+    """A translation bundle with as many workers as the preset wants; raises BundleError.
+
+    `throughput`: as many batches are decoded at once as there are threads. `latency`: one batch,
+    whose products are shared by as many threads as are found to be fastest for one short text.
+    A GPU computes as many batches at a time as it has streams for.
+    """
+    if not computes_on_cpu(parse_manifest(folder)):
+        return Translator(folder, threads=1, workers=MOST_STREAMS, limits=limits)
+    if preset == "throughput":
+        workers = min(threads, MOST_WORKERS)
+        return Translator(folder, threads=threads, workers=workers, limits=limits)
+    return fastest(
+        lambda count: Translator(folder, threads=count, limits=limits),
+        lambda translator: translator.warm_up(),
+        threads,
+    )
+
+
+class DecodingProcesses:
+    """All decoding processes of a server."""
+
+    def __init__(self, preset: Preset, threads: int) -> None:
+        """None starts before there is something to load."""
+        self._preset, self._threads = preset, threads
+        self._single = ProcessGroup(1, forks=False)
+        count = min(threads, MOST_PROCESSES)
+        self._many = ProcessGroup(count, forks=True) if preset == "throughput" else self._single
+
+    def load(
+        self, folder: Path, limits: BatchLimits | None = None
+    ) -> IsolatedTranslator | Translator:
+        """`load_translator` in these processes.
+
+        `throughput`: a process for each thread decodes for all models. `latency`: one does, with as
+        many threads for a model as are found to be fastest. So does one for all models on a GPU,
+        since processes do not compute there at once: where it has streams for several batches,
+        these are decoded by threads of this process.
+        """
+        manifest = parse_manifest(folder)
+        if not computes_on_cpu(manifest):
+            if batches_at_once(manifest, MOST_STREAMS) > 1:
+                return load_translator(folder, self._preset, self._threads, limits)
+            return IsolatedTranslator(folder, limits=limits, processes=self._single)
+        if self._preset == "throughput":
+            return IsolatedTranslator(folder, limits=limits, processes=self._many)
+        return IsolatedTranslator(
+            folder, threads=self._threads, limits=limits, tune=True, processes=self._single
+        )
+
+    def start(self) -> None:
+        """Start what loads models on the CPU, so that the first is loaded sooner."""
+        self._many.start()
+
+    @property
+    def held_bytes(self) -> int:
+        """Memory of all of them, what they share counted once; 0 where the system does not tell."""
+        return sum(group.held_bytes for group in {self._single, self._many})
+
+    def close(self) -> None:
+        """End them, whatever they do."""
+        for group in {self._single, self._many}:
+            group.close()

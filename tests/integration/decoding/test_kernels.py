@@ -1,0 +1,789 @@
+"""The native operators beside the standard ones that they stand for: the bodies of the functions in
+exported graphs, which ONNX Runtime runs without the library."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Mapping
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import onnx
+import onnxruntime
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from onnx import TensorProto, helper, numpy_helper
+
+from export.arithmetic.activation_ranges import measure_ranges, measure_translation_ranges
+from export.arithmetic.quantize import Products, quantized_twin
+from export.graphs.writing import write_graphs, write_language_graphs, write_text_graph
+from export.passes.domains import MACARON
+from serving.arrays import Floats, Ints
+from serving.bundle.shortlist import Shortlist
+from serving.runtime import kernels, ort
+from serving.runtime.translation_stepper import OnnxStepper
+from serving.search.beam import decode
+from serving.search.options import SearchOptions
+from serving.search.sentence import Sentence
+from training.models import (
+    CausalLanguageModel,
+    EmbedderConfig,
+    LanguageModelConfig,
+    TextModel,
+    TransformerConfig,
+    TranslationModel,
+    build_model,
+    build_trainable,
+)
+
+pytestmark = [
+    pytest.mark.skipif(kernels.find_compiler(os.environ) is None, reason="needs a C++ compiler"),
+    pytest.mark.usefixtures("traced_once"),
+]
+
+HEADS, WIDTH, VOCABULARY = 2, 20, 300
+DIM = HEADS * WIDTH
+SIZES: dict[str, Any] = {"model_dim": DIM, "num_heads": HEADS, "ffn_dim": 48}
+Arrays = dict[str, NDArray[Any]]
+READ_BEFOREHAND = {
+    "ShortlistLogitsInteger": 2,
+    "BiasedProduct": 1,
+    "WideProduct": 1,
+    "BiasedWideProduct": 1,
+}
+"""Which input of a kernel must be a constant."""
+
+
+@pytest.fixture(scope="module")
+def library() -> Path:
+    library = kernels.native_library()
+    assert library is not None, "the kernels do not compile; see the log"
+    return library
+
+
+@pytest.fixture(scope="module")
+def functions(tmp_path_factory: pytest.TempPathFactory) -> dict[str, onnx.FunctionProto]:
+    """Of exported graphs, by name."""
+    found = {}
+    for precision in ("fp32", "int8"):
+        folder = tmp_path_factory.mktemp(precision)
+        model = translation_model()
+        sentences = [Sentence([5, 6, 7, 3]), Sentence([8, 9, 3])]
+        ranges = None
+        if precision == "int8":
+            ranges = measure_translation_ranges(quantized_twin(model), sentences, 8)
+        shortlist = Shortlist(np.array([3, 5]), np.arange(VOCABULARY + 1), np.arange(VOCABULARY))
+        write_graphs(
+            model,
+            folder,
+            name="random",
+            precision=precision,
+            products=Products(ranges),
+            shortlist=shortlist,
+        )
+        found |= functions_of(folder / "step.onnx")
+        found |= functions_of(folder / "step_shortlist.onnx")
+        found |= convolution_functions(folder, precision)
+        found |= encoder_functions(folder, precision, rows=False)
+        language = CausalLanguageModel(
+            LanguageModelConfig(
+                **SIZES,
+                num_decoder_layers=2,
+                vocab_size=VOCABULARY,
+                attention="cascade",
+                block="standard",
+                norm="pre",
+            )
+        ).eval()
+        ranges = None
+        if precision == "int8":
+            twin = quantized_twin(language)
+            ranges = measure_ranges(twin, lambda twin=twin: twin(torch.tensor([[5, 6, 7, 8]])))
+        write_language_graphs(
+            language, folder, name="random", precision=precision, products=Products(ranges)
+        )
+        found |= functions_of(folder / "step.onnx")
+    folder = tmp_path_factory.mktemp("rows")
+    write_graphs(translation_model(), folder, name="random", precision="int8")
+    found |= functions_of(folder / "step.onnx")
+    wide = Products(wide=True)
+    write_graphs(translation_model(), folder, name="random", precision="int8", products=wide)
+    found |= functions_of(folder / "step.onnx")
+    return found | encoder_functions(folder, "int8", rows=True)
+
+
+def encoder_functions(folder: Path, precision: str, *, rows: bool) -> dict[str, onnx.FunctionProto]:
+    """Of an encoder, whose int8 products have static scales or one for each of the `rows`."""
+    model = text_encoder()
+    ranges = None
+    if precision == "int8" and not rows:
+        twin = quantized_twin(model)
+        ranges = measure_ranges(twin, lambda: twin(torch.tensor([[5, 6, 7, 8]])))
+    write_text_graph(
+        model,
+        folder,
+        name="random",
+        precision=precision,
+        products=Products(ranges),
+        tokenizer_file="tokenizer.json",
+        max_length=64,
+        labels=(),
+    )
+    found = functions_of(folder / "encoder.onnx")
+    found.pop("MaskedAttention")  # of the mean, where keys and values are one input
+    return found
+
+
+def text_encoder() -> TextModel:
+    torch.manual_seed(7)
+    sizes = SIZES | {"num_encoder_layers": 2, "vocab_size": VOCABULARY, "max_positions": 64}
+    model = build_trainable(EmbedderConfig(**sizes, pooling="mean"))
+    assert isinstance(model, TextModel)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def convolution_functions(folder: Path, precision: str) -> dict[str, onnx.FunctionProto]:
+    """Of a model whose two layers have kernels of different widths."""
+    model = translation_model(decoder_mixing="dynamic_conv")
+    ranges = None
+    if precision == "int8":
+        ranges = measure_translation_ranges(quantized_twin(model), [Sentence([5, 6, 7, 3])], 8)
+    write_graphs(model, folder, name="random", precision=precision, products=Products(ranges))
+    return functions_of(folder / "step.onnx")
+
+
+def translation_model(**changes: Any) -> TranslationModel:
+    torch.manual_seed(7)
+    config = TransformerConfig(
+        **SIZES, num_encoder_layers=1, num_decoder_layers=2, vocab_size=VOCABULARY, **changes
+    )
+    model = build_model(config)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter) * 0.2)
+    return model.eval()
+
+
+def functions_of(path: Path) -> dict[str, onnx.FunctionProto]:
+    model = onnx.load(path, load_external_data=False)
+    called = {node.op_type for node in model.graph.node if node.domain == MACARON}
+    functions = {function.name: function for function in model.functions}
+    assert called == functions.keys()
+    return functions
+
+
+def test_every_kernel_is_used(functions: dict[str, onnx.FunctionProto]) -> None:
+    native = Path(kernels.__file__).parents[2] / "native"
+    text = "".join((native / name).read_text() for name in ("operators.cpp", "product_operator.h"))
+    kernel_names = set(re.findall(r'\w+_table(?:<\w+>)?\(\),\s+"(\w+)"', text))
+    assert functions.keys() == kernel_names - {"MatMulIntegerToFloat"}  # a domain's own operator
+
+
+@cache
+def _types() -> dict[np.dtype[Any], int]:
+    return {
+        np.dtype(kind): number
+        for kind, number in (
+            (np.float32, TensorProto.FLOAT),
+            (np.int64, TensorProto.INT64),
+            (np.int32, TensorProto.INT32),
+            (np.int8, TensorProto.INT8),
+            (np.uint8, TensorProto.UINT8),
+        )
+    }
+
+
+def run_both(
+    function: onnx.FunctionProto,
+    library: Path,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+) -> list[tuple[NDArray[Any], NDArray[Any]]]:
+    """Each output of one call, by the standard operators and by the kernel."""
+    standard, native = (run(function, path, inputs, attributes) for path in (None, library))
+    return list(zip(standard, native, strict=True))
+
+
+def run(
+    function: onnx.FunctionProto,
+    library: Path | None,
+    inputs: list[NDArray[Any]],
+    attributes: Mapping[str, float | int],
+    threads: int = 1,
+) -> list[NDArray[Any]]:
+    """The outputs of one call."""
+    names = [f"in_{i}" for i in range(len(inputs))]
+    outputs = [f"out_{i}" for i in range(len(function.output))]
+    node = helper.make_node(function.name, names, outputs, domain=MACARON, **attributes)
+    feed = dict(zip(names, inputs, strict=True))
+    constants = []
+    if function.name in READ_BEFOREHAND:
+        name = names[READ_BEFOREHAND[function.name]]
+        constants = [numpy_helper.from_array(feed.pop(name), name)]
+    given = [
+        helper.make_tensor_value_info(name, _types()[value.dtype], [None] * value.ndim)
+        for name, value in feed.items()
+    ]
+    wanted = [onnx.ValueInfoProto(name=name) for name in outputs]
+    graph = helper.make_graph([node], "one", given, wanted, constants)
+    opsets = [*function.opset_import, helper.make_opsetid(MACARON, 1)]
+    model = helper.make_model(graph, opset_imports=opsets, functions=[function], ir_version=10)
+    found: list[NDArray[Any]] = session(model.SerializeToString(), library, threads).run(None, feed)
+    return found
+
+
+@cache
+def session(model: bytes, library: Path | None, threads: int) -> onnxruntime.InferenceSession:
+    options = onnxruntime.SessionOptions()
+    options.log_severity_level, options.intra_op_num_threads = 3, threads
+    if library is not None:
+        options.register_custom_ops_library(str(library))
+    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
+
+
+def close(standard: NDArray[Any], native: NDArray[Any]) -> None:
+    assert standard.shape == native.shape
+    assert standard.dtype == native.dtype
+    if standard.dtype == np.uint8:  # a value halfway between two levels may go either way
+        difference = np.abs(standard.astype(int) - native.astype(int))
+        assert difference.max(initial=0) <= 1
+        assert (difference > 0).mean() < 0.02
+    else:
+        np.testing.assert_allclose(standard, native, rtol=2e-5, atol=2e-5)
+
+
+def both_near(rows: NDArray[Any], found: list[tuple[NDArray[Any], NDArray[Any]]]) -> None:
+    """Rows that were rounded twice, whose two parts make them up: where the first one may go either
+    way, the second one is another, too."""
+    (standard_u8, native_u8), (standard_scales, native_scales) = found
+    for levels, scales in ((standard_u8, standard_scales), (native_u8, native_scales)):
+        parts = (levels.astype(np.float32) - 128) * scales
+        least = scales[len(rows) :]
+        within = 0.55 * least + 2e-7 * np.abs(rows)  # the second term is for fp32
+        assert (np.abs(parts[: len(rows)] + parts[len(rows) :] - rows) <= within).all()
+        assert (127 * scales[: len(rows)] >= np.abs(rows).max(-1, keepdims=True) * 0.9999).all()
+        assert (least <= np.maximum(scales[: len(rows)] / 250, 1e-8)).all()  # but for zeros
+
+
+def floats(generator: np.random.Generator, *shape: int) -> Floats:
+    return generator.standard_normal(shape).astype(np.float32)
+
+
+def scale_and_zero() -> list[NDArray[Any]]:
+    return [np.array(0.03, np.float32), np.array(128, np.uint8)]
+
+
+def mask_of(generator: np.random.Generator, rows: int, queries: int, capacity: int) -> Floats:
+    """Every query sees something; the standard operator gives NaN where one does not."""
+    hidden = generator.random((rows, 1, queries, capacity)) < 0.5
+    hidden[..., generator.integers(capacity)] = False
+    return np.where(hidden, np.float32(-np.inf), np.float32(0))
+
+
+Make = Callable[[np.random.Generator, int, int, int], tuple[list[NDArray[Any]], dict[str, Any]]]
+
+
+def tree(by_head: bool, rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        capacity += queries
+        shape = (rows, HEADS, capacity, WIDTH) if by_head else (rows, capacity, DIM)
+        inputs = [
+            floats(generator, rows, queries, 3 * DIM),
+            floats(generator, *shape),
+            floats(generator, *shape),
+            generator.integers(0, capacity - queries + 1, rows),
+            mask_of(generator, rows, queries, capacity),
+        ]
+        attributes = {"scale": 0.3} if by_head else {"scale": 0.3, "num_heads": HEADS}
+        return inputs + (scale_and_zero() if rounded else []), attributes
+
+    return make
+
+
+def convolution(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        capacity, width = capacity + queries, int(generator.integers(2, 9))
+        ancestors = generator.integers(0, capacity, (rows, queries, 8))
+        for told in ancestors.reshape(-1, 8):
+            told[generator.integers(0, 9) :] = -1
+        shared = int(generator.integers(2))
+        inputs = [
+            floats(generator, rows, queries, DIM),
+            floats(generator, rows, capacity, DIM),
+            generator.integers(0, capacity - queries + 1, rows),
+            ancestors,
+            floats(generator, *((1, 1) if shared else (rows, queries)), HEADS, width),
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {}
+
+    return make
+
+
+def masked(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs = [
+            floats(generator, rows, queries, DIM),
+            floats(generator, rows, capacity, DIM),
+            floats(generator, rows, capacity, DIM),
+            mask_of(generator, rows, queries, capacity),
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {"scale": 0.3, "num_heads": HEADS}
+
+    return make
+
+
+def row_scales(count: int) -> list[NDArray[Any]]:
+    """Zero points, the least peak, and what a peak is times for its scale."""
+    return [
+        np.full(count, 128, np.uint8),
+        np.array(1e-8, np.float32),
+        np.array(1 / 127, np.float32),
+    ]
+
+
+def add_norm(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    repeated = 1 if capacity % 2 else rows
+    inputs = [
+        floats(generator, rows, queries, DIM),
+        floats(generator, repeated, queries, DIM),
+        floats(generator, DIM),
+        floats(generator, DIM),
+        *scale_and_zero(),
+    ]
+    return inputs, {"epsilon": 1e-5}
+
+
+def add_post_norm(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, attributes = add_norm(generator, rows, queries, capacity)
+        # A sum may be of any shapes that go together.
+        shapes = ((rows, queries, DIM), (1, queries, 1), (queries, DIM), (rows, 1, DIM), (1,))
+        inputs[1] = floats(generator, *shapes[capacity % len(shapes)])
+        if capacity % 3 == 0:
+            inputs[:2] = inputs[1::-1]
+        return inputs if rounded else inputs[:4], attributes
+
+    return make
+
+
+def packed(rounded: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        lengths = generator.integers(1, capacity + 1, rows)
+        real = np.arange(capacity) < lengths[:, None]
+        starts = np.cumsum(lengths)[:, None] - lengths[:, None]
+        slots = starts + np.minimum(np.arange(capacity), lengths[:, None] - 1)
+        hidden = np.where(real, np.float32(0), np.float32(-np.inf))
+        inputs = [
+            floats(generator, 1, lengths.sum(), 3 * DIM),
+            *(3 * slots + part for part in range(3)),
+            np.array(0.3, np.float32),
+            np.repeat(hidden[:, None, None], capacity, axis=2),
+            np.flatnonzero(real)[None],
+        ]
+        return inputs + (scale_and_zero() if rounded else []), {"scale": 1.0, "num_heads": HEADS}
+
+    return make
+
+
+def norm_by_row(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    count = rows * queries
+    shapes = ((count, DIM), (count, 1), (1, DIM), (DIM,), (1,))
+    summands = [floats(generator, count, DIM), floats(generator, *shapes[capacity % len(shapes)])]
+    inputs = [*summands[:: 1 if capacity % 3 else -1], floats(generator, DIM)]
+    return [*inputs, floats(generator, DIM), *row_scales(count)], {"epsilon": 1e-5}
+
+
+def packed_by_row(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    (qkv, *others), attributes = packed(rounded=False)(generator, rows, queries, capacity)
+    return [qkv[0], *others, *row_scales(qkv.shape[1])], attributes
+
+
+def quantized_rows(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    x = floats(generator, rows * queries, capacity)
+    x[0] *= generator.integers(2)  # of nothing but zeros
+    return [x, *row_scales(rows * queries)], {}
+
+
+def biased_product(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    inputs, outputs = int(generator.choice([40, 64, 130])), 8 * capacity
+    return [
+        generator.integers(0, 256, (rows * queries, inputs), dtype=np.uint8),
+        generator.integers(-127, 128, (inputs, outputs), dtype=np.int8),
+        (generator.random((rows * queries, 1)) / 1000).astype(np.float32),
+        generator.random(outputs).astype(np.float32),
+        np.array(128, np.uint8),
+        floats(generator, outputs),
+    ], {}
+
+
+def wide_product(bias: bool) -> Make:
+    def make(
+        generator: np.random.Generator, rows: int, queries: int, capacity: int
+    ) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+        inputs, attributes = biased_product(generator, 2 * rows, queries, capacity)
+        return inputs if bias else inputs[:-1], attributes
+
+    return make
+
+
+def quantized_relu_rows(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    (x, *others), attributes = quantized_rows(generator, rows, queries, capacity)
+    return [np.maximum(x, 0), *others], attributes
+
+
+def quantized_gelu(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    return [3 * floats(generator, rows, queries, capacity), *scale_and_zero()], {}
+
+
+def gather(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    table = generator.integers(-127, 128, (capacity, DIM)).astype(np.int8)
+    return [
+        table,
+        floats(generator, capacity, 1),
+        generator.integers(0, capacity, (rows, queries)),
+    ], {}
+
+
+def sinusoids(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    positions = np.repeat(generator.integers(0, 10 * capacity, (rows, 1)), queries, axis=1)
+    frequencies = generator.random(DIM // 2).astype(np.float32)
+    return [positions, np.array(1, np.float32), frequencies], {}
+
+
+def reach_mask(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    inputs = [
+        mask_of(generator, rows, queries, capacity),
+        generator.integers(0, 2 * capacity, (rows, queries)),
+        generator.integers(0, 2 * capacity, (rows, capacity)),
+    ]
+    return inputs, {"reach": int(generator.integers(1, capacity + 1))}
+
+
+def beam_candidates(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    logits = (4 * floats(generator, rows * queries, VOCABULARY)).astype(np.float32)
+    scores = beam_scores(generator, rows, queries)
+    return [logits, scores, generator.integers(0, VOCABULARY, (rows, queries))], {}
+
+
+def beam_scores(generator: np.random.Generator, rows: int, queries: int) -> NDArray[Any]:
+    """Of as many beams as queries; one query may stand for several, as at the first step."""
+    beams = queries if queries > 1 else int(generator.integers(1, 7))
+    scores = 3 * floats(generator, rows, beams)
+    scores[: rows if beams > queries else 1, 1:] = -np.inf
+    return scores
+
+
+def lists(generator: np.random.Generator, rows: int, least: int, most: int) -> Ints:
+    """Pieces of each sentence, with -1 behind the last."""
+    columns = np.array([generator.permutation(VOCABULARY)[:most] for _ in range(rows)])
+    for row in columns:
+        row[generator.integers(least, most + 1) :] = -1
+    return columns
+
+
+def shortlist_logits(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    table = floats(generator, VOCABULARY, DIM)
+    return [floats(generator, rows, queries, DIM), table, lists(generator, rows, 1, capacity)], {}
+
+
+def shortlist_logits_integer(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    dim = int(generator.choice([DIM, 64, 200]))
+    scales = (rows, queries, 1) if generator.random() < 0.5 else ()
+    inputs = [
+        generator.integers(0, 256, (rows, queries, dim), dtype=np.uint8),
+        np.asarray(generator.random(scales) + 0.01, np.float32),
+        generator.integers(-127, 128, (VOCABULARY, dim), dtype=np.int8),
+        generator.random(VOCABULARY).astype(np.float32) / 100,
+        np.array(generator.choice([0, 128]), np.uint8),
+        lists(generator, rows, 1, capacity),
+    ]
+    return inputs, {}
+
+
+def shortlist_candidates(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    scores = beam_scores(generator, rows, queries)
+    wanted = 2 * scores.shape[1]  # and no list has fewer pieces
+    columns = lists(generator, rows, wanted, wanted + capacity)
+    return [4 * floats(generator, rows, queries, columns.shape[1]), columns, scores], {}
+
+
+def top_tokens(
+    generator: np.random.Generator, rows: int, queries: int, capacity: int
+) -> tuple[list[NDArray[Any]], dict[str, Any]]:
+    logits = (4 * floats(generator, rows * queries, VOCABULARY)).astype(np.float32)
+    labels = generator.integers(0, VOCABULARY, (rows, queries))
+    return [logits, labels, np.arange(generator.choice([1, 16, 64]))], {}
+
+
+CASES: dict[str, Make] = {
+    "TreeAttention": tree(by_head=False, rounded=False),
+    "TreeAttentionQuantize": tree(by_head=False, rounded=True),
+    "TreeAttentionByHead": tree(by_head=True, rounded=False),
+    "TreeAttentionByHeadQuantize": tree(by_head=True, rounded=True),
+    "AncestorConvolution": convolution(rounded=False),
+    "AncestorConvolutionQuantize": convolution(rounded=True),
+    "MaskedAttention": masked(rounded=False),
+    "MaskedAttentionQuantize": masked(rounded=True),
+    "AddNormQuantize": add_norm,
+    "AddNormQuantizeRows": norm_by_row,
+    "AddPostNorm": add_post_norm(rounded=False),
+    "AddPostNormQuantize": add_post_norm(rounded=True),
+    "AddPostNormQuantizeRows": norm_by_row,
+    "PackedAttention": packed(rounded=False),
+    "PackedAttentionQuantize": packed(rounded=True),
+    "PackedAttentionQuantizeRows": packed_by_row,
+    "QuantizeRows": quantized_rows,
+    "QuantizeReluRows": quantized_relu_rows,
+    "GeluQuantizeRows": quantized_rows,
+    "GeluQuantize": quantized_gelu,
+    "BiasedProduct": biased_product,
+    "QuantizeRowsTwice": quantized_rows,
+    "QuantizeReluRowsTwice": quantized_relu_rows,
+    "WideProduct": wide_product(bias=False),
+    "BiasedWideProduct": wide_product(bias=True),
+    "GatherDequantize": gather,
+    "Sinusoids": sinusoids,
+    "ReachMask": reach_mask,
+    "Candidates": beam_candidates,
+    "ShortlistLogits": shortlist_logits,
+    "ShortlistLogitsInteger": shortlist_logits_integer,
+    "ShortlistCandidates": shortlist_candidates,
+    "TopTokens": top_tokens,
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+@settings(max_examples=25, deadline=None)
+@given(
+    seed=st.integers(0, 2**31),
+    rows=st.integers(1, 5),
+    queries=st.integers(1, 6),
+    capacity=st.integers(1, 40),
+)
+def test_a_kernel_equals_the_standard_operators(
+    functions: dict[str, onnx.FunctionProto],
+    library: Path,
+    name: str,
+    seed: int,
+    rows: int,
+    queries: int,
+    capacity: int,
+) -> None:
+    inputs, attributes = CASES[name](np.random.default_rng(seed), rows, queries, capacity)
+    known = None  # which outputs matter
+    if name.startswith("ShortlistLogits"):
+        known = np.broadcast_to(inputs[-1][:, None] >= 0, (rows, queries, inputs[-1].shape[1]))
+    found = run_both(functions[name], library, inputs, attributes)
+    if name.endswith("Twice"):
+        both_near(inputs[0], found)
+        return
+    for standard, native in found:
+        close(standard, native) if known is None else close(standard[known], native[known])
+
+
+def test_a_beam_without_numbers_is_reported(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    inputs, _ = beam_candidates(np.random.default_rng(1), 3, 4, 8)
+    inputs[0][5, 7] = np.nan  # the second sentence
+    (_, scores), *_ = run_both(functions["Candidates"], library, inputs, {})
+    assert np.isnan(scores[1]).any()
+    assert np.isfinite(scores[[0, 2]]).all()
+
+
+def test_more_queries_than_beams_are_refused(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    (logits, scores, labels), _ = beam_candidates(np.random.default_rng(1), 2, 3, 8)
+    for other in (scores[:, :2], np.repeat(scores, 2, axis=1)):  # nor are fewer, but for one
+        with pytest.raises(Exception, match="a row for each beam of a sentence, or one"):
+            run(functions["Candidates"], library, [logits, other, labels], {})
+
+
+Change = Callable[[NDArray[Any]], NDArray[Any]]
+
+REFUSED: list[tuple[str, int, Change, str]] = [
+    ("TreeAttention", 0, lambda qkv: qkv[..., :-1], "qkv and caches must be"),
+    ("TreeAttention", 2, lambda values: values[:, :-1], "qkv and caches must be"),
+    ("TreeAttention", 3, lambda index: index + 9, "must leave room for the new slots"),
+    ("TreeAttention", 3, lambda index: index - 9, "must leave room for the new slots"),
+    ("TreeAttention", 3, lambda index: index[:-1], "must leave room for the new slots"),
+    ("TreeAttention", 4, lambda mask: mask[..., :-1], "a mask must be"),
+    ("TreeAttentionQuantize", 5, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("TreeAttentionByHead", 1, lambda keys: keys[:, :, :-1], "qkv and caches must be"),
+    ("TreeAttentionByHead", 1, lambda keys: keys[:, :0], "attention must have a head"),
+    ("AncestorConvolution", 1, lambda cache: cache[..., :-1], "x, cache, ancestors and kernel"),
+    ("AncestorConvolution", 2, lambda index: index + 99, "must leave room for the new slots"),
+    ("AncestorConvolution", 3, lambda slots: slots[:-1], "x, cache, ancestors and kernel"),
+    ("AncestorConvolution", 3, lambda slots: slots + 99, "ancestors must be slots, or -1"),
+    ("AncestorConvolution", 3, lambda slots: slots - 99, "ancestors must be slots, or -1"),
+    ("AncestorConvolution", 4, lambda kernel: kernel.repeat(9, axis=3), "at most W . 1 taps"),
+    ("MaskedAttention", 1, lambda keys: keys[:-1], "queries, keys and values must be"),
+    ("MaskedAttention", 2, lambda values: values[:, :-1], "queries, keys and values must be"),
+    ("MaskedAttention", 3, lambda mask: mask[:2], "a mask must be"),
+    ("ReachMask", 1, lambda positions: positions[:, :-1], "visible, positions and their slots'"),
+    ("ReachMask", 2, lambda slots: slots[:, :-1], "visible, positions and their slots'"),
+    ("AddNormQuantize", 2, lambda weight: weight[:-1], "weight and bias of a norm"),
+    ("AddNormQuantize", 1, lambda y: y[:, :, 1:], "x and y must have shapes that go together"),
+    ("AddPostNorm", 0, lambda x: x[..., 1:], "x and y must have shapes that go together"),
+    ("AddPostNormQuantize", 3, lambda bias: bias[:-1], "weight and bias of a norm"),
+    ("PackedAttention", 0, lambda qkv: qkv[..., :-1], r"qkv must be \[..,3D\]"),
+    ("PackedAttention", 0, lambda qkv: qkv[:, :-1], "places must be of qkv"),
+    ("PackedAttention", 1, lambda places: places - 9, "places must be of qkv"),
+    ("PackedAttention", 2, lambda places: places + 1, "must lie behind their queries"),
+    ("PackedAttention", 5, lambda mask: mask[..., :-1], "a mask must be"),
+    ("PackedAttention", 6, lambda rows: rows + 99, "rows of places"),
+    ("PackedAttentionQuantize", 7, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("AddNormQuantizeRows", 4, lambda zeros: zeros[:-1], "zero points, least peak and level"),
+    ("PackedAttentionQuantizeRows", 7, lambda zeros: zeros[:-1], "zero points, least peak and"),
+    ("BiasedProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and bias"),
+    ("BiasedWideProduct", 0, lambda rows: rows[:-1], r"rows must be \[2M,K\]"),
+    ("BiasedWideProduct", 5, lambda bias: bias[:-1], "rows, their scales, weights' scales and"),
+    ("WideProduct", 2, lambda scales: scales[:-1], "rows, their scales, weights' scales and bias"),
+    ("QuantizeRowsTwice", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
+    ("QuantizeRows", 1, lambda zeros: zeros[:-1], "zero points, least peak and level"),
+    ("GeluQuantize", 1, lambda scale: scale.repeat(2), "must be single numbers"),
+    ("GatherDequantize", 1, lambda scales: scales[:-1], "table, scales and ids must be"),
+    ("GatherDequantize", 2, lambda ids: ids + 8, "ids must be rows of the table"),
+    ("GatherDequantize", 2, lambda ids: ids - 8, "ids must be rows of the table"),
+    ("Sinusoids", 1, lambda offset: offset.repeat(2), "positions, offset and frequencies"),
+    ("Candidates", 2, lambda labels: labels[:-1], "logits, scores and labels must be"),
+    ("Candidates", 2, lambda labels: labels + VOCABULARY, "labels must be below the size"),
+    ("Candidates", 2, lambda labels: labels - VOCABULARY, "labels must be below the size"),
+    ("ShortlistLogitsInteger", 3, lambda scales: scales[:-1], "scales must be those of each row"),
+    ("TopTokens", 0, lambda logits: logits[:-1], "logits, labels and ranks must be"),
+    ("TopTokens", 1, lambda labels: labels + VOCABULARY, "labels must be below the size"),
+    ("TopTokens", 2, lambda _: np.arange(VOCABULARY + 1), "logits, labels and ranks must be"),
+]
+
+
+@pytest.mark.parametrize(("name", "changed", "change", "message"), REFUSED)
+def test_what_would_be_read_or_written_out_of_bounds_is_refused(
+    functions: dict[str, onnx.FunctionProto],
+    library: Path,
+    name: str,
+    changed: int,
+    change: Change,
+    message: str,
+) -> None:
+    inputs, attributes = CASES[name](np.random.default_rng(4), 3, 2, 8)
+    inputs[changed] = np.ascontiguousarray(change(inputs[changed]))
+    with pytest.raises(Exception, match=message):
+        run(functions[name], library, inputs, attributes)
+
+
+def test_lists_that_do_not_fit_are_refused(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    for make in (shortlist_logits, shortlist_logits_integer):
+        name = "".join(part.title() for part in make.__name__.split("_"))
+        inputs, _ = make(np.random.default_rng(1), 3, 2, 8)
+        with pytest.raises(Exception, match=r"\[B,Q,D\], \[V,D\] and \[B,L\]"):
+            run(functions[name], library, [*inputs[:-1], inputs[-1][:2]], {})
+        inputs[-1][0, 0] = VOCABULARY
+        with pytest.raises(Exception, match="rows of the table, or -1"):
+            run(functions[name], library, inputs, {})
+
+
+def test_lists_shared_out_to_threads_come_out_the_same(
+    functions: dict[str, onnx.FunctionProto], library: Path
+) -> None:
+    generator = np.random.default_rng(2)
+    inputs = [
+        generator.integers(0, 256, (16, 5, 512), dtype=np.uint8),
+        np.array(0.01, np.float32),
+        generator.integers(-127, 128, (1000, 512), dtype=np.int8),
+        generator.random(1000).astype(np.float32),
+        np.array(128, np.uint8),
+        np.array([generator.permutation(1000)[:500] for _ in range(16)]),
+    ]
+    function = functions["ShortlistLogitsInteger"]
+    (together,) = run(function, library, inputs, {}, threads=2)
+    for row in range(16):
+        part = slice(row, row + 1)
+        (alone,) = run(function, library, [inputs[0][part], *inputs[1:5], inputs[5][part]], {})
+        assert np.array_equal(alone[0], together[row])
+
+
+@pytest.mark.parametrize("form", ["fp32", "int8", "int8 of 16 bits"])
+def test_a_bundle_decodes_without_kernels_too(
+    form: str, tmp_path: Path, library: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    generator = np.random.default_rng(3)
+    sources = [
+        [*generator.integers(4, VOCABULARY, size=length).tolist(), 3] for length in range(2, 14)
+    ]
+    model = translation_model()
+    options = SearchOptions(beam_size=4, max_length=16, loop_guard=False)
+    sentences = [Sentence(source, options) for source in sources]
+    ranges = None
+    precision = form.partition(" ")[0]
+    if form == "int8":
+        ranges = measure_translation_ranges(quantized_twin(model), sentences, 16)
+    products = Products(ranges, wide=form == "int8 of 16 bits")
+    manifest = write_graphs(model, tmp_path, name="random", precision=precision, products=products)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    assert stepper.one_query_first
+    native = decode(stepper, sentences)
+    stepper.one_query_first = False
+    assert native == decode(stepper, sentences)  # to the bit
+    monkeypatch.setattr(ort, "native_library", lambda: None)
+    stepper = OnnxStepper(tmp_path, manifest, 1)
+    assert not stepper.one_query_first
+    standard = decode(stepper, sentences)
+    pairs = list(zip(native, standard, strict=True))
+    if precision == "fp32":
+        assert [n.hypotheses[0].tokens for n, _ in pairs] == [
+            s.hypotheses[0].tokens for _, s in pairs
+        ]
+    for one, other in pairs:
+        assert one.hypotheses[0].score == pytest.approx(
+            other.hypotheses[0].score, abs=1e-4 if precision == "fp32" else 0.05
+        )

@@ -1,0 +1,180 @@
+"""Hugging Face folders of a BERT, read and made bundles of, against `transformers` itself."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from transformers import BertForSequenceClassification, BertModel, BertTokenizer
+
+from export.comparison.encoder import EncoderParity, check_encoder, check_metric
+from export.errors import ExportError, ParityError
+from export.importing.encoder_bundle import write_foreign_encoder
+from export.importing.encoder_folder import read_encoder
+from tests.toy.encoders import LINES, PIECES, save_encoder, write_lines
+from training.errors import CorpusError
+from training.models import SentenceEmbedder, TextClassifier
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return save_encoder(tmp_path / "foreign")
+
+
+def edit(folder: Path, file: str, change: Callable[[dict[str, object]], None]) -> None:
+    tree = json.loads((folder / file).read_text())
+    change(tree)
+    (folder / file).write_text(json.dumps(tree))
+
+
+def test_word_pieces_are_those_of_berts_own_tokenizer(folder: Path) -> None:
+    tokenizer = read_encoder(folder, "mean").tokenizer
+    wanted = BertTokenizer(vocab=str(folder / "vocab.txt"))
+    for text in [*LINES, "Un-known, WORDS! äöü 中文", ""]:
+        assert tokenizer.encode(text).ids == wanted(text)["input_ids"]
+    pair = tokenizer.encode("the cat", "a dog sat")
+    told = wanted("the cat", "a dog sat")
+    assert (pair.ids, pair.type_ids) == (told["input_ids"], told["token_type_ids"])
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "pytorch_model.bin"])
+def test_an_encoder_gives_the_vectors_of_transformers(folder: Path, name: str) -> None:
+    foreign = BertModel.from_pretrained(folder).eval()
+    if name == "pytorch_model.bin":
+        torch.save(foreign.state_dict(), folder / name)
+        (folder / "model.safetensors").unlink()
+    found = read_encoder(folder, "cls")
+    assert isinstance(found.model, SentenceEmbedder)
+    assert found.max_length == 24
+    ids = torch.tensor([found.tokenizer.encode(LINES[0]).ids])
+    wanted = torch.nn.functional.normalize(foreign(ids).last_hidden_state[:, 0])
+    torch.testing.assert_close(found.model(ids), wanted, rtol=1e-4, atol=1e-5)
+
+
+def test_a_sentence_transformers_folder_tells_its_pooling(folder: Path) -> None:
+    kinds = {"": "Transformer", "1_Pooling": "Pooling"}
+    modules = [{"path": path, "type": f"models.{kind}"} for path, kind in kinds.items()]
+    (folder / "modules.json").write_text(json.dumps(modules))
+    (folder / "1_Pooling").mkdir()
+    modes = {"pooling_mode_mean_tokens": True, "pooling_mode_cls_token": False}
+    (folder / "1_Pooling" / "config.json").write_text(json.dumps(modes))
+    (folder / "sentence_bert_config.json").write_text('{"max_seq_length": 16}')
+    found = read_encoder(folder)
+    assert isinstance(found.model, SentenceEmbedder)
+    assert (found.model.pooling, found.model.normalised, found.max_length) == ("mean", False, 16)
+    edit(folder, "1_Pooling/config.json", lambda tree: tree.update(pooling_mode_cls_token=True))
+    with pytest.raises(ExportError, match=r"one of \[.*\] must be true alone"):
+        read_encoder(folder)
+    (folder / "modules.json").write_text("{}")
+    with pytest.raises(ExportError, match=r"modules.json: must be a list of JSON objects"):
+        read_encoder(folder)
+
+
+def test_a_classifier_keeps_its_labels(tmp_path: Path) -> None:
+    folder = save_encoder(tmp_path / "classifier", labels=("no", "perhaps", "yes"))
+    found = read_encoder(folder)
+    assert isinstance(found.model, TextClassifier)
+    assert found.labels == ("no", "perhaps", "yes")
+    foreign = BertForSequenceClassification.from_pretrained(folder).eval()
+    ids = torch.tensor([found.tokenizer.encode(LINES[1]).ids])
+    torch.testing.assert_close(found.model(ids), foreign(ids).logits, rtol=1e-4, atol=1e-5)
+
+
+MISTAKES: list[tuple[Callable[[Path], object], str]] = [
+    (lambda f: edit(f, "config.json", lambda t: t.update(model_type="gpt2")), "model_type must be"),
+    (lambda f: edit(f, "config.json", lambda t: t.update(hidden_act="tanh")), "hidden_act must be"),
+    (lambda f: edit(f, "config.json", lambda t: t.pop("hidden_size")), "hidden_size is missing"),
+    (lambda f: edit(f, "config.json", lambda t: t.update(intermediate_size=9)), "by config.json"),
+    (lambda f: edit(f, "config.json", lambda t: t.update(num_hidden_layers=4)), "is missing"),
+    (lambda f: (f / "config.json").write_text("{"), "not valid JSON"),
+    (lambda f: (f / "config.json").unlink(), "config.json: cannot be read"),
+    (lambda f: (f / "model.safetensors").write_bytes(b"no"), "model.safetensors: cannot be read"),
+    (lambda f: (f / "model.safetensors").unlink(), "neither model.safetensors nor"),
+    (lambda f: (f / "vocab.txt").unlink(), "neither tokenizer.json nor vocab.txt"),
+    (lambda f: (f / "vocab.txt").write_text("[PAD]\n"), "there is no piece"),
+    (lambda f: (f / "tokenizer.json").write_text("{}"), "not a tokenizer"),
+]
+
+
+@pytest.mark.parametrize(("spoil", "message"), MISTAKES, ids=[m for _, m in MISTAKES])
+def test_a_folder_that_cannot_be_read_is_refused(
+    folder: Path, spoil: Callable[[Path], object], message: str
+) -> None:
+    spoil(folder)
+    with pytest.raises(ExportError, match=message):
+        read_encoder(folder, "mean")
+
+
+def test_a_pickle_with_code_in_it_is_refused(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    torch.save({"weight": Path}, folder / "pytorch_model.bin")  # a class, which is no tensor
+    with pytest.raises(ExportError, match="holds more than tensors"):
+        read_encoder(folder, "mean")
+
+
+def test_without_a_pooling_it_must_be_told(folder: Path) -> None:
+    with pytest.raises(ExportError, match="say --pooling cls or mean"):
+        read_encoder(folder)
+
+
+def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path: Path) -> None:
+    lines, task = write_lines(tmp_path), tmp_path / "pairs.tsv"
+    for text, message in (
+        ("a\tb\t1\na\tb\n", "pairs.tsv:2: has 2 columns, line 1 has 3"),
+        ("a\tb\n", "pairs.tsv, line 1: must have 3 columns, got 2"),
+        ("a\tb\tmuch\n", "pairs.tsv:1: the score must be a number, got 'much'"),
+        ("a\tb\t1\n", "all lines say the same"),
+    ):
+        task.write_text(text)
+        with pytest.raises((ExportError, CorpusError), match=message):
+            write_foreign_encoder(
+                folder, tmp_path / "out", text=lines, precision="fp32", pooling="mean", task=task
+            )
+    (tmp_path / "few.txt").write_text("one line\n")
+    with pytest.raises(ExportError, match="at least 16 lines with words are needed"):
+        write_foreign_encoder(
+            folder, tmp_path / "out", text=tmp_path / "few.txt", precision="fp32", pooling="mean"
+        )
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("figures", "message"),
+    [
+        ({"cosine_mean": 0.98}, "the cosine with the checkpoint is 0.9800 in the mean"),
+        ({"twin_cosine": 0.99}, "the same arithmetic in PyTorch is 0.9900"),
+        ({"cosine_mean": float("nan")}, "is nan in the mean"),
+        ({"probability_change": 0.03}, "probabilities change by 0.0300 in the mean"),
+    ],
+)
+def test_int8_that_is_not_good_enough_is_refused(figures: dict[str, float], message: str) -> None:
+    good: dict[str, float] = {"cosine_mean": 0.995, "twin_cosine": 0.9999, "max_difference": 0.01}
+    parity = EncoderParity(**({"texts": 99, "cosine_least": 0.98} | good | figures))  # type: ignore[arg-type]
+    with pytest.raises(ParityError, match=message):
+        check_encoder(parity, "int8", classes="probability_change" in figures)
+
+
+def test_fp32_that_differs_is_refused() -> None:
+    parity = EncoderParity(9, 0.01, cosine_mean=1.0, cosine_least=1.0, twin_cosine=1.0)
+    check_encoder(parity, "int8", classes=False)
+    with pytest.raises(ParityError, match="outputs differ by up to"):
+        check_encoder(parity, "fp32", classes=False)
+
+
+def test_a_metric_may_change_by_half_a_point() -> None:
+    check_metric("accuracy", 90.0, 89.6)
+    with pytest.raises(ParityError, match="accuracy changes from 90"):
+        check_metric("accuracy", 90.0, 89.4)
+
+
+def test_a_tokenizer_neither_pads_nor_cuts(folder: Path) -> None:
+    tokenizer = read_encoder(folder, "mean").tokenizer
+    tokenizer.enable_padding(length=20)
+    tokenizer.enable_truncation(4)
+    tokenizer.save(str(folder / "tokenizer.json"))
+    found = read_encoder(folder, "mean").tokenizer
+    assert (found.padding, found.truncation) == (None, None)
+    assert len(PIECES) == found.get_vocab_size()

@@ -1,0 +1,138 @@
+"""Caches and sources in a recorded GPU's memory become what the CPU's become."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+import onnx
+import pytest
+
+from export.graphs.row_graphs import row_graph
+from serving.runtime.cache_tensors import BlockPool, Caches
+from serving.runtime.gpu.cuda_device import _open
+from serving.runtime.gpu.cuda_memory import GpuBlocks, GpuCaches, GpuTensors, move_files
+from serving.runtime.gpu.layouts import bucket_capacity
+from serving.runtime.gpu.sharing import Turns
+from serving.search.prefix_tree import Repack
+from tests.recorded_device import Recorded, recorded_gpu
+
+TENSORS, DIM = 3, 8
+
+
+@pytest.fixture
+def gpu() -> Iterator[Recorded]:
+    with recorded_gpu() as recorded:
+        yield recorded
+
+
+@pytest.mark.parametrize("two", [False, True])
+def test_the_graphs_that_move_rows_are_those_that_the_export_makes(two: bool) -> None:
+    model = row_graph(two=two)
+    onnx.checker.check_model(model, full_check=True)
+    assert move_files()[two].read_bytes() == model.SerializeToString()
+
+
+def on_host(recorded: Recorded, caches: GpuCaches, sentences: int) -> np.ndarray:
+    """The caches of the sentences that are asked for [T,B,H,C,D], looked at behind the GPU's
+    back."""
+    rows, height, capacity = caches.rows, caches.height, caches.capacity
+    found = []
+    for tensor in range(rows.tensors):
+        _, memory = recorded.find(rows.address(tensor), max(1, rows.count * rows.row_bytes))
+        size = sentences * height * capacity * rows.row_bytes
+        found.append(memory[:size].view(np.float16).reshape(sentences, height, capacity, DIM))
+    return np.array(found)
+
+
+def put(recorded: Recorded, caches: GpuCaches, array: np.ndarray) -> None:
+    for tensor, each in enumerate(array):
+        flat = np.ascontiguousarray(each).view(np.uint8).ravel()
+        _, memory = recorded.find(caches.rows.address(tensor), flat.size)
+        memory[:] = flat
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_caches_are_at_every_change_what_they_are_on_the_cpu(gpu: Recorded, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    mover, pool = _open().mover, BlockPool("float16")
+    rows, height = 3, int(rng.integers(1, 4))
+    own = GpuTensors(mover, "float16").caches(TENSORS, rows, DIM, height)
+    wanted = pool.caches(TENSORS, rows, DIM, height)
+
+    def grow(cuda: GpuCaches, cpu: Caches, count: int, slots: int) -> None:
+        for caches in (cuda, cpu):
+            caches.resize(slots)
+        values = rng.random((TENSORS, count, cpu.height, slots, DIM)).astype(np.float16)
+        cpu.array_TRCD[:] = values.reshape(cpu.array_TRCD.shape)
+        whole = on_host(gpu, cuda, count)
+        assert whole.shape[3] == bucket_capacity(slots)
+        whole[:, :, :, :slots] = values
+        put(gpu, cuda, whole)
+
+    grow(own, wanted, rows, 8)
+    for _ in range(12):
+        match rng.integers(4):
+            case 0:
+                slots = int(rng.integers(1, 60))
+                own.resize(slots)
+                wanted.resize(slots)
+            case 1 if wanted.capacity:
+                kept = np.sort(rng.choice(rows, int(rng.integers(1, rows + 1)), replace=False))
+                used = int(rng.integers(1, wanted.capacity + 1))
+                slots_BC = np.sort(rng.integers(0, wanted.capacity, (len(kept), used)), axis=1)
+                repack = Repack(kept, slots_BC, np.full(len(kept), used), in_place=False)
+                own.repack(repack)
+                wanted.repack(repack)
+                rows = len(kept)
+            case 2:
+                count = int(rng.integers(1, 4))
+                other = GpuTensors(mover, "float16").caches(TENSORS, count, DIM, height)
+                theirs = pool.caches(TENSORS, count, DIM, height)
+                if rng.integers(2):
+                    grow(other, theirs, count, int(rng.integers(1, 20)))
+                idle = rng.choice(rows, int(rng.integers(0, min(rows, count) + 1)), replace=False)
+                own.extend(other, idle)
+                wanted.extend(theirs, idle)
+                rows += count - len(idle)
+            case _ if height > 1:
+                height -= 1
+                own.lower(height)
+                wanted.lower(height)
+        found = on_host(gpu, own, rows)[:, :, :, : wanted.capacity]
+        np.testing.assert_array_equal(found.reshape(wanted.array_TRCD.shape), wanted.array_TRCD)
+        assert not np.isnan(on_host(gpu, own, rows)).any()
+    assert gpu.to_host == 0
+    own.free()
+
+
+def test_memory_is_used_again_and_what_is_kept_is_bounded(gpu: Recorded) -> None:
+    mover = _open().mover
+    before = gpu.live_bytes
+
+    def use(rows: int, slots: int) -> None:
+        caches = GpuTensors(mover, "float16").caches(TENSORS, rows, DIM)
+        for capacity in range(8, slots, 8):
+            caches.resize(capacity)
+        caches.free()
+
+    use(5, 100)
+    allocated, kept = gpu.allocated, gpu.live_bytes
+    for _ in range(20):
+        use(5, 100)
+    assert (gpu.allocated, gpu.live_bytes) == (allocated, kept)
+    for rows in range(1, 400, 7):
+        use(rows, 100)
+    largest = TENSORS * (1 + 512 * 128) * DIM * 2
+    assert gpu.live_bytes < before + 8 * largest
+
+
+def test_freed_memory_is_not_found(gpu: Recorded) -> None:
+    block = GpuBlocks(Turns(1)).take(100)
+    address = block.address
+    gpu.find(address, 100)
+    with pytest.raises(AssertionError, match="reaches over the end"):
+        gpu.find(address, block.size + 1)
+    del block
+    with pytest.raises(AssertionError, match="given back or never taken"):
+        gpu.find(address, 1)

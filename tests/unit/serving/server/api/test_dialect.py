@@ -1,0 +1,244 @@
+"""A dialect plugs into the server by the list of dialects alone; errors carry their parameter."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.testclient import TestClient
+
+from serving.errors import RequestError, ServingError
+from serving.server.api.description import QUICK, Description, post
+from serving.server.api.dialect import Dialect, DialectRoute
+from serving.server.app import create_app
+from serving.server.dialects import DIALECTS
+from serving.server.dialects.deepl.routes import DEEPL
+from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
+from serving.server.dialects.native.routes import NATIVE
+from serving.server.dialects.openai.routes import OPENAI
+from serving.server.http.access_log import RequestContext
+from serving.server.http.body import read_json
+from serving.server.http.gate import KeyRule
+from serving.server.http.settings import Settings
+from serving.server.http.wire import Wire, json_response
+from serving.server.models.registry import Registry
+from serving.server.openapi import document
+from serving.server.work.backend import Backend
+from serving.server.work.jobs import Jobs
+from serving.server.work.translation_job import TranslationJob
+from tests.unit.serving.echo import EchoTranslator
+
+KEY = "first-key-1234"
+
+
+class ShoutRequest(Wire):
+    """A text to shout."""
+
+    word: str
+    secret: str = ""
+
+
+class ShoutAnswer(Wire):
+    """What was shouted."""
+
+    shouted: str
+
+
+def _toy_routes(backend: Backend) -> list[DialectRoute]:
+    jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+
+    async def shout(request: Request, context: RequestContext) -> Response:
+        body = await read_json(request, ShoutRequest, backend.settings.max_body_bytes)
+        backend.gatekeeper.admit(context, body.secret or None)
+        return await translated(body.word, request, context)
+
+    async def shout_unasked(request: Request, context: RequestContext) -> Response:
+        return await translated("unasked", request, context)
+
+    async def translated(word: str, request: Request, context: RequestContext) -> Response:
+        job = TranslationJob(texts=[word], source="de", target="en")
+        result = await jobs.translate(job, context, request.receive)
+        return json_response(ShoutAnswer(shouted=result.translations[0].text.upper()))
+
+    return [
+        DialectRoute("/toy/shout", shout, ("POST",), KeyRule.HEAD_OR_BODY),
+        DialectRoute("/toy/unasked", shout_unasked, ("POST",), KeyRule.HEAD_OR_BODY),
+    ]
+
+
+def _toy_description() -> Description:
+    path = post("toy_shout", "Shout a word", ShoutRequest, ShoutAnswer, QUICK)
+    return Description({"/toy/shout": path}, (ShoutRequest,), (ShoutAnswer,))
+
+
+def _toy_error(error: ServingError) -> Response:
+    return PlainTextResponse(f"no: {error.code}", status_code=418)
+
+
+TOY = Dialect(
+    routes=_toy_routes,
+    describe=_toy_description,
+    error_paths=("/toy/",),
+    render_error=_toy_error,
+)
+
+
+@contextmanager
+def serving(*dialects: Dialect, settings: Settings | None = None) -> Iterator[TestClient]:
+    settings = settings or Settings()
+    registry = Registry(settings)
+    registry.start([EchoTranslator()])
+    try:
+        with TestClient(create_app(registry, settings, dialects)) as client:
+            yield client
+    finally:
+        registry.close()
+
+
+def test_a_dialect_in_the_list_is_served_and_described() -> None:
+    with serving(*DIALECTS, TOY) as client:
+        answer = client.post("/toy/shout", json={"word": "hallo"})
+        assert (answer.status_code, answer.json()) == (200, {"shouted": "HALLO"})
+        described = client.get("/openapi.json").json()
+        assert described["paths"]["/toy/shout"]["post"]["operationId"] == "toy_shout"
+        assert {"ShoutRequest", "ShoutAnswer", "Error"} <= set(described["components"]["schemas"])
+
+
+def test_a_dialect_that_is_not_in_the_list_is_not_there() -> None:
+    with serving(*DIALECTS) as client:
+        missing = client.post("/toy/shout", json={"word": "hallo"})
+        assert (missing.status_code, missing.json()["code"]) == (404, "not_found")
+        assert "/toy/shout" not in client.get("/openapi.json").json()["paths"]
+    with serving(TOY) as client:
+        assert client.post("/toy/shout", json={"word": "hallo"}).status_code == 200
+        assert client.get("/livez").status_code == 404
+    assert list(json.loads(document([TOY]))["paths"]) == ["/toy/shout"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body", "code"),
+    [
+        ("POST", "/toy/shout", {}, "invalid_request"),
+        ("POST", "/toy/shout", {"word": "x" * 30_000}, "too_long"),
+        ("GET", "/toy/shout", None, "method_not_allowed"),
+        ("GET", "/toy/nowhere", None, "not_found"),
+    ],
+)
+def test_every_error_below_a_dialects_paths_has_its_shape(
+    method: str, path: str, body: object, code: str
+) -> None:
+    with serving(*DIALECTS, TOY) as client:
+        refused = client.request(method, path, json=body)
+        assert (refused.status_code, refused.text) == (418, f"no: {code}")
+        other = client.get("/nowhere")
+        assert (other.status_code, set(other.json())) == (404, {"error", "code"})
+
+
+def test_the_gate_asks_the_dialect_where_its_key_may_stand() -> None:
+    settings = Settings(api_keys=KEY)
+    word = {"word": "hallo"}
+    with serving(*DIALECTS, TOY, settings=settings) as client:
+        assert client.post("/toy/shout", json={**word, "secret": KEY}).status_code == 200
+        assert client.post("/toy/shout", json=word, headers={"X-API-Key": KEY}).status_code == 200
+        for body in (word, {**word, "secret": "another-key"}):
+            assert client.post("/toy/shout", json=body).text == "no: unauthorized"
+    shut = dataclasses.replace(TOY, routes=_with_key_rule(KeyRule.HEAD))
+    with serving(shut, settings=settings) as client:
+        assert client.post("/toy/shout", json={**word, "secret": KEY}).text == "no: unauthorized"
+
+
+def _with_key_rule(rule: KeyRule) -> Any:
+    return lambda backend: [dataclasses.replace(r, key=rule) for r in _toy_routes(backend)]
+
+
+def test_an_endpoint_that_lets_nobody_in_decodes_nothing() -> None:
+    with serving(*DIALECTS, TOY, settings=Settings(api_keys=KEY)) as client:
+        assert client.post("/toy/unasked").text == "no: unauthorized"
+        assert 'macaron_decoded_total{model="echo-de-en"} 0.0' in client.get("/metrics").text
+
+
+GOOD_NATIVE = {"q": "Hallo", "source": "de", "target": "en"}
+GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
+
+
+@pytest.mark.parametrize(
+    ("dialect", "path", "body", "parameter"),
+    [
+        (NATIVE, "/translate", {"source": "de", "target": "en"}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": 5}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "x" * 30_000}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": ["a", "\0"]}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "a, " * 300, "split_sentences": False}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": ["a"] * 200}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "<" * 60_000, "format": "html"}, "q"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "source": "xx"}, "source"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "target": "xx"}, "target"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "model": "none"}, "model"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "timeout_s": 999}, "timeout_s"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "alternatives": 99}, "alternatives"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "target_prefix": ["a"]}, "target_prefix"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "target_prefix": "a" * 300}, "target_prefix"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "target_prefix": "x" * 30_000}, "target_prefix"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "target_prefix": "\0"}, "target_prefix"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "options": {"beam": 1}}, "beam"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "options": {"beam_size": 17}}, "beam_size"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "options": {"loop_guard": 1}}, "loop_guard"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "forbidden": [" "]}, "forbidden"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "required": ["x" * 200]}, "required"),
+        (NATIVE, "/translate", {**GOOD_NATIVE, "q": "Eins. Zwei.", "required": ["x"]}, "required"),
+        (LIBRETRANSLATE, "/detect", {}, "q"),
+        (LIBRETRANSLATE, "/detect", {"q": "x" * 30_000}, "q"),
+        (DEEPL, "/v2/translate", {"text": "a"}, "target_lang"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "text": ["a", "x" * 30_000]}, "text"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "target_lang": "XX"}, "target_lang"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "source_lang": "XX"}, "source_lang"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "source_lang": "EN"}, "source_lang"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "glossary_id": "1"}, "glossary_id"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "more"}, "formality"),
+        (DEEPL, "/v2/translate", {**GOOD_DEEPL, "formality": "most"}, "formality"),
+        (TOY, "/toy/shout", {}, "word"),
+        (OPENAI, "/v1/completions", {"prompt": "a"}, "model"),
+        (OPENAI, "/v1/completions", {"model": "none", "prompt": "a"}, "model"),
+        (OPENAI, "/v1/completions", {"model": "none", "prompt": 5}, "prompt"),
+        (OPENAI, "/v1/completions", {"model": "none", "max_tokens": -1}, "max_tokens"),
+        (OPENAI, "/tokenize", {}, "prompt"),
+        (OPENAI, "/detokenize", {"tokens": "a"}, "tokens"),
+    ],
+)
+def test_errors_carry_the_parameter_that_is_at_fault(
+    dialect: Dialect, path: str, body: Mapping[str, object], parameter: str
+) -> None:
+    refused: list[ServingError] = []
+
+    def render(error: ServingError) -> Response:
+        refused.append(error)
+        return dialect.render_error(error)
+
+    watched = dataclasses.replace(dialect, render_error=render, error_paths=(path,))
+    with serving(watched) as client:
+        answer = client.post(path, json=body)
+    assert answer.status_code >= 400
+    (error,) = refused
+    assert error.parameter == parameter
+    if dialect is OPENAI:  # the only one whose body has a place for it
+        assert answer.json()["error"]["param"] == parameter
+
+
+def test_an_error_that_is_no_parameters_fault_names_none() -> None:
+    assert RequestError("the body must be a JSON object").parameter is None
+    assert ServingError("failed").parameter is None
+
+
+def test_an_error_of_one_text_keeps_its_parameter() -> None:
+    error = RequestError("text is bad", parameter="text")
+    error.index = 3
+    within = error.within("q")
+    assert (str(within), within.parameter) == ("q[3]: text is bad", "text")
+    assert within.renamed({"text": "q"}).parameter == "q"
+    assert within.renamed({"other": "x"}).parameter == "q"

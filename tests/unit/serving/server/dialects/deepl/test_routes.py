@@ -1,0 +1,286 @@
+"""DeepL's wire format, with a model that echoes."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from starlette.testclient import TestClient
+
+from serving.server.http.settings import Settings
+from serving.translation.texts import TextProcessor
+from tests.unit.serving.echo import POISON, EchoTranslator, served
+
+FORM = "application/x-www-form-urlencoded"
+PAIR = {"source_lang": "DE", "target_lang": "EN-US"}
+
+
+@pytest.fixture(scope="module")
+def client() -> Iterator[TestClient]:
+    translators = [
+        EchoTranslator(),
+        EchoTranslator("echo-en-pt", "en", "pt"),
+        EchoTranslator("echo-en-zh", "en", "zh-Hans"),
+    ]
+    with served(*translators, settings=Settings(max_body_bytes=4096)) as (client, _):
+        yield client
+
+
+def translate(client: TestClient, text: object, **fields: Any) -> Any:
+    response = client.post("/v2/translate", json={"text": text, **PAIR, **fields})
+    assert response.status_code == 200, response.text
+    return response.json()["translations"]
+
+
+def refused(client: TestClient, status: int, **fields: Any) -> str:
+    response = client.post("/v2/translate", json={"text": ["Hallo"], **PAIR, **fields})
+    assert response.status_code == status, response.text
+    assert set(response.json()) == {"message", "code"}
+    message: str = response.json()["message"]
+    return message
+
+
+def test_texts_in_order(client: TestClient) -> None:
+    assert translate(client, ["Hallo", "", "Welt 👋"]) == [
+        {"detected_source_language": "DE", "text": "Hallo", "billed_characters": 5},
+        {"detected_source_language": "DE", "text": "", "billed_characters": 0},
+        {"detected_source_language": "DE", "text": "Welt 👋", "billed_characters": 6},
+    ]
+    assert [t["text"] for t in translate(client, "Hallo")] == ["Hallo"]
+
+
+@pytest.mark.parametrize("body", ["text=Eins&text=Zwei+%C3%BC", "text=Eins&text=Zwei+ü"])
+def test_forms_repeat_their_text(client: TestClient, body: str) -> None:
+    data = f"{body}&target_lang=en&source_lang=de&preserve_formatting=1&split_sentences=0"
+    headers = {"Content-Type": FORM}
+    response = client.post("/v2/translate", content=data.encode(), headers=headers)
+    assert response.status_code == 200, response.text
+    assert [t["text"] for t in response.json()["translations"]] == ["Eins", "Zwei ü"]
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "text"),
+    [
+        ("DE", "EN", "en"),
+        ("de", "en-gb", "en"),
+        ("De", "EN-US", "en"),
+        ("EN", "PT-BR", "pt"),
+        ("EN", "PT-PT", "pt"),
+        ("EN-US", "PT", "pt"),
+        ("EN", "ZH-HANS", "zh-Hans"),
+    ],
+)
+def test_language_codes(client: TestClient, source: str, target: str, text: str) -> None:
+    (found,) = translate(client, [text], source_lang=source, target_lang=target)
+    assert found["text"] == text
+    assert found["detected_source_language"] == source[:2].upper()
+
+
+@pytest.mark.parametrize(
+    ("fields", "status", "message"),
+    [
+        ({"target_lang": "XX"}, 400, "Value for 'target_lang' not supported: must be one of ['EN'"),
+        ({"source_lang": "XX"}, 400, "Value for 'source_lang' not supported"),
+        ({"source_lang": "EN", "target_lang": "EN"}, 400, "source must be one of ['de']"),
+        ({"target_lang": None}, 400, "target_lang must be a valid string, got null"),
+        ({"text": []}, 400, "text must have at least one item"),
+        ({"text": ["a", 7]}, 400, "text[1] must be a valid string, got 7"),
+        (
+            {"text": ["a", "ja " * 90], "split_sentences": "0"},
+            413,
+            "text[1]: text must have at most 255 pieces",
+        ),
+        ({"text": ["a", "\0"]}, 400, "U+0000"),
+        ({"text": ["x" * 5000]}, 413, "at most 4096 bytes"),
+        ({"split_sentences": "maybe"}, 400, "split_sentences must be '0', '1' or 'nonewlines'"),
+        ({"formality": "more"}, 400, "'formality' is not supported for given 'target_lang'"),
+        ({"formality": "rude"}, 400, "formality must be"),
+        ({"tag_handling": "markdown"}, 400, "tag_handling must be 'xml' or 'html'"),
+        ({"model_type": "best"}, 400, "model_type must be"),
+        ({"glossary_id": "a-b"}, 400, "'glossary_id' is not supported"),
+        ({"custom_instructions": ["Be brief"]}, 400, "'custom_instructions' is not supported"),
+        ({"text": [POISON]}, 500, "non-finite"),
+    ],
+)
+def test_refusals(client: TestClient, fields: dict[str, Any], status: int, message: str) -> None:
+    assert message in refused(client, status, **fields)
+    assert translate(client, ["weiter"])[0]["text"] == "weiter"
+
+
+def test_what_is_ignored(client: TestClient) -> None:
+    fields = {
+        "context": "Among friends.",
+        "formality": "prefer_less",
+        "show_billed_characters": True,
+        "preserve_formatting": "1",
+        "outline_detection": False,
+        "tag_handling_version": "v2",
+        "glossary_id": None,
+        "not_yet_invented": {"a": 1},
+    }
+    assert translate(client, ["Hallo"], **fields)[0]["text"] == "Hallo"
+
+
+@pytest.mark.parametrize(
+    ("asked", "used"),
+    [
+        ("latency_optimized", "latency_optimized"),
+        ("quality_optimized", "quality_optimized"),
+        ("prefer_quality_optimized", "quality_optimized"),
+    ],
+)
+def test_model_type_is_named_where_it_was_asked_for(
+    client: TestClient, asked: str, used: str
+) -> None:
+    assert translate(client, ["a"], model_type=asked)[0]["model_type_used"] == used
+
+
+def test_source_language_is_detected_where_it_is_left_out(client: TestClient) -> None:
+    for left_out in ({}, {"source_lang": None}, {"source_lang": ""}):
+        body = {"text": ["Das ist ein ganz einfacher Satz."], "target_lang": "EN-GB", **left_out}
+        (found,) = client.post("/v2/translate", json=body).json()["translations"]
+        assert found["detected_source_language"] == "DE"
+
+
+@pytest.mark.parametrize("kind", ["html", "xml"])
+@pytest.mark.parametrize("ignored", [["keep", "x"], "x,keep", ["x, KEEP"]])
+def test_tags_stay_and_so_does_what_is_ignored(
+    client: TestClient, kind: str, ignored: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[str] = []
+    prepare = TextProcessor.prepare
+
+    def note(self: TextProcessor, text: str, *arguments: Any, **options: Any) -> Any:
+        seen.append(text)
+        return prepare(self, text, *arguments, **options)
+
+    monkeypatch.setattr(TextProcessor, "prepare", note)
+    text = "<par>Eine Seite <keep>Einstellungen</keep> &amp; <b>mehr</b></par>"
+    (found,) = translate(client, [text], tag_handling=kind, ignore_tags=ignored)
+    assert found["text"] == text
+    assert found["billed_characters"] == len(text)
+    assert not any("Einstellungen" in sentence or "<" in sentence for sentence in seen)
+    assert any("Seite" in sentence for sentence in seen)
+
+
+def test_tags_are_text_without_tag_handling(client: TestClient) -> None:
+    assert translate(client, ["a < b & <c>"])[0]["text"] == "a < b & <c>"
+
+
+def test_line_breaks_are_spaces_where_the_request_says_so(client: TestClient) -> None:
+    (joined,) = translate(client, ["eins\r\nzwei"], split_sentences="nonewlines")
+    assert joined["text"] == "eins zwei"
+    assert joined["billed_characters"] == 10
+
+
+def test_source_languages(client: TestClient) -> None:
+    wanted = [{"language": "DE", "name": "German"}, {"language": "EN", "name": "English"}]
+    assert client.get("/v2/languages").json() == wanted
+    assert client.get("/v2/languages?type=source").json() == wanted
+
+
+def test_target_languages_have_regions_and_no_formality(client: TestClient) -> None:
+    found = client.get("/v2/languages?type=target").json()
+    assert [language["language"] for language in found] == [
+        *("EN-GB", "EN-US", "PT-BR", "PT-PT", "ZH-HANS")
+    ]
+    assert found[0]["name"] == "English (British)"
+    assert {language["supports_formality"] for language in found} == {False}
+
+
+@pytest.mark.parametrize(
+    ("method", "body", "content_type"),
+    [
+        ("GET", "type=target", FORM),
+        ("POST", "type=target", FORM),
+        ("GET", json.dumps({"type": "target"}), "application/json"),
+    ],
+)
+def test_type_may_stand_in_the_body(
+    client: TestClient, method: str, body: str, content_type: str
+) -> None:
+    headers = {"Content-Type": content_type}
+    found = client.request(method, "/v2/languages", content=body, headers=headers)
+    assert found.json() == client.get("/v2/languages?type=target").json()
+
+
+def test_type_is_source_or_target(client: TestClient) -> None:
+    response = client.get("/v2/languages?type=both")
+    assert response.status_code == 400
+    assert response.json()["message"] == "type must be 'source' or 'target', got 'both'"
+
+
+def test_usage_counts_what_was_translated_until_the_quota_is_used_up() -> None:
+    with served(settings=Settings(deepl_character_limit=10)) as (client, _):
+        assert client.get("/v2/usage").json() == {"character_count": 0, "character_limit": 10}
+        translate(client, ["vier", "fünf"])
+        refused(client, 400, target_lang="XX")
+        assert "10 characters (MACARON_DEEPL_CHARACTER_LIMIT)" in refused(client, 456, text=["neu"])
+        assert client.post("/v2/usage").json()["character_count"] == 8
+        refused(client, 500, text=[POISON])
+        translate(client, ["ab"])
+        assert client.get("/v2/usage").json()["character_count"] == 10
+
+
+def test_each_key_has_its_own_usage_and_a_bad_one_is_forbidden() -> None:
+    settings = Settings(api_keys=SecretStr("first-key second-key"), deepl_character_limit=5)
+    with served(settings=settings) as (client, _):
+        first, second = (
+            {"Authorization": f"DeepL-Auth-Key {name}-key"} for name in ("first", "second")
+        )
+        body = {"text": ["Hallo"], **PAIR}
+        assert client.post("/v2/translate", json=body, headers=first).status_code == 200
+        assert client.post("/v2/translate", json=body, headers=first).status_code == 456
+        assert client.get("/v2/usage", headers=first).json()["character_count"] == 5
+        assert client.get("/v2/usage", headers=second).json()["character_count"] == 0
+        in_body = client.post("/v2/translate", data={**body, "auth_key": "second-key"})
+        assert in_body.status_code == 200
+        assert client.post("/v2/usage", headers=second).json()["character_count"] == 5
+        for path in ("/v2/translate", "/v2/languages", "/v2/usage"):
+            for headers in ({}, {"Authorization": "DeepL-Auth-Key wrong-key"}):
+                response = client.post(path, json=body, headers=headers)
+                assert response.status_code == 403
+                assert set(response.json()) == {"message", "code"}
+        assert client.get("/v2/usage").status_code == 403
+
+
+def test_there_are_no_glossaries(client: TestClient) -> None:
+    assert client.get("/v2/glossary-language-pairs").json() == {"supported_languages": []}
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "status"),
+    [("GET", "/v2/translate", 405), ("GET", "/v2/glossaries", 404), ("POST", "/v2/document", 404)],
+)
+def test_no_such_route(client: TestClient, method: str, path: str, status: int) -> None:
+    response = client.request(method, path)
+    assert response.status_code == status
+    assert set(response.json()) == {"message", "code"}
+
+
+def test_an_unforeseen_error_has_deepls_shape(
+    client: TestClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("serving.server.dialects.deepl.routes._translation", fail)
+    assert refused(client, 500) == "the server failed; its log says why"
+
+
+@pytest.mark.parametrize("where", ["query", "body", "head"])
+def test_the_key_may_stand_in_the_query_too(where: str) -> None:
+    key, text = "one-of-the-keys", {"text": ["Hallo"], "target_lang": "EN"}
+    with served(settings=Settings(api_keys=SecretStr(key))) as (client, _):
+        ask: dict[str, dict[str, Any]] = {
+            "query": {"params": {"auth_key": key}, "json": text},
+            "body": {"json": {**text, "auth_key": key}},
+            "head": {"headers": {"Authorization": f"DeepL-Auth-Key {key}"}, "json": text},
+        }
+        assert client.post("/v2/translate", **ask[where]).status_code == 200
+        assert client.post("/v2/translate", json=text).status_code == 403
+        wrong = client.post("/v2/translate?auth_key=wrong-wrong", json=text)
+        assert wrong.status_code == 403

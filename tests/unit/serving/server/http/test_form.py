@@ -1,0 +1,67 @@
+"""Forms: whatever bytes come, they are fields or an error that can be shown."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from urllib.parse import urlencode
+
+import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from serving.errors import RequestError
+from serving.server.http.form import MULTIPART, URLENCODED, form_fields
+
+BOUNDARY = f"{MULTIPART}; boundary=x"
+PAIRS = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=10)), max_size=5)
+SCRAPS = [
+    *(b"--x", b"--", b"\r\n", b"\r", b"\n", b"=", b"&", b";", b'"', b"%", b"\0", b"\xff", b"a"),
+    *(b"Content-Disposition", b": form-data", b"; name=", b'"q"', b"; filename=", b"{"),
+    *(b"Content-Transfer-Encoding: base64", b"Content-Type: text/plain", b"quoted-printable"),
+]
+
+
+def fields_of(pairs: Sequence[tuple[str, str]]) -> dict[str, list[str]]:
+    return {name: [value for other, value in pairs if other == name] for name, _ in pairs}
+
+
+def as_lists(fields: dict[str, str | list[str]]) -> dict[str, list[str]]:
+    return {name: [v] if isinstance(v, str) else v for name, v in fields.items()}
+
+
+@given(PAIRS, PAIRS)
+def test_pairs_of_query_and_body_come_back(
+    query: list[tuple[str, str]], body: list[tuple[str, str]]
+) -> None:
+    found = form_fields(urlencode(query).encode(), urlencode(body).encode(), URLENCODED)
+    assert as_lists(found) == fields_of(query + body)
+
+
+@given(st.lists(st.tuples(st.sampled_from(["q", "größe"]), st.binary(max_size=20))))
+def test_multipart_comes_back(pairs: list[tuple[str, bytes]]) -> None:
+    text = [(name, value.hex() + "\r\n--\r\nü") for name, value in pairs]
+    parts = "".join(
+        f'--x\r\nContent-Disposition: form-data; name="{name}"\r\n\r\n{value}\r\n'
+        for name, value in text
+    )
+    found = form_fields(b"", f"{parts}--x--\r\n".encode(), BOUNDARY)
+    assert as_lists(found) == fields_of(text)
+
+
+@pytest.mark.parametrize("content_type", [URLENCODED, BOUNDARY, MULTIPART, ""])
+@given(data=st.lists(st.one_of(st.sampled_from(SCRAPS), st.binary(max_size=3)), max_size=20))
+@example(data=[b"--x\r\nContent-Disposition: form-data\r\n\r\na\r\n--x--\r\n"])
+@example(
+    data=[
+        b'--x\r\nContent-Disposition: form-data; name="q"\r\nContent-Transfer-Encoding: base64',
+        b"\r\n\r\n%%%\r\n--x--\r\n",
+    ]
+)
+def test_scraps_are_fields_or_an_error(content_type: str, data: list[bytes]) -> None:
+    for query, body in ((b"", b"".join(data)), (b"".join(data), b"")):
+        fields: dict[str, str | list[str]] = {}
+        with contextlib.suppress(RequestError):
+            fields = form_fields(query, body, content_type)
+        for value in as_lists(fields).values():
+            assert all(isinstance(text, str) for text in value)

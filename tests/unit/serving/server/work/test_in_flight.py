@@ -1,0 +1,116 @@
+"""A client that goes away, seen from inside: the app is called as a server calls it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import time
+
+from starlette.types import ASGIApp, Message
+
+from serving.server.app import create_app
+from serving.server.http.settings import Settings
+from serving.server.models.registry import Registry
+from tests.unit.serving.echo import EchoTranslator
+
+SCOPE = {
+    "type": "http",
+    "method": "POST",
+    "path": "/translate",
+    "raw_path": b"/translate",
+    "query_string": b"",
+    "root_path": "",
+    "headers": [(b"content-type", b"application/json")],
+}
+
+
+class Client:
+    """Sends a body, in two parts, and leaves when told to."""
+
+    def __init__(self, app: ASGIApp, *texts: str) -> None:
+        self.app, self.sent = app, list[Message]()
+        self.leaving = asyncio.Event()
+        body = json.dumps({"q": texts, "source": "de", "target": "en"}).encode()
+        self._parts = [
+            {"type": "http.request", "body": body[:9], "more_body": True},
+            {"type": "http.request", "body": body[9:], "more_body": False},
+        ]
+
+    async def receive(self) -> Message:
+        if self._parts:
+            return self._parts.pop(0)
+        await self.leaving.wait()
+        return {"type": "http.disconnect"}
+
+    async def send(self, message: Message) -> None:
+        self.sent.append(message)
+
+    async def ask(self) -> None:
+        await self.app(dict(SCOPE), self.receive, self.send)
+
+    @property
+    def status(self) -> int:
+        return int(self.sent[0]["status"])
+
+
+async def until(condition: object) -> None:
+    end = time.monotonic() + 20
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < end, "it never happened"
+        await asyncio.sleep(0.005)
+
+
+def test_what_a_client_asked_for_is_given_up_when_it_leaves() -> None:
+    translator = EchoTranslator()
+    stepper = translator.stepper
+    registry = Registry(Settings())
+    registry.start([translator])
+    scheduler = registry.models[0].scheduler
+
+    async def scenario() -> None:
+        app = create_app(registry, Settings())
+        staying, leaving = Client(app, "eins", "zwei"), Client(app, "drei", "vier")
+        waiting = Client(app, "fünf", "sechs")
+        stepper.gate.clear()
+        leaving_task = asyncio.create_task(leaving.ask())
+        await until(lambda: len(stepper.states) == 2)  # its batch has begun
+        waiting_task = asyncio.create_task(waiting.ask())
+        await until(lambda: scheduler.queue_depth == 2)
+        staying_task = asyncio.create_task(staying.ask())
+        await until(lambda: scheduler.queue_depth == 4)
+        steps = stepper.steps
+        leaving.leaving.set()
+        waiting.leaving.set()
+        await asyncio.wait_for(asyncio.gather(leaving_task, waiting_task), 5)
+        stepper.gate.set()
+        await asyncio.wait_for(staying_task, 20)
+        assert staying.status == 200
+        assert (leaving.status, waiting.status) == (499, 499)
+        # One step of the batch that was left had begun; the waiting texts were never decoded.
+        assert stepper.steps <= steps + 1 + len("zwei") + 1
+        assert len(stepper.states) == 3
+        assert len(stepper.states[2].sources) <= 2
+        assert all(state.freed for state in stepper.states)
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        stepper.gate.set()
+        registry.close()
+
+
+def test_a_client_that_leaves_while_it_sends_costs_nothing() -> None:
+    registry = Registry(Settings())
+    registry.start([EchoTranslator()])
+
+    async def scenario() -> None:
+        client = Client(create_app(registry, Settings()), "eins")
+        client._parts = client._parts[:1]
+        client.leaving.set()
+        await asyncio.wait_for(client.ask(), 5)
+        assert client.status == 499
+
+    try:
+        asyncio.run(scenario())
+    finally:
+        registry.close()

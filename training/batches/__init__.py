@@ -1,0 +1,1 @@
+"""Ids in batches: by budgets, in segments, packed, masked, streamed; no model and no loss."""

@@ -1,0 +1,338 @@
+"""Token-budget batches of pairs of like length, in an order that an epoch number fixes.
+
+Shape letters: B sentences, S source positions, T target positions.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from serving.bundle.tokenizer import Tokenizer
+from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
+from training.corpora.noise import add_noise, choose_joins
+from training.errors import ConfigError
+from training.recipe.sections import NoiseConfig
+from training.vocabularies.subwords import make_sampler
+
+IdPair = tuple[list[int], list[int]]
+Cost = Callable[[int, int], int]
+"""What a row counts in the token budget, from the longest source and target of its batch."""
+
+_HASHED_AT_ONCE = 10_000
+
+
+@dataclass(frozen=True)
+class PairBatch:
+    """Ids padded on the right."""
+
+    source_BS: Tensor
+    """Source pieces with eos behind them, then padding."""
+    target_BT: Tensor
+    """What the decoder reads: bos and the target's pieces, then padding."""
+    labels_BT: Tensor
+    """Pieces and eos; padding is 0."""
+    links_BTS: Tensor | None = None
+    """How probable it is that each label translates each source piece, where that is known."""
+
+    @property
+    def num_labels(self) -> int:
+        """Labels that are not padding."""
+        return int((self.labels_BT != PAD_ID).sum())
+
+    def to(self, device: torch.device) -> PairBatch:
+        """The same batch on a device; out of pinned memory it is copied while others compute."""
+        return self._map(lambda tensor: tensor.to(device, non_blocking=True))
+
+    def pin_memory(self) -> PairBatch:
+        """The same batch in memory that a GPU can read by itself."""
+        return self._map(Tensor.pin_memory)
+
+    def _map(self, change: Callable[[Tensor], Tensor]) -> PairBatch:
+        links_BTS = None if self.links_BTS is None else change(self.links_BTS)
+        ids = change(self.source_BS), change(self.target_BT), change(self.labels_BT)
+        return PairBatch(*ids, links_BTS)
+
+
+class Chunk(NamedTuple):
+    """Some pairs of one corpus that are trained on, each in its best segmentation."""
+
+    origin: int
+    weight: float
+    """How often each of them comes in an epoch."""
+    texts: list[tuple[str, str]]
+    ids: list[IdPair]
+    """With the tags."""
+
+
+class BatchedCorpus:
+    """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
+
+    `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
+    probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
+    from, `prefixes` of each corpus the ids that are put before its sources (`encode_prefix`),
+    `until` the step that ends it; `ids` are those of `encode_pairs` where they are known already.
+    The order, these draws, noise and,
+    with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
+    unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
+    more than `max_pieces`.
+    """
+
+    def __init__(
+        self,
+        pairs: list[tuple[str, str]],
+        tokenizer: Tokenizer,
+        *,
+        token_budget: int,
+        max_pieces: int,
+        cost: Cost = max,
+        subword_alpha: float = 0.0,
+        bpe_dropout: float = 0.0,
+        noise: NoiseConfig | None = None,
+        weights: Sequence[float] | None = None,
+        origins: Sequence[int] | None = None,
+        until: Sequence[int | None] = (None,),
+        prefixes: Sequence[list[int]] = ([],),
+        ids: Sequence[IdPair] | None = None,
+        seed: int = 1,
+    ) -> None:
+        self._cost, self._token_budget, self._max_pieces, self._seed = (
+            cost,
+            token_budget,
+            max_pieces,
+            seed,
+        )
+        self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
+        self._sampler = make_sampler(tokenizer, subword_alpha, bpe_dropout)
+        self._prefixes = prefixes
+        self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
+        self.texts: list[tuple[str, str]] = []
+        self.ids: list[IdPair] = []
+        """The pairs that are left, tags included, each in its best segmentation."""
+        self.origins: list[int] = []
+        kept_weights: list[float] = []
+        weights = [1.0] * len(pairs) if weights is None else weights
+        origins = [0] * len(pairs) if origins is None else origins
+        ids = encode_pairs(pairs, tokenizer) if ids is None else ids
+        for texts, weight, origin, (source, target) in zip(
+            pairs, weights, origins, ids, strict=True
+        ):
+            if not source or not target:
+                self.dropped[origin]["no piece"] += 1
+                continue
+            tagged = prefixes[origin] + source if prefixes[origin] else source
+            if max(len(tagged), len(target)) > max_pieces:
+                self.dropped[origin]["too many pieces"] += 1
+                continue
+            self.texts.append(texts)
+            self.ids.append((tagged, target))
+            self.origins.append(origin)
+            kept_weights.append(weight)
+        self.weights = np.array(kept_weights)
+        self._weighted = bool((self.weights != 1).any())
+        self._until = np.array([np.inf if step is None else step for step in until])
+
+    @cached_property
+    def trained_on(self) -> list[int]:
+        """How many of these pairs each corpus has."""
+        counts = Counter(self.origins)
+        return [counts[origin] for origin in range(len(self._prefixes))]
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the ids and of weights other than 1: a run resumed on other text would not
+        repeat the unbroken one."""
+        hasher = hashlib.sha256()
+        end = [EOS_ID]
+        for first in range(0, len(self.ids), _HASHED_AT_ONCE):
+            some = self.ids[first : first + _HASHED_AT_ONCE]
+            rows = chain.from_iterable((source, end, target, end) for source, target in some)
+            hasher.update(np.fromiter(chain.from_iterable(rows), dtype="<u4").tobytes())
+        if self._weighted:
+            hasher.update(self.weights.astype("<f8").tobytes())
+        return hasher.hexdigest()
+
+    def chunks(self) -> Iterator[Chunk]:
+        """All pairs, a corpus at a time; those of a corpus have one weight."""
+        for origin, count in enumerate(self.trained_on):
+            if count:
+                places = [i for i, of_pair in enumerate(self.origins) if of_pair == origin]
+                texts, ids = [self.texts[i] for i in places], [self.ids[i] for i in places]
+                yield Chunk(origin, float(self.weights[places[0]]), texts, ids)
+
+    def epoch(self, epoch: int, begun: int = 0) -> list[list[IdPair]]:
+        """The batches of an epoch that begins after so many steps, as lists of id pairs."""
+        generator = np.random.default_rng((self._seed, epoch))
+        chosen: Sequence[int] = range(len(self.ids))
+        if self._weighted:
+            chosen = self._draw_copies(generator)
+        if (self._until <= begun).any():
+            chosen = [i for i in chosen if self._until[self.origins[i]] > begun]
+        pairs = self._encode(chosen, epoch)
+        sizes = [(len(source) + 1, len(target) + 1) for source, target in pairs]
+        # By both lengths, so that next to nothing is padding; ties at random, so that batches do
+        # not hold the same neighbours in every epoch.
+        sources, targets = np.array(sizes).reshape(-1, 2).T
+        order = np.lexsort((generator.random(len(pairs)), targets, sources))
+        batches = cut_by_budget(order.tolist(), sizes, self._token_budget, self._cost)
+        generator.shuffle(batches)
+        return [[pairs[i] for i in batch] for batch in batches]
+
+    def _draw_copies(self, generator: np.random.Generator) -> list[int]:
+        """Indices of the pairs of an epoch, each as often as its weight says."""
+        whole = np.floor(self.weights)
+        once_more = generator.random(len(whole)) < self.weights - whole
+        return np.repeat(np.arange(len(whole)), (whole + once_more).astype(int)).tolist()
+
+    def _encode(self, chosen: Sequence[int], epoch: int) -> list[IdPair]:
+        """Ids of these pairs, with the noise and the segmentations of an epoch."""
+        if not self._sampler and self._noise == NoiseConfig():
+            return [self.ids[i] for i in chosen]
+        generator = np.random.default_rng((self._seed, epoch, 1))  # noise has one of its own
+        texts = [self.texts[i] for i in chosen]
+        changed = add_noise(texts, self._noise, generator)
+        for place, pair in changed.items():
+            texts[place] = pair
+        sides = (self._encode_side(side, texts, changed, chosen, epoch) for side in (0, 1))
+        pairs = list(zip(*sides, strict=True))
+        if self._noise.join:
+            origins = [self.origins[i] for i in chosen]
+            groups = choose_joins(origins, self._noise.join, generator)
+            pairs = self._join(pairs, groups, origins)
+        return pairs
+
+    def _encode_side(
+        self,
+        side: int,
+        texts: list[tuple[str, str]],
+        changed: Iterable[int],
+        chosen: Sequence[int],
+        epoch: int,
+    ) -> list[list[int]]:
+        """One side of each pair; one that grew too long keeps the ids that it has without noise in
+        its best segmentation."""
+        found = [self.ids[i][side] for i in chosen]
+        if self._sampler:
+            places: Sequence[int] = range(len(texts))
+            sampled = (text[side] for text in texts)
+            encoded = self._sampler.sample(sampled, f"{self._seed} {epoch} {side}")
+        else:
+            places = [
+                place for place in changed if texts[place][side] != self.texts[chosen[place]][side]
+            ]
+            encoded = self._tokenizer.encode_batch([texts[place][side] for place in places])
+        for place, ids in zip(places, encoded, strict=True):
+            prefix = self._prefixes[self.origins[chosen[place]]] if side == 0 else []
+            if ids and len(prefix) + len(ids) <= self._max_pieces:
+                found[place] = prefix + ids if prefix else ids
+        return found
+
+    def _join(
+        self, pairs: list[IdPair], groups: list[list[int]], origins: list[int]
+    ) -> list[IdPair]:
+        """Each group as one pair, with one prefix, in the place of its first; the pieces of several
+        texts in one line are those of each. A group that would be too long stays apart."""
+        gone = set()
+        for first, *others in groups:
+            before = len(self._prefixes[origins[first]])
+            source, target = (list(ids) for ids in pairs[first])
+            for other in others:
+                source += pairs[other][0][before:]
+                target += pairs[other][1]
+            if max(len(source), len(target)) <= self._max_pieces:
+                pairs[first] = source, target
+                gone.update(others)
+        return [pair for place, pair in enumerate(pairs) if place not in gone]
+
+
+def encode_pairs(pairs: Sequence[tuple[str, str]], tokenizer: Tokenizer) -> list[IdPair]:
+    """Each pair in its best segmentation."""
+    sides = (tokenizer.encode_batch([pair[side] for pair in pairs]) for side in (0, 1))
+    return list(zip(*sides, strict=True))
+
+
+def encode_prefix(tokenizer: Tokenizer, language_tag: str | None, tag: str | None) -> list[int]:
+    """The ids before a source: of the tag of its target language, and of that of its corpus.
+
+    Raises ConfigError for one that is no piece of the vocabulary.
+    """
+    language = [] if language_tag is None else encode_language_tag(tokenizer, language_tag)
+    return language + ([] if tag is None else encode_tag(tokenizer, tag))
+
+
+def encode_language_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
+    """The id of a target language's tag, which no text is encoded to.
+
+    Raises ConfigError where it is no such piece.
+    """
+    id_ = tokenizer.control_id(tag)
+    if id_ is None:
+        raise ConfigError(
+            f"the tag {tag!r} of a target language is no control piece of the run's vocabulary; "
+            "start another --run folder without tokenizer.file, whose vocabulary will have it"
+        )
+    return [id_]
+
+
+def encode_tag(tokenizer: Tokenizer, tag: str) -> list[int]:
+    """The ids of a corpus' tag before a text.
+
+    Raises ConfigError where it is no piece of its own.
+    """
+    ids = tokenizer.encode(tag)
+    if tokenizer.pieces(ids)[-1] != tag:
+        raise ConfigError(
+            f"the tag {tag!r} of data.train is no piece of the run's vocabulary; leave it out, or "
+            "start another --run folder without tokenizer.file, whose vocabulary will have it"
+        )
+    return ids
+
+
+def cut_by_budget(
+    order: list[int], sizes: Sequence[tuple[int, int]], token_budget: int, cost: Cost = max
+) -> list[list[int]]:
+    """Consecutive runs of `order` with rows x cost within the budget, one row at least.
+
+    `sizes` are the lengths of source and target; a run's cost follows from its longest of each.
+    """
+    batches: list[list[int]] = []
+    current: list[int] = []
+    longest = 0, 0
+    for index in order:
+        source, target = sizes[index]
+        grown = max(longest[0], source), max(longest[1], target)
+        if current and cost(*grown) * (len(current) + 1) > token_budget:
+            batches.append(current)
+            current, grown = [], (source, target)
+        current.append(index)
+        longest = grown
+    if current:
+        batches.append(current)
+    return batches
+
+
+def collate(pairs: list[IdPair]) -> PairBatch:
+    """Pad id pairs on the right into tensors."""
+    return PairBatch(
+        source_BS=pad([[*source, EOS_ID] for source, _ in pairs]),
+        target_BT=pad([[BOS_ID, *target] for _, target in pairs]),
+        labels_BT=pad([[*target, EOS_ID] for _, target in pairs]),
+    )
+
+
+def pad(rows: Sequence[Sequence[int]]) -> Tensor:
+    """Right-pad rows of ids to a tensor [B, longest]."""
+    lengths = np.array([len(row) for row in rows])
+    ids = np.full((len(rows), lengths.max()), PAD_ID, dtype=np.int64)
+    filled = np.arange(lengths.max()) < lengths[:, None]
+    ids[filled] = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=lengths.sum())
+    return torch.from_numpy(ids)

@@ -1,0 +1,1 @@
+"""The search that ships, stepped by a PyTorch model. It trains nothing."""

@@ -1,0 +1,245 @@
+"""Text that a teacher translates: for a student to learn from, or of text in one language alone.
+
+Sequence-level distillation and, by `metric`, its interpolation with the references: Kim and Rush
+2016, sections 3.2 and 3.3. Back-translation: Sennrich et al. 2016. The teacher decodes by
+`serving.bulk`, which goes on after a kill.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import multiprocessing
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+from sacrebleu.metrics.bleu import BLEU
+from sacrebleu.metrics.chrf import CHRF
+
+from serving.bulk.run import failed_rows, run
+from serving.bulk.worker import Task
+from serving.bundle.folder import MANIFEST, file_hash, parse_manifest
+from serving.errors import ServingError
+from serving.lines import one_line
+from serving.search.options import RANGES
+from serving.threads import default_threads
+from training.corpora.origin_note import write_note
+from training.corpora.pairs import Pair, read_lines, read_pairs
+from training.derive.teacher import as_bundle
+from training.errors import ConfigError
+from training.runs.checkpoint import write_atomically
+
+METRICS = ("chrf", "bleu")
+Direction = tuple[str | None, str | None]
+"""Languages of source and target; None is for the bundle to tell."""
+_ROWS_AT_ONCE = 500
+"""Rows that one process scores between two answers."""
+
+
+@dataclass(frozen=True)
+class Workers:
+    """Who decodes: see `serving.bulk.run.run`."""
+
+    count: int | None = None
+    address: str | None = None
+
+
+@dataclass(frozen=True)
+class Made:
+    """Parallel text that was made."""
+
+    source: Path
+    target: Path
+    pairs: int
+    dropped: int
+    """Rows that the teacher could not translate, or translated to nothing."""
+
+
+def distill(
+    teacher: Path,
+    source: Path,
+    reference: Path,
+    out: Path,
+    *,
+    n_best: int = 8,
+    metric: str = "chrf",
+    direction: Direction = (None, None),
+    workers: Workers,
+    force: bool = False,
+) -> Made:
+    """Write OUT.<source language> and OUT.<target language>: the sources, and of the teacher's
+    `n_best` translations of each the one nearest to its reference by that metric of sentences.
+
+    The teacher is a bundle, a run or a checkpoint. With one translation a row the references count
+    for nothing. `direction` names source and target where the teacher has several. Raises
+    ConfigError or CorpusError where it cannot be done; a run that was ended goes on when it is
+    called again.
+    """
+    if metric not in METRICS:
+        raise ConfigError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r}")
+    most = int(RANGES["beam_size"][1])
+    if not 1 <= n_best <= most:
+        raise ConfigError(f"--n-best must be in [1, {most}], got {n_best}")
+    pairs = read_pairs(source, reference)
+
+    def choose(lists: list[list[str]]) -> Iterator[Pair]:
+        rows = [(found, text) for found, (_, text) in zip(lists, pairs, strict=True)]
+        chosen = _nearest(rows, metric, workers) if n_best > 1 else map(_best, lists)
+        return zip((text for text, _ in pairs), chosen, strict=True)
+
+    with as_bundle(teacher, out) as bundle:
+        languages = chosen_direction(bundle, direction)
+        making = _Making(bundle, teacher.name, out, languages, languages, n_best)
+        return making.run([text for text, _ in pairs], choose, workers, force=force)
+
+
+def backtranslate(
+    teacher: Path,
+    text: Path,
+    out: Path,
+    *,
+    direction: Direction = (None, None),
+    workers: Workers,
+    force: bool = False,
+) -> Made:
+    """Write OUT.<target language of the teacher>, what it makes of a text, and OUT.<source
+    language>, the text itself: parallel text for a model of the other direction.
+
+    Takes what `distill` takes as a teacher, raises as it does, and goes on as it does.
+    """
+    lines = read_lines(text)
+    with as_bundle(teacher, out) as bundle:
+        source, target = chosen_direction(bundle, direction)
+        making = _Making(bundle, teacher.name, out, (source, target), (target, source), 1)
+        return making.run(
+            lines, lambda lists: zip(map(_best, lists), lines, strict=True), workers, force=force
+        )
+
+
+@dataclass(frozen=True)
+class _Making:
+    """Parallel text of OUT that is being made: what was decoded lies beside it until it is there,
+    so that whatever ends a run costs no more than a block."""
+
+    bundle: Path
+    teacher: str
+    """The name of what the bundle was made of, or its own."""
+    out: Path
+    direction: tuple[str, str]
+    """In which the bundle translates."""
+    languages: tuple[str, str]
+    """Of source and target of what is made."""
+    n_best: int
+
+    def run(
+        self,
+        texts: Sequence[str],
+        choose: Callable[[list[list[str]]], Iterable[Pair]],
+        workers: Workers,
+        *,
+        force: bool,
+    ) -> Made:
+        """Decode the texts, unless an earlier run has, and write the pairs that `choose` makes of
+        the lists of translations, empty where the bundle has failed."""
+        lines = (json.dumps({"text": text}, ensure_ascii=False) for text in texts)
+        content = "".join(f"{line}\n" for line in lines).encode()
+        given, found = self._work_files(content)
+        if not found.exists():
+            self._check_free(force=force)
+            write_atomically(given, content)
+            self._decode(given, found, workers)
+        rows = [json.loads(line)["translations"] or [] for line in found.read_bytes().splitlines()]
+        made = self._write(list(choose(rows)))
+        for path in (given, found, failed_rows(found)):
+            path.unlink(missing_ok=True)
+        return made
+
+    def _work_files(self, content: bytes) -> tuple[Path, Path]:
+        """Where texts and translations lie; others of them, of another bundle or of longer lists
+        lie elsewhere."""
+        names = "".join(f"{code} " for code in self.direction)
+        key = f"{self.n_best} {file_hash(self.bundle / MANIFEST)} {names}".encode()
+        name = f"{self.out.name}.{hashlib.sha256(key + content).hexdigest()[:12]}"
+        given, found = (self.out.with_name(f"{name}.{part}.jsonl") for part in ("texts", "made"))
+        return given, found
+
+    def _paths(self) -> tuple[Path, Path]:
+        source, target = (self.out.with_name(f"{self.out.name}.{code}") for code in self.languages)
+        return source, target
+
+    def _check_free(self, *, force: bool) -> None:
+        for path in self._paths():
+            if path.exists() and not force:
+                raise ConfigError(f"{path} exists already; give --force to replace it")
+
+    def _decode(self, given: Path, found: Path, workers: Workers) -> None:
+        task = Task(
+            bundle=self.bundle.resolve(),
+            file=given.resolve(),
+            columns=("text",),
+            into="translations",
+            options={"beam_size": max(5, self.n_best)},
+            n_best=self.n_best,
+            source=self.direction[0],
+            target=self.direction[1],
+        )
+        try:
+            run(task, found.resolve(), workers=workers.count, address=workers.address)
+        except ServingError as error:
+            raise ConfigError(str(error)) from error
+
+    def _write(self, pairs: Sequence[Pair]) -> Made:
+        kept = [pair for pair in pairs if all(map(str.strip, pair))]
+        paths = self._paths()
+        for side, path in enumerate(paths):
+            lines = "".join(f"{one_line(pair[side])}\n" for pair in kept)
+            write_atomically(path, lines.encode())
+        write_note(self.out, self.languages, self.teacher)
+        return Made(*paths, len(kept), len(pairs) - len(kept))
+
+
+def _best(texts: Sequence[str]) -> str:
+    return texts[0] if texts else ""
+
+
+def chosen_direction(bundle: Path, direction: Direction) -> tuple[str, str]:
+    """The languages in which a translation bundle is to translate; raises ConfigError for another
+    bundle, and where it does not translate that or several directions fit."""
+    try:
+        manifest = parse_manifest(bundle)
+    except ServingError as error:
+        raise ConfigError(str(error)) from error
+    if manifest.task != "translate":
+        raise ConfigError(
+            f"{bundle}: a bundle that translates is needed, this one's task is {manifest.task}"
+        )
+    source, target = direction
+    try:
+        return manifest.languages.choose(source, target)
+    except ServingError as error:
+        raise ConfigError(f"{bundle}: {error}; name them with --from and --to") from error
+
+
+def _nearest(rows: Sequence[tuple[list[str], str]], metric: str, workers: Workers) -> list[str]:
+    """Of each list the text nearest to the reference, the first of equals; empty for an empty
+    list."""
+    parts = [rows[i : i + _ROWS_AT_ONCE] for i in range(0, len(rows), _ROWS_AT_ONCE)]
+    if len(parts) < 2:
+        return [text for part in parts for text in _nearest_of_part(part, metric)]
+    count = workers.count or default_threads()
+    # Not forked: Ray's threads have run in this process.
+    with ProcessPoolExecutor(count, multiprocessing.get_context("spawn")) as pool:
+        done = pool.map(_nearest_of_part, parts, [metric] * len(parts))
+        return [text for part in done for text in part]
+
+
+def _nearest_of_part(rows: Sequence[tuple[list[str], str]], metric: str) -> list[str]:
+    score = _sentence_score(metric)
+    return [max(texts, key=lambda text: score(text, ref), default="") for texts, ref in rows]
+
+
+def _sentence_score(metric: str) -> Callable[[str, str], float]:
+    scorer = CHRF() if metric == "chrf" else BLEU(effective_order=True)
+    return lambda text, reference: float(scorer.sentence_score(text, [reference]).score)

@@ -1,0 +1,168 @@
+"""`data.token_budget: auto`: the largest batches for which a device has memory."""
+
+from __future__ import annotations
+
+import logging
+import re
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from serving.resident import resident_bytes
+from serving.search.ids import EOS_ID
+from training.batches.batching import PairBatch
+from training.loop.optim import build_optimizer
+from training.loop.ranks import Ranks
+from training.models import TranslationModel, build_model
+from training.recipe.config import AUTO, DataConfig, Recipe, TranslationRecipe
+from training.runs.claim import has_begun
+from training.runs.folder import find_device, read_run_recipe
+from training.tasks.loss import label_smoothed_loss
+
+logger = logging.getLogger(__name__)
+
+_FIRST = 1024
+"""Tokens of the first batch that is tried."""
+_MOST = {"cpu": 8192, "cuda": 131_072}
+"""Beyond these a larger batch computes no faster, and an epoch has too few updates."""
+_SHARE = {"cpu": 0.5, "cuda": 0.9}
+"""Of the free memory: a CPU's holds the text and serves others too."""
+_PROCESS = Path("/proc/self")
+_MEMORY = Path("/proc/meminfo")
+_GROUP = Path("/sys/fs/cgroup")
+
+
+def settle_budget(recipe: Recipe, run: Path, ranks: Ranks) -> Recipe:
+    """The recipe with a number where its token budget is `auto`: that of the run where it has
+    begun, otherwise what fits into the memory of rank 0's device, the same for all.
+
+    Raises CheckpointError where the run's recipe cannot be read.
+    """
+    if not isinstance(recipe, TranslationRecipe) or recipe.data.token_budget != AUTO:
+        return recipe
+    budget = 0
+    if ranks.is_first:
+        found = read_run_recipe(run).data if has_begun(run) else None
+        if isinstance(found, DataConfig):
+            budget = found.budget
+        else:
+            device = find_device(ranks.device(recipe.loop.device))
+            budget = find_budget(recipe, device, ranks.size)
+    return with_budget(recipe, int(ranks.from_first(budget)))
+
+
+def with_budget(recipe: TranslationRecipe, budget: int) -> TranslationRecipe:
+    """The recipe with this token budget."""
+    return replace(recipe, data=replace(recipe.data, token_budget=budget))
+
+
+def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int = 1) -> int:
+    """The token budget that fits, told in one line; all `processes` share a CPU's memory.
+
+    Updates with ever larger batches of the longest rows are made on a model of the recipe's, until
+    the next one would take more than its share of the free memory, or be larger than is of use.
+    """
+    longest = recipe.data.max_pieces + 1
+    scale = recipe.model.batch_cost(longest, longest) // longest
+    free = free_bytes(device)
+    if free is None:
+        logger.warning(
+            "the system tells no free memory: data.token_budget is %d", 4 * _FIRST * scale
+        )
+        return 4 * _FIRST * scale
+    allowed = _SHARE[device.type] * free / (processes if device.type == "cpu" else 1)
+    probe = _Probe(recipe, device)
+    tokens, budget, used = _FIRST, _FIRST, 0
+    while tokens > budget or not used:
+        try:
+            taken = probe.measure(tokens * scale)
+        except torch.OutOfMemoryError:
+            break
+        # What the model itself takes does not grow, so that this many certainly fit.
+        fitting = min(2 * tokens, int(tokens * allowed / taken), _MOST[device.type])
+        fitting = max(fitting // 256 * 256, 256)
+        budget, used = min(tokens, fitting), taken
+        tokens = fitting if fitting >= 1.1 * tokens else budget
+    del probe
+    if device.type == "cuda":
+        torch.cuda.empty_cache()
+    logger.info(
+        "data.token_budget: auto is %d on %s, where an update takes %.2f of %.2f GB",
+        *(budget * scale, device, used / 1e9, allowed / 1e9),
+    )
+    return budget * scale
+
+
+def free_bytes(device: torch.device) -> int | None:
+    """Memory that is free on a device, on a CPU within the limit of its control group (v2) too;
+    None where the system does not tell."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    free = _number(_MEMORY, r"MemAvailable:\s+(\d+) kB")
+    if free is None:
+        return None
+    free *= 1024
+    limit = _number(_GROUP / "memory.max", r"(\d+)")
+    if limit is None:
+        return free
+    held = _number(_GROUP / "memory.current", r"(\d+)") or 0
+    files = _number(_GROUP / "memory.stat", r"inactive_file (\d+)") or 0
+    return max(0, min(free, limit - held + files))
+
+
+def _number(path: Path, pattern: str) -> int | None:
+    with suppress(OSError):
+        found = re.search(pattern, path.read_text())
+        return int(found[1]) if found else None
+    return None
+
+
+class _Probe:
+    """A model of the recipe's that learns from nonsense."""
+
+    def __init__(self, recipe: TranslationRecipe, device: torch.device) -> None:
+        self._recipe, self._device = recipe, device
+        self._before = self._begin()
+        model = build_model(recipe.model)
+        assert isinstance(model, TranslationModel)
+        self._model = model.to(device).train()
+        self._model.checkpointing = recipe.loop.activation_checkpointing
+        self._optimizer = build_optimizer(self._model, recipe.optim)
+
+    def measure(self, budget: int) -> int:
+        """The most memory, in bytes, that an update has taken, model and optimiser included."""
+        self._update(self._batch(budget))
+        return max(1, self._peak() - self._before)
+
+    def _batch(self, budget: int) -> PairBatch:
+        """Of the longest rows, one at least."""
+        longest = self._recipe.data.max_pieces + 1
+        rows = max(1, budget // self._recipe.model.batch_cost(longest, longest))
+        ids = torch.randint(EOS_ID + 1, self._recipe.model.vocab_size, (rows, longest))
+        return PairBatch(ids, ids, ids).to(self._device)
+
+    def _update(self, batch: PairBatch) -> None:
+        bf16, smoothing = self._recipe.loop.bf16, self._recipe.optim.label_smoothing
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=bf16):
+            states = self._model.states(batch.source_BS, batch.target_BT)
+            loss = label_smoothed_loss(self._model, states, batch.labels_BT, smoothing)
+        (loss / batch.num_labels).backward()
+        self._optimizer.step()
+        self._optimizer.zero_grad(set_to_none=True)
+
+    def _begin(self) -> int:
+        """Forget earlier peaks; returns what is held now."""
+        if self._device.type == "cuda":
+            torch.cuda.empty_cache()
+            torch.cuda.reset_peak_memory_stats(self._device)
+            return torch.cuda.memory_reserved(self._device)
+        with suppress(OSError):
+            (_PROCESS / "clear_refs").write_text("5")
+        return resident_bytes()
+
+    def _peak(self) -> int:
+        if self._device.type == "cuda":
+            return torch.cuda.max_memory_reserved(self._device)
+        return 1024 * (_number(_PROCESS / "status", r"VmHWM:\s+(\d+) kB") or 0)

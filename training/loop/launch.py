@@ -1,0 +1,100 @@
+"""Start the processes of a run on this machine, and see that they end together."""
+
+from __future__ import annotations
+
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from types import FrameType
+
+import torch
+
+from training.errors import ConfigError
+from training.loop.ranks import ADDRESS, LOCAL_RANK, PORT, RANK, SIZE
+from training.runs.folder import find_device
+
+logger = logging.getLogger(__name__)
+
+_GRACE_SECONDS = 120.0
+"""For the others after one has failed: rank 0 saves what it has learnt."""
+
+
+def check_devices(name: str, processes: int) -> None:
+    """See that so many processes find their devices, here once and not in each of them.
+
+    Raises ConfigError where they would not.
+    """
+    if name != "cuda":
+        find_device(name)
+        return
+    found = torch.cuda.device_count()  # which takes no memory of a GPU, as `find_device` would
+    if found < processes:
+        raise ConfigError(
+            f"loop.device='cuda' gives each of --processes = {processes} a GPU of its own, this "
+            f"machine has {found} that torch can use; lower --processes or set loop.device=cpu"
+        )
+
+
+def launch(words: list[str], processes: int) -> int:
+    """Run `python -m training` with these words in so many processes; returns the exit status.
+
+    Where one fails, the others notice it by themselves, and are ended after a grace if not. They
+    are asked to end, with that grace, where this process is.
+    """
+    common = {SIZE: str(processes), ADDRESS: "127.0.0.1", PORT: str(_free_port())}
+    children = []
+    for rank in range(processes):
+        own = {RANK: str(rank), LOCAL_RANK: str(rank)}
+        command = [sys.executable, "-m", str(__package__).removesuffix(".loop"), *words]
+        children.append(subprocess.Popen(command, env={**os.environ, **common, **own}))
+    return _accompany(children)
+
+
+def _accompany(children: list[subprocess.Popen[bytes]]) -> int:
+    before = signal.signal(signal.SIGTERM, _end)
+    try:
+        return _wait(children)
+    except KeyboardInterrupt:  # which the children have got as well
+        _wait(children)
+        return 130
+    except SystemExit:
+        for child in children:
+            child.terminate()
+        _wait(children, time.monotonic() + _GRACE_SECONDS)
+        raise
+    finally:
+        signal.signal(signal.SIGTERM, before)
+        for child in children:
+            child.kill()
+            child.wait()
+
+
+def _wait(children: list[subprocess.Popen[bytes]], deadline: float | None = None) -> int:
+    told: set[int] = set()
+    while None in [child.poll() for child in children]:
+        for rank, child in enumerate(children):
+            if child.returncode and rank not in told:
+                told.add(rank)
+                deadline = deadline or time.monotonic() + _GRACE_SECONDS
+                if child.returncode < 0:
+                    name = signal.Signals(-child.returncode).name
+                    logger.error("rank %d was ended by %s", rank, name)
+        if deadline is not None and time.monotonic() > deadline:
+            for child in children:
+                child.kill()  # SIGTERM asks it to save, which it had time for
+        time.sleep(0.05)
+    return int(any(child.returncode for child in children))
+
+
+def _end(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

@@ -1,0 +1,1 @@
+"""Figures of quality, from texts and numbers alone. They know no model and no run."""

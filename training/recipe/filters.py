@@ -1,0 +1,315 @@
+"""Named steps that drop pairs of sentences which teach nothing good.
+
+A recipe lists them under `data.filters` with their options; each sees the pairs that those before
+it have let by, of all corpora in the recipe's order.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import unicodedata
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from training.errors import ConfigError
+from training.recipe.checks import check_choice, check_range
+
+Pair = tuple[str, str]
+Check = Callable[[Pair], bool]
+"""Whether a pair is to be dropped."""
+Languages = tuple[str, str]
+"""Codes of the source's and the target's language."""
+
+# Of languages that are not written in Latin letters.
+_SCRIPTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(("ar", "fa", "ur"), ("arabic",)),
+    **dict.fromkeys(("be", "bg", "mk", "ru", "uk"), ("cyrillic",)),
+    **dict.fromkeys(("hi", "mr", "ne"), ("devanagari",)),
+    "bn": ("bengali",),
+    "el": ("greek",),
+    "he": ("hebrew",),
+    "hy": ("armenian",),
+    "ja": ("cjk", "hiragana", "katakana"),
+    "ka": ("georgian",),
+    "ko": ("hangul", "cjk"),
+    "sr": ("cyrillic", "latin"),
+    "ta": ("tamil",),
+    "th": ("thai",),
+    "zh": ("cjk",),
+}
+# UTF-8 read as Latin-1 or Windows-1252 leaves a capital A with tilde or circumflex before a
+# character of the range 0x80 to 0xBF; U+FFFD stands where a decoder gave up before us.
+_MOJIBAKE = re.compile("[\u00c3\u00c2][\u0080-\u00bf]|\u00e2\u20ac|\ufffd")
+# 1.234.567 and 1,234,567: groups of three behind a separator (a space only where it does not break)
+_NUMBER = re.compile(r"\d{1,3}(?:[.,'’\u00a0\u202f]\d{3})+(?!\d)|\d+")
+_NO_LETTER = re.compile(r"[\W\d_]+")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter:
+    """One step; each kind states its options and what it drops."""
+
+    name: str
+
+    def start(self, languages: Languages) -> Check:
+        """A check with a memory of its own, for one reading of the corpora.
+
+        Raises ConfigError where it cannot judge these languages.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding(Filter):
+    """Drops text that was decoded wrongly somewhere, and text with control characters."""
+
+    name: str = "encoding"
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone."""
+        return lambda pair: any(_is_mojibake(text) or _has_control(text) for text in pair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Length(Filter):
+    """Drops pairs of which a side has too few or too many characters."""
+
+    name: str = "length"
+    min_characters: int = 1
+    max_characters: int = 1000
+
+    def __post_init__(self) -> None:
+        check_range("filter length: min_characters", self.min_characters, 1)
+        check_range("filter length: max_characters", self.max_characters, self.min_characters)
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone."""
+        return lambda pair: (
+            min(map(len, pair)) < self.min_characters or max(map(len, pair)) > self.max_characters
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ratio(Filter):
+    """Drops pairs of which one side has more than `max_ratio` times the other's characters."""
+
+    name: str = "ratio"
+    max_ratio: float = 3.0
+    short: int = 20
+    """Pairs whose longer side has no more characters than this are let by: "Ja." may well be
+    "Yes, indeed."."""
+
+    def __post_init__(self) -> None:
+        check_range("filter ratio: max_ratio", self.max_ratio, 1)
+        check_range("filter ratio: short", self.short, 0)
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone."""
+
+        def drops(pair: Pair) -> bool:
+            shorter, longer = sorted(map(len, pair))
+            return longer > self.short and longer > self.max_ratio * shorter
+
+        return drops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Language(Filter):
+    """Drops pairs of which a side is in another language, by py3langid.
+
+    Short texts are often taken for another language, so the detector has to be sure of it.
+    """
+
+    name: str = "language"
+    min_probability: float = 0.05
+    """Least probability of a side's own language among all 140 that the detector knows."""
+    min_letters: int = 20
+    """Sides of fewer letters are let by."""
+
+    def __post_init__(self) -> None:
+        check_range("filter language: min_probability", self.min_probability, 0, 1)
+        check_range("filter language: min_letters", self.min_letters, 1)
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone; raises ConfigError for a language that is not known."""
+        identifier = _identifier()
+        codes = [language.partition("-")[0] for language in languages]
+        for code in codes:
+            if code not in identifier.labels:
+                raise ConfigError(
+                    f"filter language: the detector does not know {code!r}; leave the filter out"
+                )
+
+        def drops(pair: Pair) -> bool:
+            for text, code in zip(pair, codes, strict=True):
+                if len(_NO_LETTER.sub("", text)) < self.min_letters:
+                    continue
+                if dict(identifier.rank(text))[code] < self.min_probability:
+                    return True
+            return False
+
+        return drops
+
+
+@dataclass(frozen=True, kw_only=True)
+class Numbers(Filter):
+    """Drops pairs whose sides hold other numbers. 1.234,5 equals 1,234.5; the order is free."""
+
+    name: str = "numbers"
+    min_digits: int = 2
+    """Numbers of fewer digits are not compared: languages differ in which they write as words."""
+
+    def __post_init__(self) -> None:
+        check_range("filter numbers: min_digits", self.min_digits, 1)
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone."""
+        return lambda pair: self._numbers(pair[0]) != self._numbers(pair[1])
+
+    def _numbers(self, text: str) -> Counter[str]:
+        found = (_value(match) for match in _NUMBER.findall(text))
+        return Counter(number for number in found if len(number) >= self.min_digits)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Script(Filter):
+    """Drops pairs of which a side is written in other letters than its language's."""
+
+    name: str = "script"
+    source: tuple[str, ...] = ("latin",)
+    """Scripts of the source, by the first word of their letters' Unicode names in small letters:
+    latin, cyrillic, greek, arabic, hebrew, cjk, hiragana, katakana, hangul, ... Where a recipe has
+    several directions, those of each language count (`scripts_of`)."""
+    target: tuple[str, ...] = ("latin",)
+    min_share: float = 0.5
+    """Least share of a side's letters in its scripts."""
+
+    def __post_init__(self) -> None:
+        check_range("filter script: min_share", self.min_share, 0, 1)
+        for script in (*self.source, *self.target):
+            check_choice("script in filter script:", script, _scripts())
+
+    def start(self, languages: Languages) -> Check:
+        """A check of each pair alone."""
+        scripts = frozenset(self.source), frozenset(self.target)
+        return lambda pair: any(
+            self._share(text, allowed) < self.min_share
+            for text, allowed in zip(pair, scripts, strict=True)
+        )
+
+    def _share(self, text: str, allowed: frozenset[str]) -> float:
+        letters = _NO_LETTER.sub("", text)
+        if not letters:
+            return 1.0
+        return sum(_script(letter) in allowed for letter in letters) / len(letters)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Duplicates(Filter):
+    """Drops a pair that has come before, in whatever corpus of the same direction."""
+
+    name: str = "duplicates"
+
+    def start(self, languages: Languages) -> Check:
+        """A check that remembers what it has let by."""
+        return Unseen(lambda pair: pair)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NearDuplicates(Filter):
+    """Drops a pair that differs from one before in case, punctuation, spaces and digits only."""
+
+    name: str = "near_duplicates"
+
+    def start(self, languages: Languages) -> Check:
+        """A check that remembers what it has let by."""
+        return Unseen(lambda pair: (_skeleton(pair[0]), _skeleton(pair[1])))
+
+
+FILTERS: dict[str, type[Filter]] = {
+    kind.name: kind
+    for kind in (
+        *(Encoding, Length, Ratio, Script, Language, Numbers),
+        *(Duplicates, NearDuplicates),
+    )
+}
+
+
+@lru_cache(maxsize=1)
+def _identifier() -> Any:
+    # Half a second and 90 MB that only those who ask for it pay, and once for all directions.
+    from py3langid.langid import MODEL_FILE, LanguageIdentifier
+
+    return LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
+
+
+def scripts_of(language: str) -> tuple[str, ...]:
+    """The scripts that a language is written in, as the filter `script` names them."""
+    return _SCRIPTS.get(language.partition("-")[0], ("latin",))
+
+
+class Unseen:
+    """Drops what has the key of something before.
+
+    It remembers keys, which share their text with the pairs in memory; `by_digest`, for pairs that
+    are not kept there, 16 bytes of each.
+    """
+
+    def __init__(self, key: Callable[[Pair], Pair]) -> None:
+        self._key, self._seen = key, set[Pair | bytes]()
+        self.by_digest = False
+
+    def __call__(self, pair: Pair) -> bool:
+        texts = self._key(pair)
+        key = _digest(texts) if self.by_digest else texts
+        if key in self._seen:
+            return True
+        self._seen.add(key)
+        return False
+
+
+def _digest(pair: Pair) -> bytes:
+    content = "\n".join(pair).encode("utf-8", "surrogatepass")
+    return hashlib.blake2b(content, digest_size=16).digest()
+
+
+def bare(text: str) -> str:
+    """What texts share that differ in case, punctuation and spaces only; one without letters and
+    digits is like itself only."""
+    return "".join(filter(str.isalnum, text.casefold())) or text
+
+
+def _skeleton(text: str) -> str:
+    """What near duplicates share: of numbers it matters only that they are there."""
+    return re.sub(r"\d+", "0", bare(text))
+
+
+def _value(number: str) -> str:
+    """The digits of a number, of whatever script, without those that count for nothing: 07 and 7
+    are the same day of a month."""
+    digits = (str(unicodedata.decimal(c)) for c in number if c.isdecimal())
+    return "".join(digits).lstrip("0") or "0"
+
+
+def _is_mojibake(text: str) -> bool:
+    return not text.isascii() and _MOJIBAKE.search(text) is not None
+
+
+def _has_control(text: str) -> bool:
+    return not text.isprintable() and any(
+        unicodedata.category(c) in ("Cc", "Cs", "Co") and c != "\t" for c in text
+    )
+
+
+@lru_cache(maxsize=20_000)
+def _script(letter: str) -> str:
+    return unicodedata.name(letter, "unknown").partition(" ")[0].lower()
+
+
+@lru_cache(maxsize=1)
+def _scripts() -> tuple[str, ...]:
+    return tuple(sorted({_script(chr(code)) for code in range(0x30000) if chr(code).isalpha()}))

@@ -1,0 +1,1 @@
+"""What came of runs: evaluation, comparisons and curves. It changes no run."""
