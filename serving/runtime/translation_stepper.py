@@ -21,7 +21,14 @@ from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.ort import Bindings, check_int8, has_kernels
-from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
+from serving.runtime.session import (
+    Binding,
+    CacheMemory,
+    Device,
+    SourceMemory,
+    write_positions,
+    write_visible,
+)
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
@@ -244,18 +251,3 @@ class OnnxStepper(CacheSizes):
         weights_RHQS /= np.cumsum(weights_RHQS, axis=-1)[..., -1:]
         result: Floats = weights_RHQS.mean(axis=1)
         return result
-
-
-def write_positions(binding: Binding, slot_positions_BC: Ints) -> None:
-    """Put the positions of slots into the input of that role; nobody sees slots that a device's
-    caches have beyond these."""
-    binding.inputs["slot_position"][:, : slot_positions_BC.shape[1]] = slot_positions_BC
-
-
-def write_visible(binding: Binding, visible_BQC: Floats) -> None:
-    """Put what queries may see into the input of that role. A device's caches may have more slots
-    than the search knows of: nobody sees these."""
-    target_BQC = binding.inputs["visible"][:, 0]
-    slots = visible_BQC.shape[-1]
-    target_BQC[..., :slots] = visible_BQC
-    target_BQC[..., slots:] = -np.inf

@@ -40,8 +40,9 @@ from serving.search.prefix_tree import Repack, fill_padded, places
 CUDA = "cuda"
 _UNIT = 4096
 """Blocks have this many bytes, times 1, 2, 3, 4, 6, 8, 12 and so on."""
-_ALIGNMENT = 256
-"""Bytes: TensorRT wants tensors to begin at multiples."""
+ALIGNMENT_BYTES = 256
+"""Tensors that share a buffer begin at multiples: an allocation of their own would, and TensorRT
+wants it."""
 _KEPT = 16
 """Blocks kept while unused; of these the longest unused goes first."""
 _WORD = 4
@@ -256,7 +257,7 @@ class RowMover:
 
 def _lead(row_bytes: int) -> int:
     """Rows of zeros after which a tensor begins at a multiple of the alignment."""
-    return _ALIGNMENT // math.gcd(_ALIGNMENT, row_bytes)
+    return ALIGNMENT_BYTES // math.gcd(ALIGNMENT_BYTES, row_bytes)
 
 
 def _height(count: int, row_bytes: int) -> int:

@@ -26,6 +26,7 @@ from serving.arrays import Floats, Ints
 from serving.bundle.graph import FLOAT_BYTES, DType, Graph, Tensor
 from serving.runtime.cache_tensors import CacheGroups
 from serving.runtime.gpu.cuda_memory import (
+    ALIGNMENT_BYTES,
     CUDA,
     GpuCaches,
     GpuRows,
@@ -38,8 +39,6 @@ from serving.runtime.gpu.sharing import Turns
 from serving.runtime.ort import names_by_role
 from serving.search.ids import PAD_ID
 
-ALIGNMENT_BYTES = 256
-"""Bytes: tensors that share a buffer begin at multiples, as an allocation of their own would."""
 _BINDINGS = 128
 """Bindings without CUDA graphs that a thread keeps; the longest unused goes first."""
 _RUNS_BEFORE_CAPTURE = 3

@@ -20,9 +20,8 @@ from numpy.typing import NDArray
 
 from serving.bundle.graph import DType, Tensor
 from serving.runtime.gpu.cuda_driver import CapturedGraph, DriverError, Stream
-from serving.runtime.gpu.cuda_memory import on_gpu
+from serving.runtime.gpu.cuda_memory import ALIGNMENT_BYTES, on_gpu
 from serving.runtime.gpu.cuda_session import (
-    ALIGNMENT_BYTES,
     MOST_GRAPHS,
     Bound,
     CudaSession,
