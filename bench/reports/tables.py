@@ -16,7 +16,8 @@ from bench.errors import BenchError
 from bench.systems.repetitions import Progress
 from training.runs.checkpoint import write_atomically
 
-_PREFIX = f"python -m {__package__} "
+_BENCH = str(__package__).removesuffix(".reports")
+_PREFIX = f"python -m {_BENCH} "
 _BLOCK = re.compile(r"<!-- run: (?P<command>[^\n]+) -->\n.*?<!-- end -->", re.DOTALL)
 
 Run = Callable[[list[str]], str]
@@ -46,7 +47,7 @@ def refresh_tables(path: Path, only: str, progress: Progress, run: Run | None = 
 
 
 def _run(arguments: list[str]) -> str:
-    words = [sys.executable, "-m", str(__package__), *arguments]
+    words = [sys.executable, "-m", _BENCH, *arguments]
     done = subprocess.run(words, stdout=subprocess.PIPE, text=True, check=False)
     if done.returncode:
         raise BenchError(f"{shlex.join(words)} ended with status {done.returncode}")

@@ -28,6 +28,7 @@ SYSTEMS = (OUR_INT8, PEER_INT8)
 BEAM = 5
 PEER_BATCHES = (("examples", 32), ("examples", 64), ("tokens", 1024))
 """Types and sizes of batches that CTranslate2 is tried with."""
+_SYSTEMS = f"{str(__package__).removesuffix('.runs')}.systems"
 _ENDED = "ended"
 _MIB = 2**20
 
@@ -220,7 +221,7 @@ def _label(each: TimedTranslation) -> str:
 
 def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
     """One process; what it wrote becomes the system's lines."""
-    module = serving.__name__ if each.system == OUR_INT8 else f"{__package__}.peer_translate"
+    module = serving.__name__ if each.system == OUR_INT8 else f"{_SYSTEMS}.peer_translate"
     usage = _time(each, folder, [module, *_words(each, folder)])
     each.lines[:] = decode_lines((folder / "output").read_bytes())
     if len(each.lines) != sentences:
@@ -234,7 +235,7 @@ def _run(each: TimedTranslation, folder: Path, sentences: int) -> ProcessUsage:
 def _run_staged(each: TimedTranslation, folder: Path) -> list[Stage]:
     """The same with notes of its stages."""
     file = folder / "stages"
-    words = [f"{__package__}.stages", str(file), each.system.kind, *_words(each, folder)]
+    words = [f"{_SYSTEMS}.stages", str(file), each.system.kind, *_words(each, folder)]
     usage = _time(each, folder, words)
     stages, at, cpu = [], usage.started, 0.0
     for note in json.loads(file.read_text()):

@@ -16,7 +16,7 @@ from training.recipe.config import LanguageRecipe
 from training.runs.checkpoint import WEIGHTS, find_checkpoint
 from training.runs.folder import read_run_recipe
 
-_EXPORT = f"{(__package__ or '').removesuffix('training.derive')}export"
+_EXPORT = f"{str(__package__).removesuffix('.derive').removesuffix('training')}export"
 """The neighbour of this package, which may not be imported from here, but run."""
 
 

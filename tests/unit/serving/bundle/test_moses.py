@@ -24,7 +24,7 @@ from serving.errors import BundleError
 from serving.search.ids import SpecialIds
 from serving.text.stream import TextStream
 
-BUILT_IN = Path(__file__).resolve().parents[4] / "export" / "sentences.json"
+BUILT_IN = Path(__file__).resolve().parents[4] / "export" / "texts" / "sentences.json"
 TEXTS: dict[str, list[str]] = {
     "en": [
         "Dr. Smith's well-known house - built in 1,900 or so... - isn't \"big\" (but it's nice).",
