@@ -13,7 +13,7 @@ from pathlib import Path
 import torch
 
 from bench.errors import BenchError
-from bench.machine.gpu import Gpu, look_at_gpu
+from bench.machine.gpu import MeasuredGpu, look_at_gpu
 from bench.reports.report import Machine, busy_warning, look_again, look_at_machine
 from bench.reports.tables import refresh_tables
 from bench.runs.attention_layer import attention_markdown, time_attention
@@ -409,7 +409,7 @@ def _check_file(option: str, path: Path | None) -> None:
         raise BenchError(f"{option} must name a file, {path} is a folder")
 
 
-def _idle_machine(processors: int, *, busy: bool, gpu: Gpu | None = None) -> Machine:
+def _idle_machine(processors: int, *, busy: bool, gpu: MeasuredGpu | None = None) -> Machine:
     """The machine; raises BenchError where it is busy, unless it may be `busy`."""
     machine = replace(_machine(processors), gpu=gpu)
     if machine.busy and not busy:

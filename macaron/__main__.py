@@ -12,7 +12,7 @@ _OURS = frozenset({"macaron", "serving", "training", "export", "bench"})
 
 
 @dataclass(frozen=True)
-class Group:
+class VerbGroup:
     """Verbs that run on the same dependencies."""
 
     extra: str
@@ -54,8 +54,8 @@ def _bench(words: list[str], prog: str) -> int:
 
 
 GROUPS = (
-    Group("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
-    Group(
+    VerbGroup("serve", _serve, {"serve": "serve bundles over HTTP, with a page to try them"}),
+    VerbGroup(
         "serve",
         _serving,
         {
@@ -66,12 +66,12 @@ GROUPS = (
             "classify": "classes of lines of text, by an encoder",
         },
     ),
-    Group(
+    VerbGroup(
         "bulk",
         _serving,
         {"bulk": "translate or score whole files, text, JSONL or Parquet, with Ray Data"},
     ),
-    Group(
+    VerbGroup(
         "train",
         _training,
         {
@@ -87,7 +87,7 @@ GROUPS = (
             "scale": "depth and width of a joint model for a larger budget",
         },
     ),
-    Group(
+    VerbGroup(
         "train,bulk",
         _training,
         {
@@ -95,12 +95,12 @@ GROUPS = (
             "backtranslate": "parallel text of text in one language",
         },
     ),
-    Group(
+    VerbGroup(
         "export",
         _export,
         {"export": "bundle, engine, checkpoint, ...: make, check and take back bundles"},
     ),
-    Group(
+    VerbGroup(
         "bench",
         _bench,
         {"bench": "engine, server, translate, ...: measure beside PyTorch and CTranslate2"},

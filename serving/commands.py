@@ -111,11 +111,11 @@ def bulk(options: argparse.Namespace) -> int:
     """Translate or score every row of a file into another file; prints nothing."""
     # Here, for the other verbs need no Ray.
     from serving.bulk.run import failed_rows, run
-    from serving.bulk.worker import Task
+    from serving.bulk.worker import BulkTask
 
     _check_bulk(options)
     scored = (options.target_column or "translation",) if options.score else ()
-    task = Task(
+    task = BulkTask(
         bundle=options.bundle.resolve(),
         file=options.input.resolve(),
         columns=(options.column, *scored),

@@ -17,7 +17,7 @@ _REPETITIONS = 10
 
 
 @dataclass(frozen=True)
-class Gpu:
+class MeasuredGpu:
     """The first GPU and what it reached in this run."""
 
     name: str
@@ -29,7 +29,7 @@ class Gpu:
     """Floating-point operations a second of fp16 matrix products."""
 
 
-def look_at_gpu() -> Gpu:
+def look_at_gpu() -> MeasuredGpu:
     """Names and limits of the first GPU; raises BenchError where there is none."""
     import torch
 
@@ -42,7 +42,7 @@ def look_at_gpu() -> Gpu:
             "PyTorch for CUDA"
         )
     device = torch.device("cuda")
-    return Gpu(
+    return MeasuredGpu(
         name=name,
         driver=driver,
         memory_mib=int(memory),

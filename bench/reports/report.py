@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import onnxruntime
 import psutil
 
-from bench.machine.gpu import Gpu
+from bench.machine.gpu import MeasuredGpu
 from bench.machine.processor import USE_MKL, child_environment, cpu_name, cpuinfo
 from export.bundles.folder import module_version
 from export.comparison.significance import BleuChange
@@ -33,7 +33,7 @@ class Machine:
     memory_gib: float
     others: float
     """Share of all processors that was in use in the seconds before the run."""
-    gpu: Gpu | None = None
+    gpu: MeasuredGpu | None = None
     """Where the run is on one."""
     others_after: float | None = None
     """The same in the seconds after it; None where nobody has looked yet."""

@@ -52,7 +52,7 @@ class EncoderServerPlan:
 
 
 @dataclass(frozen=True)
-class EncoderLayer:
+class EncoderRates:
     """Texts a second in requests of one size, one entry a repetition."""
 
     batch: int
@@ -61,7 +61,7 @@ class EncoderLayer:
     """By the format of the vectors in the answer."""
 
 
-def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[EncoderLayer]:
+def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[EncoderRates]:
     """The engine alone and each format over HTTP, in turns, after one turn that does not count.
 
     Raises BenchError where the bundle cannot be served or a request fails.
@@ -74,7 +74,7 @@ def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[Enc
         assert process.stdout is not None
         if process.stdout.readline() != _READY:
             raise BenchError(f"the server of {plan.bundle} did not start; see the messages above")
-        found = [EncoderLayer(size, [], {kind: [] for kind in FORMATS}) for size in plan.batches]
+        found = [EncoderRates(size, [], {kind: [] for kind in FORMATS}) for size in plan.batches]
         for repetition in range(plan.repetitions + 1):
             for each in found:
                 progress(f"requests of {each.batch}: repetition {repetition} of {plan.repetitions}")
@@ -91,7 +91,7 @@ def time_encoder_server(plan: EncoderServerPlan, progress: Progress) -> list[Enc
 
 
 def encoder_server_markdown(
-    command: str, machine: Machine, plan: EncoderServerPlan, found: Sequence[EncoderLayer]
+    command: str, machine: Machine, plan: EncoderServerPlan, found: Sequence[EncoderRates]
 ) -> str:
     """The table, with the share of the engine's throughput that HTTP leaves."""
     subject = (

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.errors import BenchError
-from bench.runs.gpu_work import Work, work_of
+from bench.runs.gpu_work import GpuWork, work_of
 from bench.subjects.job import SystemOutput
 from bench.subjects.materials import Subject, job_for, write_materials
 from bench.subjects.scenarios import (
@@ -101,7 +101,7 @@ class Result:
     """Texts by system and beam size; empty for a random model."""
     rooflines: list[Roofline] = field(default_factory=list)
     """One a scenario; empty for real sentences, whose batches shrink."""
-    work: dict[Scenario, Work] = field(default_factory=dict)
+    work: dict[Scenario, GpuWork] = field(default_factory=dict)
     """On a GPU, where all outputs have the same length; of calls of one batch."""
     left_out: dict[System, str] = field(default_factory=dict)
     """Systems that could not be loaded on this machine, and why."""
@@ -216,7 +216,7 @@ def _rows(subject: Subject, scenario: Scenario) -> list[int]:
     return spread_rows(count, len(subject.sources))
 
 
-def _work(subject: Subject, scenario: Scenario) -> Work:
+def _work(subject: Subject, scenario: Scenario) -> GpuWork:
     rows = spread_rows(scenario.batch, len(subject.sources))
     batch = [subject.ids(subject.sources[row]) for row in rows]
     return work_of(subject.model, batch, scenario.beam_size, subject.max_length)

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.machine.gpu import Gpu
+from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import Machine, head_lines, table_line, versions, written_change
 from bench.runs.engine import TIE, EnginePlan, Result, Roofline
 from bench.subjects.materials import Subject
@@ -186,7 +186,7 @@ def _short(rival: System) -> str:
 
 
 def _cells(
-    best: Measured, rivals: list[System], result: Result, bleu: Bleu, gpu: Gpu | None
+    best: Measured, rivals: list[System], result: Result, bleu: Bleu, gpu: MeasuredGpu | None
 ) -> list[str]:
     scenario, times = best.scenario, best.ms_per_sentence
     cells = [

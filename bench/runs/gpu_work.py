@@ -8,13 +8,13 @@ from dataclasses import dataclass
 import torch
 from torch.utils.flop_counter import FlopCounterMode
 
-from bench.machine.gpu import Gpu
+from bench.machine.gpu import MeasuredGpu
 from bench.systems.eager_models import start_batch
 from training.models import TranslationModel
 
 
 @dataclass(frozen=True)
-class Work:
+class GpuWork:
     """What decoding a call cannot do without."""
 
     operations: float
@@ -22,7 +22,7 @@ class Work:
     weight_bytes: float
     """Weights in 16 bits that are read, once for the encoder and once a step."""
 
-    def share(self, seconds: float, gpu: Gpu) -> tuple[float, float]:
+    def share(self, seconds: float, gpu: MeasuredGpu) -> tuple[float, float]:
         """Shares of the GPU's bandwidth and of its matrix speed that a call of that time uses."""
         return (
             self.weight_bytes / seconds / gpu.bandwidth,
@@ -32,7 +32,7 @@ class Work:
 
 def work_of(
     model: TranslationModel, batch: Sequence[Sequence[int]], beams: int, steps: int
-) -> Work:
+) -> GpuWork:
     """The work of decoding sources of ids together, padded to the longest, with as many steps for
     all.
 
@@ -46,7 +46,7 @@ def work_of(
     encoding = sum(size for name, size in sizes.items() if _is_for_source(name))
     weights = encoding + steps * (sum(sizes.values()) - encoding)
     operations = encoder.get_total_flops() + steps * beams * step.get_total_flops()
-    return Work(float(len(batch) * operations), 2.0 * weights)
+    return GpuWork(float(len(batch) * operations), 2.0 * weights)
 
 
 def _is_for_source(weight: str) -> bool:

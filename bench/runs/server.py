@@ -77,7 +77,7 @@ class Answered:
 
 
 @dataclass(frozen=True)
-class Layer:
+class ServingRates:
     """This engine over HTTP or without it; one entry a repetition."""
 
     single_ms: list[float]
@@ -93,8 +93,8 @@ class ServerResult:
     rate: float
     """Requests that arrive in a second."""
     answered: list[Answered]
-    direct: Layer
-    over_http: Layer
+    direct: ServingRates
+    over_http: ServingRates
 
 
 def run_server(
@@ -131,7 +131,7 @@ def run_server(
                 each.loads.append(poisson_load(url, turned, rate, plan.seconds, repetition))
         layout, _, served = chosen[OUR_INT8]
         job = job_for(OUR_INT8, layout.each, subject, folder)
-        direct, over_http = Layer([], []), Layer([], [])
+        direct, over_http = ServingRates([], []), ServingRates([], [])
         seconds = min(_SATURATION_SECONDS, plan.seconds)
         for repetition in range(plan.repetitions):
             progress(f"HTTP and the scheduler alone, repetition {repetition + 1}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from bench.subjects.job import BenchJob, LoadedSystem
 from bench.systems.language import CTranslate2Language, EagerLanguage, LanguageEngine
-from bench.systems.translation import CTranslate2, Eager, IdEngine, TextEngine
+from bench.systems.translation import CTranslate2, Eager, IdSystem, TextSystem
 
 _KINDS: dict[str, Callable[[BenchJob], LoadedSystem]] = {
     "ctranslate2": CTranslate2,
@@ -21,5 +21,5 @@ _KINDS: dict[str, Callable[[BenchJob], LoadedSystem]] = {
 def load(job: BenchJob) -> LoadedSystem:
     """Load what a job names, on texts where it has a tokenizer."""
     if job.kind == "onnx":
-        return TextEngine(job) if job.tokenizer_file else IdEngine(job)
+        return TextSystem(job) if job.tokenizer_file else IdSystem(job)
     return _KINDS[job.kind](job)

@@ -26,7 +26,7 @@ def check_device(job: BenchJob, use: DeviceUse) -> None:
         raise BenchError(f"it runs on {use.name}, not {job.device}: {use.reason}")
 
 
-class IdEngine:
+class IdSystem:
     """This engine on ids, without a tokenizer: the search on the step graph."""
 
     def __init__(self, job: BenchJob) -> None:
@@ -64,7 +64,7 @@ class IdEngine:
         return self.outputs(self.call(sources, search))
 
 
-class TextEngine:
+class TextSystem:
     """This engine on texts, through its documented Python interface."""
 
     def __init__(self, job: BenchJob) -> None:

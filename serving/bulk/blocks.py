@@ -29,7 +29,7 @@ _TYPES = {"text": pa.string(), "texts": pa.list_(pa.string()), "number": pa.floa
 _SUFFIXES: dict[str, Kind] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
 
 
-class Block(NamedTuple):
+class RowBlock(NamedTuple):
     """Rows of a file that are read at once."""
 
     number: int
@@ -59,33 +59,33 @@ def kind_of(path: Path) -> Kind:
     return _SUFFIXES.get(path.suffix.lower(), "text")
 
 
-def cut(path: Path, rows: int) -> list[Block]:
+def cut(path: Path, rows: int) -> list[RowBlock]:
     """The blocks of a file, of at most so many rows each, in order; raises InvalidTextError for a
     file that is no Parquet file though its name says so."""
     if kind_of(path) != "parquet":
         return list(_line_blocks(path, rows))
     file = _parquet(path)
-    blocks: list[Block] = []
+    blocks: list[RowBlock] = []
     first = 0
     for group in range(file.num_row_groups):
         held = file.metadata.row_group(group).num_rows
         for skipped in range(0, held, rows):
             count = min(rows, held - skipped)
-            blocks.append(Block(len(blocks), first, count, group, skipped))
+            blocks.append(RowBlock(len(blocks), first, count, group, skipped))
             first += count
-    return blocks or [Block(0, 0, 0)]  # a table without rows still has its columns
+    return blocks or [RowBlock(0, 0, 0)]  # a table without rows still has its columns
 
 
-def _line_blocks(path: Path, rows: int) -> Iterator[Block]:
+def _line_blocks(path: Path, rows: int) -> Iterator[RowBlock]:
     number = first = count = start = size = 0
     with path.open("rb") as file:
         for line in file:
             count, size = count + 1, size + len(line)
             if count == rows:
-                yield Block(number, first, count, start, size)
+                yield RowBlock(number, first, count, start, size)
                 number, first, start, count, size = number + 1, first + count, start + size, 0, 0
     if count:
-        yield Block(number, first, count, start, size)
+        yield RowBlock(number, first, count, start, size)
 
 
 def check_columns(path: Path, columns: Sequence[str], into: str) -> None:
@@ -108,7 +108,7 @@ def check_columns(path: Path, columns: Sequence[str], into: str) -> None:
 
 
 def read(
-    path: Path, block: Block, columns: Sequence[str], into: str
+    path: Path, block: RowBlock, columns: Sequence[str], into: str
 ) -> tuple[list[Row], pa.Table | None]:
     """The rows of a block, whose results are written to `into`; of Parquet also the table that they
     stand in."""
@@ -230,7 +230,7 @@ def _parquet(path: Path) -> pq.ParquetFile:
         raise InvalidTextError(f"{path}: not a Parquet file: {error}") from error
 
 
-def _read_table(path: Path, block: Block) -> pa.Table:
+def _read_table(path: Path, block: RowBlock) -> pa.Table:
     file = _parquet(path)
     if not block.rows:
         return file.schema_arrow.empty_table()

@@ -11,9 +11,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from serving.bulk.blocks import Block, check_columns, cut, kind_of
+from serving.bulk.blocks import RowBlock, check_columns, cut, kind_of
 from serving.bulk.parts import BulkError, Parts
-from serving.bulk.worker import Failure, Task, Worker
+from serving.bulk.worker import BulkTask, BulkWorker, Failure
 from serving.bundle.folder import MANIFEST, file_hash
 from serving.progress import ProgressLine
 from serving.threads import default_threads
@@ -25,7 +25,7 @@ _TRIES = 3
 
 
 def run(
-    task: Task,
+    task: BulkTask,
     out: Path,
     *,
     workers: int | None = None,
@@ -43,7 +43,7 @@ def run(
     `Translator` raises for the bundle and the options.
     """
     _check(task, out, workers, force=force)
-    Worker(task).check()  # what is wrong for every row is told before Ray is started
+    BulkWorker(task).check()  # what is wrong for every row is told before Ray is started
     check_columns(task.file, task.columns, task.into)
     blocks = cut(task.file, BLOCK_ROWS)
     parts = Parts(out, _plan(task))
@@ -73,7 +73,7 @@ def run(
     return parts.finish(kind_of(task.file), numbers, failed_rows(out))
 
 
-def _check(task: Task, out: Path, workers: int | None, *, force: bool) -> None:
+def _check(task: BulkTask, out: Path, workers: int | None, *, force: bool) -> None:
     """Raise BulkError for files and numbers with which nothing can be done."""
     if not task.file.is_file():
         raise BulkError(f"{task.file}: there is no such file")
@@ -102,7 +102,7 @@ def failed_rows(out: Path) -> Path:
     return out.with_name(f"{out.name}.failed.jsonl")
 
 
-def _plan(task: Task) -> dict[str, Any]:
+def _plan(task: BulkTask) -> dict[str, Any]:
     """What a run that goes on must have in common with the one that has begun."""
     asked = dataclasses.asdict(task) | {"columns": list(task.columns)}
     for name in ("bundle", "file", "threads", "zero_shot"):
@@ -114,7 +114,7 @@ def _plan(task: Task) -> dict[str, Any]:
 
 
 def _decode(
-    task: Task, blocks: list[Block], workers: int | None, address: str | None
+    task: BulkTask, blocks: list[RowBlock], workers: int | None, address: str | None
 ) -> Iterator[tuple[int, bytes, list[Failure]]]:
     """Each block's number, content and failures, as they end; a block that ends its worker each
     time is left out."""
@@ -130,7 +130,7 @@ def _decode(
             # There is no other way yet to say how often; without, Ray tries for ever.
             warnings.simplefilter("ignore", DeprecationWarning)
             rows = ray.data.from_items(items, override_num_blocks=len(items)).map(
-                Worker,
+                BulkWorker,
                 fn_constructor_args=(task,),
                 # Of a block that waits behind one that ends its worker, that would count as a try.
                 compute=ray.data.ActorPoolStrategy(size=count, max_tasks_in_flight_per_actor=1),

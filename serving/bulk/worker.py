@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serving.bulk.blocks import Block, Form, Result, Row, kind_of, read, written
+from serving.bulk.blocks import Form, Result, Row, RowBlock, kind_of, read, written
 from serving.bundle.manifest import check_shortlist
 from serving.errors import ServingError
 from serving.search.options import parse_options
@@ -18,7 +18,7 @@ from serving.translation.translator import Translator
 
 
 @dataclass(frozen=True, kw_only=True)
-class Task:
+class BulkTask:
     """What is asked of every row."""
 
     bundle: Path
@@ -57,11 +57,11 @@ class Failure(NamedTuple):
     reason: str
 
 
-class Worker:
+class BulkWorker:
     """Decodes blocks with a bundle that is loaded once. Ray calls it with a block as a mapping, and
     gets one back."""
 
-    def __init__(self, task: Task) -> None:
+    def __init__(self, task: BulkTask) -> None:
         keep_numpy_single()
         self._task = task
         # One batch at once for each thread, as where a whole file is translated.
@@ -74,7 +74,7 @@ class Worker:
         )
 
     def __call__(self, row: dict[str, Any]) -> dict[str, Any]:
-        block = Block(**row)
+        block = RowBlock(**row)
         content, failures = self.decode(block)
         return {
             "number": block.number,
@@ -90,7 +90,7 @@ class Worker:
         check_shortlist(self._options, self._translator.manifest)
         self._translator.direction(self._task.source, self._task.target)
 
-    def decode(self, block: Block) -> tuple[bytes, list[Failure]]:
+    def decode(self, block: RowBlock) -> tuple[bytes, list[Failure]]:
         """The block with its results, as `blocks.written` makes it, and the rows that have none."""
         task = self._task
         rows, table = read(task.file, block, task.columns, task.into)

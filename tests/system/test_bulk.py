@@ -20,7 +20,7 @@ import pytest
 
 from serving.__main__ import main
 from serving.bulk.blocks import cut
-from serving.bulk.worker import Task, Worker
+from serving.bulk.worker import BulkTask, BulkWorker
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 
@@ -182,9 +182,9 @@ def test_tables_keep_their_order_and_name_the_rows_that_fail(
 def decoded(folder: Path, rows: list[dict[str, str]], **asked: Any) -> list[dict[str, Any]]:
     """What one worker makes of rows."""
     (folder / "in.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
-    task = Task(bundle=BUNDLE, file=folder / "in.jsonl", into="made", **asked)
+    task = BulkTask(bundle=BUNDLE, file=folder / "in.jsonl", into="made", **asked)
     (block,) = cut(task.file, 100)
-    content, failures = Worker(task).decode(block)
+    content, failures = BulkWorker(task).decode(block)
     assert not failures
     return [json.loads(line) for line in content.splitlines()]
 
@@ -212,9 +212,9 @@ def test_a_row_that_nobody_foresaw_costs_no_other(
 
     monkeypatch.setattr(Translator, "read", stumble)
     (tmp_path / "in.de").write_text("".join(f"{text}\n" for text in TEXTS[:7]))
-    task = Task(bundle=BUNDLE, file=tmp_path / "in.de", columns=("text",), into="made")
+    task = BulkTask(bundle=BUNDLE, file=tmp_path / "in.de", columns=("text",), into="made")
     (block,) = cut(task.file, 100)
-    content, failures = Worker(task).decode(block)
+    content, failures = BulkWorker(task).decode(block)
     assert failures == [(5, "IndexError: pop from empty list")]
     lines = content.decode().split("\n")[:-1]
     assert [bool(line) for line in lines] == [True, True, False, True, False, True, True]

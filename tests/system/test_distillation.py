@@ -13,7 +13,7 @@ import pytest
 from sacrebleu import sentence_chrf
 
 from serving.bulk.run import failed_rows
-from serving.bulk.worker import Task
+from serving.bulk.worker import BulkTask
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
 from training.__main__ import main
@@ -74,7 +74,7 @@ def test_what_was_decoded_outlives_an_end_before_it_is_written(
     (tmp_path / "mono.de").write_text("Guten Morgen!\n\nEin Haus.\n")
     decoded: list[Path] = []
 
-    def fake_run(task: Task, out: Path, **_: object) -> int:
+    def fake_run(task: BulkTask, out: Path, **_: object) -> int:
         decoded.append(out)
         texts = [json.loads(line)["text"] for line in task.file.read_text().splitlines()]
         rows = [{"translations": [text.upper()] if text else None} for text in texts]

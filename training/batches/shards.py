@@ -45,7 +45,7 @@ class RowWriter:
         return sizes
 
 
-class Rows:
+class WrittenRows:
     """Rows that a `RowWriter` has written."""
 
     def __init__(self, path: Path, dtype: str) -> None:

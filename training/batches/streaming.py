@@ -19,7 +19,7 @@ import numpy as np
 from serving.arrays import Ints
 from serving.bundle.tokenizer import Tokenizer
 from training.batches.batching import BatchedCorpus, Chunk, IdPair, encode_pairs
-from training.batches.shards import Rows, RowWriter
+from training.batches.shards import RowWriter, WrittenRows
 from training.corpora.pairs import CleaningReport, Pair
 from training.errors import CorpusError
 from training.runs.checkpoint import new_folder
@@ -44,7 +44,7 @@ class StoredText:
 
     folder: Path
     report: CleaningReport
-    corpora: list[tuple[Rows, Rows]]
+    corpora: list[tuple[WrittenRows, WrittenRows]]
 
     def pairs(self, origin: int, first: int, last: int) -> list[Pair]:
         """Some pairs of one corpus."""
@@ -65,7 +65,7 @@ class StoredIds:
     """The ids of stored text in one vocabulary."""
 
     digest: str
-    corpora: list[tuple[Rows, Rows]]
+    corpora: list[tuple[WrittenRows, WrittenRows]]
 
     def pairs(self, origin: int, first: int, last: int) -> list[IdPair]:
         """Those of some pairs of one corpus."""
@@ -292,8 +292,11 @@ def _meta(folder: Path) -> dict[str, Any] | None:
     return found
 
 
-def _open(folder: Path, count: int, dtype: str) -> list[tuple[Rows, Rows]]:
+def _open(folder: Path, count: int, dtype: str) -> list[tuple[WrittenRows, WrittenRows]]:
     return [
-        (Rows(folder / f"{origin}-source", dtype), Rows(folder / f"{origin}-target", dtype))
+        (
+            WrittenRows(folder / f"{origin}-source", dtype),
+            WrittenRows(folder / f"{origin}-target", dtype),
+        )
         for origin in range(count)
     ]

@@ -19,7 +19,7 @@ from sacrebleu.metrics.bleu import BLEU
 from sacrebleu.metrics.chrf import CHRF
 
 from serving.bulk.run import failed_rows, run
-from serving.bulk.worker import Task
+from serving.bulk.worker import BulkTask
 from serving.bundle.folder import MANIFEST, file_hash, parse_manifest
 from serving.errors import ServingError
 from serving.lines import one_line
@@ -175,7 +175,7 @@ class _Making:
                 raise ConfigError(f"{path} exists already; give --force to replace it")
 
     def _decode(self, given: Path, found: Path, workers: Workers) -> None:
-        task = Task(
+        task = BulkTask(
             bundle=self.bundle.resolve(),
             file=given.resolve(),
             columns=("text",),

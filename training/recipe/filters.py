@@ -64,7 +64,7 @@ class Filter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Encoding(Filter):
+class EncodingFilter(Filter):
     """Drops text that was decoded wrongly somewhere, and text with control characters."""
 
     name: str = "encoding"
@@ -75,7 +75,7 @@ class Encoding(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Length(Filter):
+class LengthFilter(Filter):
     """Drops pairs of which a side has too few or too many characters."""
 
     name: str = "length"
@@ -94,7 +94,7 @@ class Length(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Ratio(Filter):
+class RatioFilter(Filter):
     """Drops pairs of which one side has more than `max_ratio` times the other's characters."""
 
     name: str = "ratio"
@@ -118,7 +118,7 @@ class Ratio(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Language(Filter):
+class LanguageFilter(Filter):
     """Drops pairs of which a side is in another language, by py3langid.
 
     Short texts are often taken for another language, so the detector has to be sure of it.
@@ -156,7 +156,7 @@ class Language(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Numbers(Filter):
+class NumbersFilter(Filter):
     """Drops pairs whose sides hold other numbers. 1.234,5 equals 1,234.5; the order is free."""
 
     name: str = "numbers"
@@ -176,7 +176,7 @@ class Numbers(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Script(Filter):
+class ScriptFilter(Filter):
     """Drops pairs of which a side is written in other letters than its language's."""
 
     name: str = "script"
@@ -209,7 +209,7 @@ class Script(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Duplicates(Filter):
+class DuplicatesFilter(Filter):
     """Drops a pair that has come before, in whatever corpus of the same direction."""
 
     name: str = "duplicates"
@@ -220,7 +220,7 @@ class Duplicates(Filter):
 
 
 @dataclass(frozen=True, kw_only=True)
-class NearDuplicates(Filter):
+class NearDuplicatesFilter(Filter):
     """Drops a pair that differs from one before in case, punctuation, spaces and digits only."""
 
     name: str = "near_duplicates"
@@ -233,8 +233,8 @@ class NearDuplicates(Filter):
 FILTERS: dict[str, type[Filter]] = {
     kind.name: kind
     for kind in (
-        *(Encoding, Length, Ratio, Script, Language, Numbers),
-        *(Duplicates, NearDuplicates),
+        *(EncodingFilter, LengthFilter, RatioFilter, ScriptFilter, LanguageFilter, NumbersFilter),
+        *(DuplicatesFilter, NearDuplicatesFilter),
     )
 }
 

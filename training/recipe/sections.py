@@ -9,13 +9,13 @@ from functools import cached_property
 from training.errors import ConfigError
 from training.recipe.checks import check_choice, check_range
 from training.recipe.filters import (
-    Duplicates,
-    Encoding,
+    DuplicatesFilter,
+    EncodingFilter,
     Filter,
     Languages,
-    Length,
-    Ratio,
-    Script,
+    LengthFilter,
+    RatioFilter,
+    ScriptFilter,
     scripts_of,
 )
 
@@ -277,8 +277,8 @@ class DataConfig:
                     "source_language or target_language"
                 )
         for step in self.filters or ():
-            scripts = isinstance(step, Script) and (step.source, step.target)
-            if scripts and scripts != (Script.source, Script.target):
+            scripts = isinstance(step, ScriptFilter) and (step.source, step.target)
+            if scripts and scripts != (ScriptFilter.source, ScriptFilter.target):
                 raise ConfigError(
                     "filter script: source and target are those of one direction; with several, "
                     "each language has its own: leave both out"
@@ -334,7 +334,12 @@ class DataConfig:
         """The filters that count: those given, or those of a recipe that names none."""
         if self.filters is not None:
             return self.filters
-        return (Encoding(), Length(), Ratio(max_ratio=self.max_length_ratio), Duplicates())
+        return (
+            EncodingFilter(),
+            LengthFilter(),
+            RatioFilter(max_ratio=self.max_length_ratio),
+            DuplicatesFilter(),
+        )
 
     def steps_of(self, direction: Languages) -> tuple[Filter, ...]:
         """The filters as they judge one of the directions."""
@@ -342,7 +347,7 @@ class DataConfig:
             return self.steps
         source, target = map(scripts_of, direction)
         return tuple(
-            replace(step, source=source, target=target) if isinstance(step, Script) else step
+            replace(step, source=source, target=target) if isinstance(step, ScriptFilter) else step
             for step in self.steps
         )
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from bench.machine.gpu import Gpu
+from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import look_at_machine
 from bench.runs.engine import EnginePlan, run_engine
 from bench.runs.engine_report import Bleu, to_markdown
@@ -28,7 +28,7 @@ from bench.subjects.scenarios import (
 from serving.errors import BundleError
 
 pytestmark = pytest.mark.slow
-GPU = Gpu("A GPU", "580.65.06", 80_000, bandwidth=3e12, operations=8e14)
+GPU = MeasuredGpu("A GPU", "580.65.06", 80_000, bandwidth=3e12, operations=8e14)
 
 
 def no_library(name: str | None = None) -> None:

@@ -16,7 +16,7 @@ from starlette.testclient import TestClient
 from export.__main__ import main as export
 from serving.__main__ import main as serve
 from serving.bulk.blocks import cut
-from serving.bulk.worker import Task, Worker
+from serving.bulk.worker import BulkTask, BulkWorker
 from serving.errors import UnknownLanguageError
 from serving.search.options import SearchOptions
 from serving.server.app import create_app
@@ -193,12 +193,14 @@ def test_the_command_line_names_a_direction(
 def test_whole_files_name_a_direction(bundle: Path, tmp_path: Path) -> None:
     file = tmp_path / "in.txt"
     file.write_text("dog horse\n")
-    worker = Worker(Task(bundle=bundle, file=file, columns=("text",), into="x", target="es"))
+    worker = BulkWorker(
+        BulkTask(bundle=bundle, file=file, columns=("text",), into="x", target="es")
+    )
     worker.check()
     content, failures = worker.decode(cut(file, 10)[0])
     assert (content.decode(), failures) == ("godo esroho\n", [])
     with pytest.raises(UnknownLanguageError, match="must be one of en to de"):
-        Worker(Task(bundle=bundle, file=file, columns=("text",), into="x")).check()
+        BulkWorker(BulkTask(bundle=bundle, file=file, columns=("text",), into="x")).check()
     assert chosen_direction(bundle, (None, "es")) == ("en", "es")
     with pytest.raises(ConfigError, match=r"must be one of .*; name them with --from and --to"):
         chosen_direction(bundle, (None, None))

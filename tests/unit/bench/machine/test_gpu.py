@@ -11,7 +11,7 @@ import torch
 
 from bench.__main__ import main
 from bench.errors import BenchError
-from bench.machine.gpu import Gpu, look_at_gpu, used_memory
+from bench.machine.gpu import MeasuredGpu, look_at_gpu, used_memory
 from bench.runs.gpu_work import work_of
 from bench.subjects.materials import random_subject, write_materials
 from bench.subjects.scenarios import GPU_EAGER, GPU_PEER, PEER_FP32
@@ -104,7 +104,9 @@ def test_work_is_that_of_the_products_written_out() -> None:
 def test_shares_are_of_what_the_gpu_reached() -> None:
     config = TransformerConfig(model_dim=16, num_heads=2, num_decoder_layers=1, vocab_size=9)
     work = work_of(build_model(config), [[4, 3]], 1, 5)
-    gpu = Gpu("A GPU", "580", 80_000, bandwidth=work.weight_bytes, operations=work.operations)
+    gpu = MeasuredGpu(
+        "A GPU", "580", 80_000, bandwidth=work.weight_bytes, operations=work.operations
+    )
     assert work.share(2.0, gpu) == (0.5, 0.5)
 
 

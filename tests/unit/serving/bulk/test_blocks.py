@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from serving.bulk.blocks import Block, check_columns, cut, join, kind_of, read, written
+from serving.bulk.blocks import RowBlock, check_columns, cut, join, kind_of, read, written
 from serving.errors import InvalidTextError
 
 LINES = st.lists(st.text(st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])))
@@ -105,7 +105,7 @@ def test_what_utf_8_cannot_spell_stays_spelt_as_json(tmp_path: Path) -> None:
 def test_source_and_translation_are_two_columns_of_a_line(tmp_path: Path) -> None:
     path = tmp_path / "in.tsv"
     path.write_text("a\tb\nno tab\na\tb\tc\n \n")
-    block = Block(0, 0, 4, 0, path.stat().st_size)
+    block = RowBlock(0, 0, 4, 0, path.stat().st_size)
     rows, _ = read(path, block, ["source", "translation"], "score")
     assert [row.texts for row in rows] == [("a", "b"), None, ("a", "b\tc"), ("", "")]
     assert "tab" in rows[1].error

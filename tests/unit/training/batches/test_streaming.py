@@ -19,7 +19,7 @@ from tests.toy.corpus import toy_pairs
 from tests.toy.recipe import write_toy_recipe
 from tests.toy.refusal import refusal
 from training.__main__ import main
-from training.batches.shards import Rows, RowWriter
+from training.batches.shards import RowWriter, WrittenRows
 from training.batches.streaming import StreamedCorpus
 from training.derive.data_report import describe
 from training.errors import ConfigError, CorpusError
@@ -178,14 +178,14 @@ def test_rows_are_read_as_they_were_written(tmp_path: Path, dtype: str) -> None:
     with RowWriter(tmp_path / "0-source", dtype) as writer:
         for first in range(0, 50, 20):
             writer.write([np.array(row, dtype).tobytes() for row in rows[first : first + 20]])
-    found = Rows(tmp_path / "0-source", dtype)
+    found = WrittenRows(tmp_path / "0-source", dtype)
     assert len(found) == 50
     for first, last in ((0, 50), (0, 1), (7, 19), (49, 50)):
         assert [row.tolist() for row in found.read(first, last)] == rows[first:last]
         assert found.sizes(first, last).tolist() == [len(row) for row in rows[first:last]]
     with RowWriter(tmp_path / "none", dtype):
         pass
-    assert len(Rows(tmp_path / "none", dtype)) == 0
+    assert len(WrittenRows(tmp_path / "none", dtype)) == 0
 
 
 def peak(run: Callable[[], object]) -> int:

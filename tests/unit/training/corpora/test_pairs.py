@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from training.corpora.pairs import Cleaner, hold_out, read_lines, read_pairs
 from training.errors import CorpusError
-from training.recipe.filters import Filter, Length, Numbers
+from training.recipe.filters import Filter, LengthFilter, NumbersFilter
 from training.recipe.sections import DataConfig, ParallelFiles
 
 
@@ -190,8 +190,8 @@ def test_the_report_counts_by_corpus_and_filter_and_points_at_the_first_line() -
 def test_filters_are_steps_in_the_order_given() -> None:
     pair = ("a" * 50, "1")
     for filters in (
-        (Length(max_characters=40), Numbers(min_digits=1)),
-        (Numbers(min_digits=1), Length(max_characters=40)),
+        (LengthFilter(max_characters=40), NumbersFilter(min_digits=1)),
+        (NumbersFilter(min_digits=1), LengthFilter(max_characters=40)),
     ):
         some = cleaner(*filters)
         assert list(some.clean([pair], "file")) == []

@@ -10,15 +10,15 @@ from training.errors import ConfigError
 from training.recipe.config import TranslationRecipe, recipe_from_dict, recipe_to_dict
 from training.recipe.filters import (
     FILTERS,
-    Duplicates,
+    DuplicatesFilter,
     Filter,
-    Language,
-    Length,
-    NearDuplicates,
-    Numbers,
+    LanguageFilter,
+    LengthFilter,
+    NearDuplicatesFilter,
+    NumbersFilter,
     Pair,
-    Ratio,
-    Script,
+    RatioFilter,
+    ScriptFilter,
 )
 from training.recipe.sections import DataConfig
 
@@ -29,12 +29,12 @@ def dropped(some: Filter, *pairs: Pair, languages: tuple[str, str] = ("de", "en"
 
 
 def test_length_bounds_both_sides() -> None:
-    some = Length(min_characters=2, max_characters=4)
+    some = LengthFilter(min_characters=2, max_characters=4)
     assert dropped(some, ("ab", "abcd"), ("a", "ab"), ("ab", "abcde")) == [False, True, True]
 
 
 def test_ratio_lets_short_pairs_by() -> None:
-    some = Ratio(max_ratio=2, short=10)
+    some = RatioFilter(max_ratio=2, short=10)
     assert dropped(some, ("a" * 10, "b"), ("a" * 11, "b" * 5), ("a" * 12, "b" * 6)) == [
         False,
         True,
@@ -58,17 +58,17 @@ def test_ratio_lets_short_pairs_by() -> None:
     ],
 )
 def test_numbers_are_compared_by_value_in_any_order(pair: Pair, drops: bool) -> None:
-    assert dropped(Numbers(), pair, pair[::-1]) == [drops, drops]
+    assert dropped(NumbersFilter(), pair, pair[::-1]) == [drops, drops]
 
 
 def test_a_number_may_have_more_digits_than_python_reads() -> None:
-    drops = Numbers().start(("de", "en"))
+    drops = NumbersFilter().start(("de", "en"))
     assert not drops(("1" * 5000, f"0{'1' * 5000}"))
     assert drops(("1" * 5000, "1" * 4999))
 
 
 def test_numbers_of_one_digit_are_compared_where_asked_for() -> None:
-    assert dropped(Numbers(min_digits=1), ("3 Katzen", "three cats"), ("3 K", "3 c")) == [
+    assert dropped(NumbersFilter(min_digits=1), ("3 Katzen", "three cats"), ("3 K", "3 c")) == [
         True,
         False,
     ]
@@ -77,25 +77,25 @@ def test_numbers_of_one_digit_are_compared_where_asked_for() -> None:
 def test_language_drops_what_is_surely_in_another() -> None:
     german = "Das Wetter ist heute wirklich sehr schön, und wir gehen spazieren."
     english = "The weather is really very nice today, and we are going for a walk."
-    some = Language()
+    some = LanguageFilter()
     pairs = ((german, english), (english, english), (german, german), ("OK", "OK"))
     assert dropped(some, *pairs) == [False, True, True, False]
     assert dropped(some, (english, german), languages=("en-GB", "de")) == [False]
-    assert dropped(Language(min_letters=500), (english, english)) == [False]
+    assert dropped(LanguageFilter(min_letters=500), (english, english)) == [False]
     with pytest.raises(ConfigError, match="does not know 'xx'"):
         some.start(("xx", "en"))
 
 
 def test_script_drops_foreign_letters() -> None:
     pairs = (("Привет, мир", "hello"), ("Hallo", "hello"), ("12 + 3 = 15", "…"), ("Hi Мир", "x"))
-    assert dropped(Script(), *pairs) == [True, False, False, True]
-    assert dropped(Script(source=("cyrillic",)), *pairs) == [False, True, False, False]
-    assert dropped(Script(min_share=0.4), pairs[3]) == [False]
+    assert dropped(ScriptFilter(), *pairs) == [True, False, False, True]
+    assert dropped(ScriptFilter(source=("cyrillic",)), *pairs) == [False, True, False, False]
+    assert dropped(ScriptFilter(min_share=0.4), pairs[3]) == [False]
 
 
 def test_duplicates_are_equal_to_the_letter() -> None:
     pairs = (("a", "b"), ("a", "b"), ("a", "B"), ("a", "b"))
-    assert dropped(Duplicates(), *pairs) == [False, True, False, True]
+    assert dropped(DuplicatesFilter(), *pairs) == [False, True, False, True]
 
 
 def test_near_duplicates_differ_in_case_marks_spaces_and_digits_only() -> None:
@@ -106,11 +106,11 @@ def test_near_duplicates_differ_in_case_marks_spaces_and_digits_only() -> None:
         ("!", "!"),
         ("?", "?"),
     )
-    assert dropped(NearDuplicates(), *pairs) == [False, True, False, False, False]
+    assert dropped(NearDuplicatesFilter(), *pairs) == [False, True, False, False, False]
 
 
 def test_a_check_remembers_one_reading_only() -> None:
-    some = Duplicates()
+    some = DuplicatesFilter()
     assert dropped(some, ("a", "b")) == dropped(some, ("a", "b")) == [False]
 
 
@@ -134,7 +134,7 @@ def recipe(**data: Any) -> DataConfig:
 
 def test_a_recipe_lists_filters_by_name_with_their_options() -> None:
     data = recipe(filters=[{"name": "length", "max_characters": 99}, {"name": "numbers"}])
-    assert data.steps == (Length(max_characters=99), Numbers())
+    assert data.steps == (LengthFilter(max_characters=99), NumbersFilter())
     assert recipe(filters=[]).steps == ()
 
 
@@ -148,7 +148,7 @@ def test_every_filter_can_be_named() -> None:
 def test_a_recipe_without_filters_has_those_of_its_ratio() -> None:
     names = [step.name for step in recipe().steps]
     assert names == ["encoding", "length", "ratio", "duplicates"]
-    assert Ratio(max_ratio=2.5) in recipe(max_length_ratio=2.5).steps
+    assert RatioFilter(max_ratio=2.5) in recipe(max_length_ratio=2.5).steps
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from tests.toy.languages import WORDS, translated, write_multilingual_recipe
 from training.batches.batching import encode_prefix
 from training.errors import ConfigError, CorpusError
 from training.recipe.config import TranslationRecipe, load_recipe, recipe_from_dict
-from training.recipe.filters import Language, Script
+from training.recipe.filters import LanguageFilter, ScriptFilter
 from training.recipe.sections import DataConfig, ParallelFiles
 from training.tasks.translation import RunData, corpus_weights, prepare, read_corpus
 from training.vocabularies.sentence_pieces import train_tokenizer
@@ -119,7 +119,7 @@ def test_what_contradicts_itself_is_refused(changes: dict[str, Any], message: st
 
 def test_filters_judge_each_direction_by_its_own_languages() -> None:
     greek = ParallelFiles(source="a", target="b", source_language="el", directions="both")
-    some = config(FR_EN, greek, filters=(Script(),))
+    some = config(FR_EN, greek, filters=(ScriptFilter(),))
     pair = ("Καλημέρα σας", "good morning")
     drops = {
         direction: [step.start(direction)(pair) for step in some.steps_of(direction)]
@@ -131,11 +131,13 @@ def test_filters_judge_each_direction_by_its_own_languages() -> None:
         ("el", "en"): [False],
         ("en", "el"): [True],
     }
-    assert config(ParallelFiles(source="a", target="b"), filters=(Script(),)).steps == (Script(),)
+    assert config(ParallelFiles(source="a", target="b"), filters=(ScriptFilter(),)).steps == (
+        ScriptFilter(),
+    )
 
 
 def test_so_does_the_detector() -> None:
-    some = config(FR_EN, ES_EN, filters=(Language(),))
+    some = config(FR_EN, ES_EN, filters=(LanguageFilter(),))
     pair = (
         "Je voudrais savoir où se trouve la gare la plus proche.",
         "I would like to know where the nearest station is.",
