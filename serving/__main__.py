@@ -50,13 +50,14 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     )
 
     bulk = verbs.add_parser(
-        "bulk", help="translate or score every row of a text, JSONL or Parquet file, with Ray Data"
+        "bulk",
+        help="translate or score every row of a text, a table or JSONL, with Ray Data",
     )
     bulk.add_argument("bundle", type=Path, help="a bundle's folder")
     bulk.add_argument("input", type=Path, help="what to read; its name tells the kind")
     bulk.add_argument("output", type=Path, help="what to write, of the same kind")
     _of_translation(bulk)
-    bulk.add_argument("--column", default="text", help="of JSONL and Parquet (default text)")
+    bulk.add_argument("--column", default="text", help="of JSONL and tables (default text)")
     bulk.add_argument("--into", help="member or column of the results (translation, or score)")
     bulk.add_argument(
         "--n-best", type=int, default=0, metavar="N", help="a list of so many translations a row"

@@ -1,32 +1,41 @@
 """Files of texts, cut into blocks of rows that are read, and written again, without the others.
 
-Three kinds, told by the end of the name: `.jsonl` and `.ndjson` hold one JSON object a line,
-`.parquet` is Parquet, and everything else is text, a row a line.
+The end of the name says the kind: `.jsonl` and `.ndjson` hold one JSON object a line, `.csv` and
+`.tsv` a table whose first line names the columns, `.parquet` is Parquet, and everything else is
+text, a row a line. With `.gz` behind it all but Parquet is compressed.
 """
 
 from __future__ import annotations
 
 import codecs
+import gzip
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import IO, Any, Literal, NamedTuple
+from typing import IO, Any, Literal, NamedTuple, cast
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from serving.bulk.delimited import Header, csv_records, delimited_row, header_of, record_line
 from serving.errors import InvalidTextError
 from serving.lines import LineEncodingError, decode_line
 
-Kind = Literal["text", "jsonl", "parquet"]
+Kind = Literal["text", "jsonl", "csv", "tsv", "parquet"]
 Form = Literal["text", "texts", "number"]
 Result = str | list[str] | float | None
 """What a row became: its translation, several of them, the log-probability of a given one, or
 nothing."""
 _TYPES = {"text": pa.string(), "texts": pa.list_(pa.string()), "number": pa.float64()}
-_SUFFIXES: dict[str, Kind] = {".jsonl": "jsonl", ".ndjson": "jsonl", ".parquet": "parquet"}
+_SUFFIXES: dict[str, Kind] = {
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".csv": "csv",
+    ".tsv": "tsv",
+    ".parquet": "parquet",
+}
 
 
 class RowBlock(NamedTuple):
@@ -49,23 +58,39 @@ class Row:
     texts: tuple[str, ...] | None = None
     """What the named columns hold; None where nothing is to be decoded."""
     value: Any = None
-    """The whole row of a JSONL file, which is written again."""
+    """The whole row of a JSONL file or the cells of a table's line, which are written again."""
     error: str = ""
     """Why it cannot be read; empty where it can."""
 
 
 def kind_of(path: Path) -> Kind:
     """The kind of a file, by its name."""
-    return _SUFFIXES.get(path.suffix.lower(), "text")
+    name = path.with_suffix("") if is_compressed(path) else path
+    return _SUFFIXES.get(name.suffix.lower(), "text")
+
+
+def is_compressed(path: Path) -> bool:
+    """Whether a file is compressed by gzip, by its name."""
+    return path.suffix.lower() == ".gz"
+
+
+def open_bytes(path: Path, mode: Literal["rb", "wb"], like: Path) -> IO[bytes]:
+    """Open a file, through gzip where the name `like` says that it is compressed."""
+    return cast("IO[bytes]", gzip.open(path, mode)) if is_compressed(like) else path.open(mode)
 
 
 def cut(path: Path, rows: int) -> list[RowBlock]:
     """The blocks of a file, of at most so many rows each, in order; raises InvalidTextError for a
-    file that is no Parquet file though its name says so."""
+    file that is not Parquet or gzip though its name says so."""
     if kind_of(path) != "parquet":
-        return list(_line_blocks(path, rows))
+        try:
+            blocks = list(_line_blocks(path, rows))
+        except (EOFError, gzip.BadGzipFile) as error:
+            raise InvalidTextError(f"{path}: not a whole gzip file: {error}") from error
+        # A table without rows still has its columns.
+        return blocks or ([RowBlock(0, 0, 0)] if kind_of(path) in ("csv", "tsv") else [])
     file = _parquet(path)
-    blocks: list[RowBlock] = []
+    blocks = []
     first = 0
     for group in range(file.num_row_groups):
         held = file.metadata.row_group(group).num_rows
@@ -78,9 +103,12 @@ def cut(path: Path, rows: int) -> list[RowBlock]:
 
 def _line_blocks(path: Path, rows: int) -> Iterator[RowBlock]:
     number = first = count = start = size = 0
-    with path.open("rb") as file:
-        for line in file:
-            count, size = count + 1, size + len(line)
+    with open_bytes(path, "rb", path) as file:
+        records = _records(file, kind_of(path))
+        if kind_of(path) in ("csv", "tsv"):
+            start = len(next(records, b""))
+        for record in records:
+            count, size = count + 1, size + len(record)
             if count == rows:
                 yield RowBlock(number, first, count, start, size)
                 number, first, start, count, size = number + 1, first + count, start + size, 0, 0
@@ -88,23 +116,44 @@ def _line_blocks(path: Path, rows: int) -> Iterator[RowBlock]:
         yield RowBlock(number, first, count, start, size)
 
 
+def _records(file: IO[bytes], kind: Kind) -> Iterator[bytes]:
+    """The bytes of each row: a line, or, in CSV, several where a cell between quotes has ends of
+    lines."""
+    return csv_records(file) if kind == "csv" else iter(file)
+
+
 def check_columns(path: Path, columns: Sequence[str], into: str) -> None:
-    """Raise InvalidTextError where a Parquet file lacks one of the columns, holds no text in it, or
-    has one of the name that the results are to get."""
-    if kind_of(path) != "parquet":
-        return
-    schema = _parquet(path).schema_arrow
+    """Raise InvalidTextError where a table lacks one of the columns, holds no text in it, or has
+    one of the name that the results are to get."""
+    if kind_of(path) in ("csv", "tsv"):
+        _check_names(path, header_of(*_head(path)).names, columns, into)
+    elif kind_of(path) == "parquet":
+        schema = _parquet(path).schema_arrow
+        _check_names(path, schema.names, columns, into)
+        for column in columns:
+            kind = schema.field(column).type
+            if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
+                raise InvalidTextError(
+                    f"{path}: column {column!r} must be of strings, it is {kind}"
+                )
+
+
+def _check_names(path: Path, names: Sequence[str], columns: Sequence[str], into: str) -> None:
     for column in columns:
-        if column not in schema.names:
+        if column not in names:
             raise InvalidTextError(
-                f"{path}: no column {column!r}, there are {', '.join(schema.names)}; name one with "
+                f"{path}: no column {column!r}, there are {', '.join(names)}; name one with "
                 "--column"
             )
-        kind = schema.field(column).type
-        if not (pa.types.is_string(kind) or pa.types.is_large_string(kind)):
-            raise InvalidTextError(f"{path}: column {column!r} must be of strings, it is {kind}")
-    if into in schema.names:
+    if into in names:
         raise InvalidTextError(f"{path}: there is a column {into!r} already; choose another --into")
+
+
+def _head(path: Path) -> tuple[Path, bytes, bool]:
+    """A table of lines: the file, its first line, and whether cells may be quoted."""
+    kind = kind_of(path)
+    with open_bytes(path, "rb", path) as file:
+        return path, next(_records(file, kind), b""), kind == "csv"
 
 
 def read(
@@ -112,25 +161,41 @@ def read(
 ) -> tuple[list[Row], pa.Table | None]:
     """The rows of a block, whose results are written to `into`; of Parquet also the table that they
     stand in."""
-    if kind_of(path) == "parquet":
+    kind = kind_of(path)
+    if kind == "parquet":
         table = _read_table(path, block)
         held = [table.column(name).to_pylist() for name in columns]
         texts = zip(*held, strict=True)
         return [Row(None if None in row else row) for row in texts], table
-    with path.open("rb") as file:
+    with open_bytes(path, "rb", path) as file:
         file.seek(block.start)
         content = file.read(block.size)
-    lines = (content if block.first else content.removeprefix(codecs.BOM_UTF8)).split(b"\n")
+    content = content if block.first else content.removeprefix(codecs.BOM_UTF8)
+    header = header_of(*_head(path)) if kind in ("csv", "tsv") else None
     rows = []
-    for number, line in enumerate(lines[: block.rows], block.first + 1):
+    for number, record in enumerate(_records(BytesIO(content), kind), block.first + 1):
         try:
-            text = decode_line(line, number)
+            text = decode_line(record, number)
         except LineEncodingError as error:
             rows.append(Row(error=str(error)))
             continue
-        is_json = kind_of(path) == "jsonl"
-        rows.append(_json_row(text, columns, into) if is_json else _row(text, columns))
+        if header is not None:
+            rows.append(_table_row(text, header, columns))
+        elif kind == "jsonl":
+            rows.append(_json_row(text, columns, into))
+        else:
+            rows.append(_row(text, columns))
     return rows, None
+
+
+def _table_row(line: str, header: Header, columns: Sequence[str]) -> Row:
+    cells = delimited_row(line, header)
+    if not line.strip():
+        return Row(value=cells)
+    if len(cells) != len(header.names):
+        wanted = f"the first line names {len(header.names)} columns, this one has {len(cells)}"
+        return Row(value=cells, error=wanted)
+    return Row(tuple(cells[header.names.index(column)] for column in columns), cells)
 
 
 def _row(line: str, columns: Sequence[str]) -> Row:
@@ -143,10 +208,12 @@ def _row(line: str, columns: Sequence[str]) -> Row:
 
 
 def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
+    if not line.strip():
+        return Row()  # a blank line stays one
     try:
         value = json.loads(line)
     except (ValueError, RecursionError) as error:
-        return Row(error=f"not JSON: {error}")
+        return Row(value={}, error=f"not JSON: {error}")
     if not isinstance(value, dict):
         return Row(value={}, error=f"a row must be a JSON object, got {type(value).__name__}")
     if into in value:
@@ -165,19 +232,21 @@ def _json_row(line: str, columns: Sequence[str], into: str) -> Row:
 
 
 def written(
-    kind: Kind,
-    rows: Sequence[Row],
-    table: pa.Table | None,
+    path: Path,
+    block: RowBlock,
+    read_rows: tuple[Sequence[Row], pa.Table | None],
     results: Sequence[Result],
     into: str,
     *,
     form: Form,
 ) -> bytes:
-    """A block with its results, which are all of one form, as a file of its own.
+    """A block of a file with its results, which are all of one form, as a file of its own.
 
-    Lines: each result, or each object with the result as a further member. Parquet: the table with
-    a further column.
+    `read_rows` is what `read` gave for the block. Lines: each result, or each object with the
+    result as a further member. Tables: the rows with a further column.
     """
+    rows, table = read_rows
+    kind = kind_of(path)
     if table is not None:
         column = pa.array(results, _TYPES[form])
         buffer = BytesIO()
@@ -188,10 +257,28 @@ def written(
         for row, result in zip(rows, results, strict=True):
             value = row.value or {}
             # A member of that name is the row's own; that is its error.
-            lines.append(_json_line(value if into in value else value | {into: result}))
+            member = _json_line(value if into in value else value | {into: result})
+            lines.append(member if row.value is not None or row.error else "")
+    elif kind in ("csv", "tsv"):
+        return _table_lines(path, block, rows, results, into)
     else:
         lines = ["" if result is None else _line(result) for result in results]
     return "".join(f"{line}\n" for line in lines).encode()
+
+
+def _table_lines(
+    path: Path, block: RowBlock, rows: Sequence[Row], results: Sequence[Result], into: str
+) -> bytes:
+    """Rows of a table with their results as the last cell; the first block has the columns' names
+    above."""
+    header = header_of(*_head(path))
+    lines = [] if block.number else [record_line([*header.names, into], quoted=header.quoted)]
+    for row, result in zip(rows, results, strict=True):
+        cells = list(row.value or [])
+        cells += [""] * (len(header.names) - len(cells))
+        cell = "" if result is None else _line(result)
+        lines.append(record_line([*cells, cell], quoted=header.quoted))
+    return "".join(lines).encode()
 
 
 def _json_line(value: dict[str, Any]) -> str:

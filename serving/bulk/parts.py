@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from serving.bulk.blocks import Kind, join
+from serving.bulk.blocks import Kind, join, open_bytes
 from serving.bulk.worker import Failure
 from serving.errors import ServingError
 
@@ -58,7 +58,7 @@ class Parts:
         returns how many have. The folder is removed."""
         failed = b"".join(self._failed(number).read_bytes() for number in numbers)
         whole = self.folder / "whole"
-        with whole.open("wb") as file:
+        with open_bytes(whole, "wb", self._out) as file:
             join(kind, [self._part(number) for number in numbers], file)
         if failed:
             _write(side, failed)

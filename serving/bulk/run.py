@@ -80,9 +80,12 @@ def _check(task: BulkTask, out: Path, workers: int | None, *, force: bool) -> No
     if kind_of(task.file) != kind_of(out):
         raise BulkError(
             f"{out} would be {kind_of(out)}, but {task.file} is {kind_of(task.file)}; the end of a "
-            "name tells the kind (.jsonl, .parquet, all else is text): give both the same"
+            "name says the kind (.jsonl, .csv, .tsv, .parquet, all else is text; .gz may follow): "
+            "give both the same"
         )
-    if task.n_best and kind_of(out) == "text":
+    if out.exists() and out.samefile(task.file):
+        raise BulkError(f"{out} is the input, which is read to the end; write to another file")
+    if task.n_best and kind_of(out) not in ("jsonl", "parquet"):
         raise BulkError(f"--n-best needs a .jsonl or .parquet file, got {out}")
     if out.exists() and not force:
         raise BulkError(f"{out} exists already; give --force to replace it")

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from serving.bulk.blocks import Form, Result, Row, RowBlock, kind_of, read, written
+from serving.bulk.blocks import Form, Result, Row, RowBlock, read, written
 from serving.bundle.manifest import check_shortlist
 from serving.errors import ServingError
 from serving.search.options import parse_options
@@ -100,8 +100,8 @@ class BulkWorker:
             if reason:
                 failures.append(Failure(block.first + index + 1, reason))
             results.append(None if isinstance(found, Exception) else found)
-        kind = kind_of(task.file)
-        return written(kind, rows, table, results, task.into, form=task.form), failures
+        content = written(task.file, block, (rows, table), results, task.into, form=task.form)
+        return content, failures
 
     def _found(self, rows: Sequence[Row]) -> list[Result | Exception]:
         """What each row became. Where something fails that is no row's own fault as far as it

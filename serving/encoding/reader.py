@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import overload
 
 import numpy as np
 
@@ -70,9 +71,15 @@ class Embedder(TextReader):
         super().__init__(folder, threads)
         _check_task(self.manifest, "encode")
 
-    def embed(self, texts: Sequence[str], *, truncate: bool = False) -> Floats:
-        """The vectors [B,D] of texts; raises RequestError for one that cannot be read, and with
-        `truncate` not for one that is too long, but cuts its end off."""
+    def embed(self, texts: str | Sequence[str], *, truncate: bool = False) -> Floats:
+        """The vectors [B,D] of texts, or the vector [D] of one text.
+
+        Raises RequestError for a text that cannot be read; with `truncate` one that is too long is
+        cut off at its end.
+        """
+        if isinstance(texts, str):
+            vector_D: Floats = self.read([texts], truncate=truncate)[0]
+            return vector_D
         return self.read(texts, truncate=truncate)
 
 
@@ -84,11 +91,23 @@ class Classifier(TextReader):
         super().__init__(folder, threads)
         _check_task(self.manifest, "classify")
 
+    @overload
+    def classify(  # type: ignore[overload-overlap]  # a str is a sequence of str, too
+        self, texts: str, *, truncate: bool = False
+    ) -> list[tuple[str, float]]: ...
+
+    @overload
     def classify(
         self, texts: Sequence[Input], *, truncate: bool = False
-    ) -> list[list[tuple[str, float]]]:
-        """The labels of each text or pair with their probabilities, the likeliest first; raises as
-        `Embedder.embed` does."""
+    ) -> list[list[tuple[str, float]]]: ...
+
+    def classify(
+        self, texts: str | Sequence[Input], *, truncate: bool = False
+    ) -> list[tuple[str, float]] | list[list[tuple[str, float]]]:
+        """The labels of each text or pair with their probabilities, the likeliest first; of one
+        text, given alone, its labels. Raises as `Embedder.embed` does."""
+        if isinstance(texts, str):
+            return self.classify([texts], truncate=truncate)[0]
         found_BC = probabilities(self.read(texts, truncate=truncate))
         return [ranked(self.reading.labels, row_C) for row_C in found_BC]
 

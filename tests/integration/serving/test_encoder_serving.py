@@ -89,6 +89,13 @@ def test_the_native_list_of_models_has_them_as_openais_has(client: TestClient) -
         assert card["device"] == listed[name]["device"] == "cpu"
 
 
+def test_one_text_alone_gets_one_vector_or_its_classes(
+    embedder: Embedder, classifier: Classifier
+) -> None:
+    np.testing.assert_array_equal(embedder.embed("the cat"), embedder.embed(["the cat"])[0])
+    assert classifier.classify("the cat") == classifier.classify(["the cat"])[0]
+
+
 # OpenAI
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import gzip
 import io
 import json
 from pathlib import Path
@@ -25,7 +27,7 @@ def upper(path: Path, folder: Path, rows: int, column: str = "text") -> bytes:
         found, table = read(path, block, [column], "capitals")
         results = [row.texts[0].upper() if row.texts else None for row in found]
         part = folder / f"{block.number}.part"
-        part.write_bytes(written(kind, found, table, results, "capitals", form="text"))
+        part.write_bytes(written(path, block, (found, table), results, "capitals", form="text"))
         parts.append(part)
     whole = io.BytesIO()
     join(kind, parts, whole)
@@ -59,6 +61,65 @@ def test_objects_keep_what_else_they_hold(
     ]
 
 
+CELLS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"))
+
+
+@given(rows=st.lists(st.tuples(CELLS, CELLS)), size=st.integers(1, 3))
+def test_a_csv_table_keeps_its_cells_whatever_is_quoted_in_them(
+    tmp_path_factory: pytest.TempPathFactory, rows: list[tuple[str, str]], size: int
+) -> None:
+    folder = tmp_path_factory.mktemp("bulk")
+    path = folder / "in.csv"
+    with path.open("w", encoding="utf-8", newline="") as file:
+        # Alone in its row, an empty cell would be a blank line.
+        csv.writer(file, quoting=csv.QUOTE_ALL).writerows([("id", "text"), *rows])
+    out = upper(path, folder, size).decode()
+    found = list(csv.reader(io.StringIO(out, newline="")))
+    lines = [" ".join(text.upper().split("\n")) for _, text in rows]
+    assert [row[:2] for row in found] == [["id", "text"], *map(list, rows)]
+    assert [row[2] for row in found] == ["capitals", *lines]
+
+
+def test_a_tsv_table_has_no_quotes_and_names_its_columns(tmp_path: Path) -> None:
+    path = tmp_path / "in.tsv"
+    path.write_bytes(b'\xef\xbb\xbfid\ttext\r\n1\tsay "a\r\n2\n\n3\tb\n')
+    out = upper(path, tmp_path, 1)
+    assert out == b'id\ttext\tcapitals\n1\tsay "a\tSAY "A\n2\t\t\n\t\t\n3\tb\tB\n'
+    (block,) = cut(path, 100)
+    rows, _ = read(path, block, ["text"], "capitals")
+    assert [row.error for row in rows if row.error] == [
+        "the first line names 2 columns, this one has 1"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("content", "columns", "message"),
+    [
+        ("id,text\n", ["words"], "no column 'words', there are id, text; name one with --column"),
+        ("id,to\n", ["id"], "a column 'to' already"),
+        ("", ["text"], "the first line must name the columns"),
+        ("a,a\n1,2\n", ["a"], "each another name"),
+    ],
+)
+def test_a_table_that_lacks_a_column_is_refused_before_the_work(
+    tmp_path: Path, content: str, columns: list[str], message: str
+) -> None:
+    (tmp_path / "in.csv").write_text(content)
+    with pytest.raises(InvalidTextError, match=message):
+        check_columns(tmp_path / "in.csv", columns, "to")
+
+
+def test_a_compressed_file_is_read_and_a_broken_one_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "in.jsonl.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b'{"text": "a"}\n\n{"text": "b"}\n')
+    out = upper(path, tmp_path, 2)
+    assert out == b'{"text": "a", "capitals": "A"}\n\n{"text": "b", "capitals": "B"}\n'
+    path.write_bytes(path.read_bytes()[:-12])
+    with pytest.raises(InvalidTextError, match="not a whole gzip file"):
+        cut(path, 2)
+
+
 @pytest.mark.parametrize("group", [1, 3, 100])
 def test_a_table_gets_one_column_more(tmp_path: Path, group: int) -> None:
     table = pa.table({"id": range(7), "text": ["a", None, "c", "ä", "e", "f", ""]})
@@ -88,7 +149,7 @@ def test_rows_that_cannot_be_read_say_why_and_do_not_move_the_others(tmp_path: P
     for row, reason in zip(rows, reasons, strict=True):
         assert reason in row.error
         assert bool(reason) == bool(row.error)
-    out = written("jsonl", rows, None, ["A", *[None] * 7, "I"], "to", form="text")
+    out = written(path, block, (rows, None), ["A", *[None] * 7, "I"], "to", form="text")
     made = [json.loads(line) for line in out.splitlines()]
     assert made[7] == {"text": "h", "to": 1}  # what was there stays
     assert made[1] == {"to": None}
@@ -103,7 +164,7 @@ def test_what_utf_8_cannot_spell_stays_spelt_as_json(tmp_path: Path) -> None:
 
 
 def test_source_and_translation_are_two_columns_of_a_line(tmp_path: Path) -> None:
-    path = tmp_path / "in.tsv"
+    path = tmp_path / "in.txt"
     path.write_text("a\tb\nno tab\na\tb\tc\n \n")
     block = RowBlock(0, 0, 4, 0, path.stat().st_size)
     rows, _ = read(path, block, ["source", "translation"], "score")
