@@ -31,6 +31,7 @@ from training.recipe.config import (
     recipe_to_dict,
 )
 from training.results.comparison import compare_systems, render_comparison
+from training.results.evaluation import EvaluationText
 from training.results.evaluation import evaluate as evaluate_checkpoint
 from training.results.page import check_free_page
 from training.results.perplexity import evaluate_text
@@ -156,17 +157,19 @@ def evaluate(options: argparse.Namespace) -> int:
         raise ConfigError("--tokenized belongs to --bleu, which is not given")
     scores = evaluate_checkpoint(
         options.checkpoint,
-        options.source,
-        options.reference,
+        EvaluationText(
+            options.source,
+            options.reference,
+            (options.source_language, options.target_language),
+            tokenized=options.tokenized,
+            domains=options.domains,
+        ),
         beam_size=options.beam_size,
         output=options.output,
         force=options.force,
         device=options.device,
-        domains=options.domains,
-        languages=(options.source_language, options.target_language),
         analyses=() if options.analysis is None else options.analysis.split(","),
         bleu=() if options.bleu is None else options.bleu.split(","),
-        tokenized=options.tokenized,
     )
     print(json.dumps(scores))
     return 0
@@ -291,7 +294,7 @@ def scale(options: argparse.Namespace) -> int:
 
 def distill(options: argparse.Namespace) -> int:
     """Write a teacher's translations of parallel text; prints one JSON object."""
-    from training.derive.distillation import Workers
+    from training.derive.distillation import Choice, Workers
     from training.derive.distillation import distill as make
 
     made = make(
@@ -299,8 +302,7 @@ def distill(options: argparse.Namespace) -> int:
         options.source,
         options.reference,
         options.out,
-        n_best=options.n_best,
-        metric=options.metric,
+        choice=Choice(options.n_best, options.metric),
         direction=(options.source_language, options.target_language),
         workers=Workers(options.workers, options.address),
         force=options.force,

@@ -10,6 +10,11 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGES = ("bench", "export", "training", "serving")
 MOST_LINES = 60
+MOST_PARAMETERS = 8
+GRAPHS = "training/models/decoding.py"
+"""Whose inputs torch.export tells apart by their places: each is a parameter of its own."""
+WITH_LONG_SIGNATURES = ("export", "serving")
+"""Packages that are not counted yet; this goes when they have values in place of keywords."""
 
 
 def trees(package: str) -> Iterator[tuple[str, ast.Module]]:
@@ -28,6 +33,29 @@ def test_no_function_is_longer_than_a_screen(package: str) -> None:
     ]
     assert len(found) > 50  # functions have been found
     assert [(name, lines) for name, lines in found if lines > MOST_LINES] == []
+
+
+def parameters(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
+    """How many, those by keyword alone and `*` ones too; a method's own object is none."""
+    named = [*node.args.posonlyargs, *node.args.args]
+    own = bool(named) and named[0].arg in ("self", "cls")
+    rest = [each for each in (node.args.vararg, node.args.kwarg) if each is not None]
+    return len(named) - own + len(node.args.kwonlyargs) + len(rest)
+
+
+@pytest.mark.parametrize(
+    "package", [package for package in PACKAGES if package not in WITH_LONG_SIGNATURES]
+)
+def test_no_function_has_more_parameters_than_can_be_told_apart(package: str) -> None:
+    found = [
+        (f"{file}:{node.lineno} {node.name}", parameters(node))
+        for file, tree in trees(package)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        if (file, node.name) != (GRAPHS, "forward")
+    ]
+    assert max(count for _, count in found) > 4  # parameters have been counted
+    assert [(name, count) for name, count in found if count > MOST_PARAMETERS] == []
 
 
 @pytest.mark.parametrize("package", PACKAGES)

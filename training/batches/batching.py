@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import chain
 from typing import NamedTuple
@@ -74,46 +74,53 @@ class Chunk(NamedTuple):
     """With the tags."""
 
 
+@dataclass(frozen=True, kw_only=True)
+class CorpusOptions:
+    """How the pairs of all corpora are read and cut into batches, whichever pairs they are."""
+
+    token_budget: int
+    """What a batch counts at most: rows times `cost`."""
+    max_pieces: int
+    """Pieces of a side, the prefix among them; a pair with more is left out."""
+    cost: Cost = max
+    subword_alpha: float = 0.0
+    bpe_dropout: float = 0.0
+    noise: NoiseConfig = field(default_factory=NoiseConfig)
+    prefixes: Sequence[list[int]] = ([],)
+    """Of each corpus the ids that are put before its sources (`encode_prefix`)."""
+    until: Sequence[int | None] = (None,)
+    """Of each corpus the step that ends it; None for one that does not end."""
+
+    @property
+    def reads_text(self) -> bool:
+        """Whether ids do not suffice: with noise, and where pieces are sampled."""
+        return bool(self.noise != NoiseConfig() or self.subword_alpha or self.bpe_dropout)
+
+
 class BatchedCorpus:
     """Pairs of ids cut into batches; each pair comes once an epoch, or as often as its weight says.
 
     `weights` has a number for each pair: a whole number is how often it comes, a fraction is the
     probability of once more, drawn anew each epoch. `origins` says of each pair which corpus it is
-    from, `prefixes` of each corpus the ids that are put before its sources (`encode_prefix`),
-    `until` the step that ends it; `ids` are those of `encode_pairs` where they are known already.
-    The order, these draws, noise and,
-    with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees what an
-    unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no piece, or
-    more than `max_pieces`.
+    from; `ids` are those of `encode_pairs` where they are known already. The order, these draws,
+    noise and, with subword sampling, the pieces depend only on (seed, epoch), so a resumed run sees
+    what an unbroken one would. `dropped` counts, by corpus, pairs left out because a side has no
+    piece, or more than `max_pieces`.
     """
 
     def __init__(
         self,
         pairs: list[tuple[str, str]],
         tokenizer: Tokenizer,
+        options: CorpusOptions,
         *,
-        token_budget: int,
-        max_pieces: int,
-        cost: Cost = max,
-        subword_alpha: float = 0.0,
-        bpe_dropout: float = 0.0,
-        noise: NoiseConfig | None = None,
         weights: Sequence[float] | None = None,
         origins: Sequence[int] | None = None,
-        until: Sequence[int | None] = (None,),
-        prefixes: Sequence[list[int]] = ([],),
         ids: Sequence[IdPair] | None = None,
         seed: int = 1,
     ) -> None:
-        self._cost, self._token_budget, self._max_pieces, self._seed = (
-            cost,
-            token_budget,
-            max_pieces,
-            seed,
-        )
-        self._tokenizer, self._noise = tokenizer, noise or NoiseConfig()
-        self._sampler = make_sampler(tokenizer, subword_alpha, bpe_dropout)
-        self._prefixes = prefixes
+        self._tokenizer, self._options, self._seed = tokenizer, options, seed
+        self._sampler = make_sampler(tokenizer, options.subword_alpha, options.bpe_dropout)
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
         self.texts: list[tuple[str, str]] = []
         self.ids: list[IdPair] = []
@@ -129,8 +136,9 @@ class BatchedCorpus:
             if not source or not target:
                 self.dropped[origin]["no piece"] += 1
                 continue
-            tagged = prefixes[origin] + source if prefixes[origin] else source
-            if max(len(tagged), len(target)) > max_pieces:
+            prefix = options.prefixes[origin]
+            tagged = prefix + source if prefix else source
+            if max(len(tagged), len(target)) > options.max_pieces:
                 self.dropped[origin]["too many pieces"] += 1
                 continue
             self.texts.append(texts)
@@ -139,13 +147,13 @@ class BatchedCorpus:
             kept_weights.append(weight)
         self.weights = np.array(kept_weights)
         self._weighted = bool((self.weights != 1).any())
-        self._until = np.array([np.inf if step is None else step for step in until])
+        self._until = np.array([np.inf if step is None else step for step in options.until])
 
     @cached_property
     def trained_on(self) -> list[int]:
         """How many of these pairs each corpus has."""
         counts = Counter(self.origins)
-        return [counts[origin] for origin in range(len(self._prefixes))]
+        return [counts[origin] for origin in range(len(self._options.prefixes))]
 
     @cached_property
     def digest(self) -> str:
@@ -183,7 +191,9 @@ class BatchedCorpus:
         # not hold the same neighbours in every epoch.
         sources, targets = np.array(sizes).reshape(-1, 2).T
         order = np.lexsort((generator.random(len(pairs)), targets, sources))
-        batches = cut_by_budget(order.tolist(), sizes, self._token_budget, self._cost)
+        batches = cut_by_budget(
+            order.tolist(), sizes, self._options.token_budget, self._options.cost
+        )
         generator.shuffle(batches)
         return [[pairs[i] for i in batch] for batch in batches]
 
@@ -195,18 +205,19 @@ class BatchedCorpus:
 
     def _encode(self, chosen: Sequence[int], epoch: int) -> list[IdPair]:
         """Ids of these pairs, with the noise and the segmentations of an epoch."""
-        if not self._sampler and self._noise == NoiseConfig():
+        if not self._options.reads_text:
             return [self.ids[i] for i in chosen]
+        noise = self._options.noise
         generator = np.random.default_rng((self._seed, epoch, 1))  # noise has one of its own
         texts = [self.texts[i] for i in chosen]
-        changed = add_noise(texts, self._noise, generator)
+        changed = add_noise(texts, noise, generator)
         for place, pair in changed.items():
             texts[place] = pair
         sides = (self._encode_side(side, texts, changed, chosen, epoch) for side in (0, 1))
         pairs = list(zip(*sides, strict=True))
-        if self._noise.join:
+        if noise.join:
             origins = [self.origins[i] for i in chosen]
-            groups = choose_joins(origins, self._noise.join, generator)
+            groups = choose_joins(origins, noise.join, generator)
             pairs = self._join(pairs, groups, origins)
         return pairs
 
@@ -231,8 +242,8 @@ class BatchedCorpus:
             ]
             encoded = self._tokenizer.encode_batch([texts[place][side] for place in places])
         for place, ids in zip(places, encoded, strict=True):
-            prefix = self._prefixes[self.origins[chosen[place]]] if side == 0 else []
-            if ids and len(prefix) + len(ids) <= self._max_pieces:
+            prefix = self._options.prefixes[self.origins[chosen[place]]] if side == 0 else []
+            if ids and len(prefix) + len(ids) <= self._options.max_pieces:
                 found[place] = prefix + ids if prefix else ids
         return found
 
@@ -243,12 +254,12 @@ class BatchedCorpus:
         texts in one line are those of each. A group that would be too long stays apart."""
         gone = set()
         for first, *others in groups:
-            before = len(self._prefixes[origins[first]])
+            before = len(self._options.prefixes[origins[first]])
             source, target = (list(ids) for ids in pairs[first])
             for other in others:
                 source += pairs[other][0][before:]
                 target += pairs[other][1]
-            if max(len(source), len(target)) <= self._max_pieces:
+            if max(len(source), len(target)) <= self._options.max_pieces:
                 pairs[first] = source, target
                 gone.update(others)
         return [pair for place, pair in enumerate(pairs) if place not in gone]

@@ -10,15 +10,16 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
 from serving.arrays import Ints
 from serving.bundle.tokenizer import Tokenizer
-from training.batches.batching import BatchedCorpus, Chunk, IdPair, encode_pairs
+from training.batches.batching import BatchedCorpus, Chunk, CorpusOptions, IdPair, encode_pairs
 from training.batches.shards import RowWriter, WrittenRows
 from training.corpora.pairs import CleaningReport, Pair
 from training.errors import CorpusError
@@ -133,32 +134,12 @@ def open_ids(folder: Path) -> StoredIds | None:
 
 @dataclass(frozen=True)
 class Sampling:
-    """How stored text is sampled; lists have a number for each corpus."""
+    """How often stored text comes, and how much of it at a time."""
 
     pairs_at_once: int
     weights: list[float]
-    until: list[int | None]
-    """The steps that end corpora."""
-    tags: list[list[int]]
-    """The ids that stand before each source."""
-    max_pieces: int
-    with_text: bool
-    """Whether ids do not suffice to lay pairs out: with noise, and where pieces are sampled."""
+    """Of each corpus."""
     seed: int
-
-
-class LayOut(Protocol):
-    """Makes batches of some pairs: `BatchedCorpus` with all its other options."""
-
-    def __call__(
-        self,
-        pairs: list[Pair],
-        *,
-        ids: list[IdPair],
-        weights: list[float],
-        origins: list[int],
-        seed: int,
-    ) -> BatchedCorpus: ...
 
 
 class StreamedCorpus:
@@ -171,10 +152,15 @@ class StreamedCorpus:
     """
 
     def __init__(
-        self, text: StoredText, ids: StoredIds, lay_out: LayOut, sampling: Sampling
+        self,
+        text: StoredText,
+        ids: StoredIds,
+        tokenizer: Tokenizer,
+        options: CorpusOptions,
+        sampling: Sampling,
     ) -> None:
-        self.text, self.ids, self.sampling = text, ids, sampling
-        self._lay_out = lay_out
+        self.text, self.ids, self.options, self.sampling = text, ids, options, sampling
+        self._lay_out = partial(BatchedCorpus, tokenizer=tokenizer, options=options)
         most = sampling.pairs_at_once // _LEAST_BLOCKS
         self._block_size = max(1, min(_MOST_NEIGHBOURS, most))
         self.dropped: dict[int, Counter[str]] = defaultdict(Counter)
@@ -183,7 +169,7 @@ class StreamedCorpus:
                 empty = (sizes == 0).any(axis=1)
                 self.dropped[origin]["no piece"] += int(empty.sum())
                 self.dropped[origin]["too many pieces"] += int(
-                    (~empty & (sizes.max(axis=1) > sampling.max_pieces)).sum()
+                    (~empty & (sizes.max(axis=1) > options.max_pieces)).sum()
                 )
             self.dropped[origin] = +self.dropped[origin]  # without those that are 0
         self.trained_on = [
@@ -194,8 +180,8 @@ class StreamedCorpus:
     @property
     def digest(self) -> str:
         """A hash of the ids and of what decides how often each comes."""
-        some = self.sampling
-        decisive = [self.ids.digest, some.weights, some.tags, some.max_pieces]
+        options = self.options
+        decisive = [self.ids.digest, self.sampling.weights, options.prefixes, options.max_pieces]
         return hashlib.sha256(json.dumps(decisive).encode()).hexdigest()
 
     def sizes(self, origin: int) -> Iterator[Ints]:
@@ -204,7 +190,7 @@ class StreamedCorpus:
         sources, targets = self.ids.corpora[origin]
         for first, last in _spans(len(sources), _AT_ONCE):
             sizes = sources.sizes(first, last)
-            sizes = np.where(sizes > 0, sizes + len(self.sampling.tags[origin]), 0)
+            sizes = np.where(sizes > 0, sizes + len(self.options.prefixes[origin]), 0)
             yield np.stack([sizes, targets.sizes(first, last)], axis=1)
 
     def chunks(self) -> Iterator[Chunk]:
@@ -238,7 +224,7 @@ class StreamedCorpus:
             origin, first, last = int(block["origin"]), int(block["first"]), int(block["last"])
             count = last - first
             ids += self.ids.pairs(origin, first, last)
-            with_text = self.sampling.with_text
+            with_text = self.options.reads_text
             pairs += self.text.pairs(origin, first, last) if with_text else [("", "")] * count
             weights += [float(block["share"])] * count
             origins += [origin] * count
@@ -250,7 +236,7 @@ class StreamedCorpus:
         """The blocks of an epoch, each as often as its corpus' weight says."""
         blocks = []
         for origin, (rows, _) in enumerate(self.ids.corpora):
-            until = self.sampling.until[origin]
+            until = self.options.until[origin]
             if until is not None and until <= begun:
                 continue
             whole, fraction = divmod(self.sampling.weights[origin], 1)

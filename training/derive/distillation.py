@@ -47,6 +47,22 @@ class Workers:
 
 
 @dataclass(frozen=True)
+class Choice:
+    """Of how many translations a row the one nearest to its reference is taken, by a metric of
+    sentences."""
+
+    n_best: int = 8
+    metric: str = "chrf"
+
+    def __post_init__(self) -> None:
+        if self.metric not in METRICS:
+            raise ConfigError(f"--metric must be one of {', '.join(METRICS)}, got {self.metric!r}")
+        most = int(RANGES["beam_size"][1])
+        if not 1 <= self.n_best <= most:
+            raise ConfigError(f"--n-best must be in [1, {most}], got {self.n_best}")
+
+
+@dataclass(frozen=True)
 class Made:
     """Parallel text that was made."""
 
@@ -63,35 +79,32 @@ def distill(
     reference: Path,
     out: Path,
     *,
-    n_best: int = 8,
-    metric: str = "chrf",
+    choice: Choice,
     direction: Direction = (None, None),
     workers: Workers,
     force: bool = False,
 ) -> Made:
     """Write OUT.<source language> and OUT.<target language>: the sources, and of the teacher's
-    `n_best` translations of each the one nearest to its reference by that metric of sentences.
+    translations of each the one that is chosen.
 
     The teacher is a bundle, a run or a checkpoint. With one translation a row the references count
     for nothing. `direction` names source and target where the teacher has several. Raises
     ConfigError or CorpusError where it cannot be done; a run that was ended goes on when it is
     called again.
     """
-    if metric not in METRICS:
-        raise ConfigError(f"--metric must be one of {', '.join(METRICS)}, got {metric!r}")
-    most = int(RANGES["beam_size"][1])
-    if not 1 <= n_best <= most:
-        raise ConfigError(f"--n-best must be in [1, {most}], got {n_best}")
     pairs = read_pairs(source, reference)
 
     def choose(lists: list[list[str]]) -> Iterator[Pair]:
         rows = [(found, text) for found, (_, text) in zip(lists, pairs, strict=True)]
-        chosen = _nearest(rows, metric, workers) if n_best > 1 else map(_best, lists)
+        if choice.n_best == 1:
+            chosen: Iterable[str] = map(_best, lists)
+        else:
+            chosen = _nearest(rows, choice.metric, workers)
         return zip((text for text, _ in pairs), chosen, strict=True)
 
     with as_bundle(teacher, out) as bundle:
         languages = chosen_direction(bundle, direction)
-        making = _Making(bundle, teacher.name, out, languages, languages, n_best)
+        making = _Making(bundle, teacher.name, out, languages, languages, choice.n_best)
         return making.run([text for text, _ in pairs], choose, workers, force=force)
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 
 from training.models.context import AttentionContext, CacheContext, KeyValue, StepNeeds
-from training.models.dropout import HeadDropout
+from training.models.dropout import HeadDropout, WeightDropout
 from training.models.operators import attention, biased_attention, reshape, split_heads
 from training.models.positions import RelativePositions, RotaryPositions
 
@@ -202,8 +202,7 @@ class SelfAttention(nn.Module):
                 num_heads=self.num_heads,
                 mask=mask,
                 causal=causal,
-                dropout=dropout,
-                rows_sharing_dropout=rows_sharing_dropout,
+                dropout=WeightDropout(dropout, rows_sharing_dropout),
                 # What unpacks texts keeps the factor out of the weights, turned or not, and the
                 # kernel that unpacks them itself takes it.
                 scales_queries=packed or self.rotary is None,
@@ -269,7 +268,7 @@ class SourceAttention(nn.Module):
             context.source.values,
             num_heads=self.num_heads,
             mask=context.source_mask,
-            dropout=self.dropout if self.training else 0.0,
+            dropout=WeightDropout(self.dropout if self.training else 0.0),
         )
         return self.out_proj(self.head_dropout(out_BQD))
 

@@ -1,7 +1,7 @@
 """What decoding, export and training ask of a model, whatever its architecture.
 
 Shape letters: B sentences, S source positions, T target positions, Q queries, C cache slots,
-D model, V vocabulary.
+W ancestors, D model, V vocabulary.
 """
 
 from __future__ import annotations
@@ -19,6 +19,33 @@ from serving.search.ids import PAD_ID
 from training.models.config import ModelConfig
 from training.models.context import StepNeeds
 from training.models.dropout import HeadDropout
+
+
+class NewTokens(NamedTuple):
+    """The tokens that a step of decoding appends, Q a sentence."""
+
+    token_ids_BQ: Tensor
+    positions_BQ: Tensor
+    write_index_B: Tensor
+    """The first of the cache slots into which the tokens of a sentence go, one each."""
+    visible_B1QC: Tensor
+    """0 where a token may see slot c, -inf elsewhere."""
+
+
+class StepMemory(NamedTuple):
+    """What a step of translation reads beside its new tokens."""
+
+    source_mask_BS: Tensor
+    """0 at a source's pieces, -inf at padding."""
+    caches: list[Tensor]
+    """In the order of `split_caches`."""
+    sources: list[Tensor]
+    """As `encode_source` makes them."""
+    ancestors_BQW: Tensor | None = None
+    """The slots of each token's nearest ancestors, nearest first, -1 where there is none; None
+    where `step_needs` does not ask for them."""
+    slot_positions_BC: Tensor | None = None
+    """Positions of the tokens in the slots, the new ones included; None as above."""
 
 
 class DecodingStep(NamedTuple):
@@ -180,21 +207,8 @@ class TranslationModel(DecodingNetwork):
         """Source ids to the source tensors of `decode_step`."""
 
     @abstractmethod
-    def decode_step(
-        self,
-        token_ids_BQ: Tensor,
-        positions_BQ: Tensor,
-        write_index_B: Tensor,
-        visible_B1QC: Tensor,
-        source_mask_BS: Tensor,
-        caches: list[Tensor],
-        sources: list[Tensor],
-        asked: dict[str, Tensor] | None = None,
-    ) -> DecodingStep:
-        """Append Q tokens a sentence at `write_index`; each sees the slots that `visible` shows.
-
-        `asked` holds what `step_needs` asks for: `ancestors` [B,Q,W] and `slot_positions` [B,C].
-        """
+    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
+        """Append Q tokens a sentence to the caches; each sees the slots that `visible` shows."""
 
     @abstractmethod
     def states(self, source_BS: Tensor, target_BT: Tensor) -> Tensor:

@@ -2,6 +2,9 @@
 
 Shape letters: B sentences, S source positions, K beams, Q queries, C cache slots, D model,
 V vocabulary, G groups, N candidates, L pieces of the longest shortlist.
+
+Each tensor is a parameter of its own: torch.export names the sizes of a graph after the places of
+its inputs, and a graph is to stay the same to the bit.
 """
 
 from __future__ import annotations
@@ -9,8 +12,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.base import TranslationModel
-from training.models.language_model import CausalLanguageModel
+from training.models.base import NewTokens, StepMemory, TranslationModel
+from training.models.language_model import CausalLanguageModel, PlacedTokens
 from training.models.operators import (
     add_scores,
     gather_rows,
@@ -57,16 +60,9 @@ class StepGraph(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N], label log-probabilities [B,Q], logits [B,Q,V],
         the alignment (see `TranslationModel.alignment_role`) and the caches."""
-        step = self.model.decode_step(
-            token_ids_BQ,
-            positions_BQ,
-            write_index_B,
-            visible_B1QC,
-            source_mask_BS,
-            caches,
-            sources,
-            asked,
-        )
+        tokens = NewTokens(token_ids_BQ, positions_BQ, write_index_B, visible_B1QC)
+        memory = _memory(source_mask_BS, caches, sources, asked)
+        step = self.model.decode_step(tokens, memory)
         logits_BQV = self.model.output_logits(step.x_BQD)
         log_probs_BQV = logits_BQV.log_softmax(-1)
         labels_BQ = log_probs_BQV.gather(2, label_ids_BQ.unsqueeze(-1)).squeeze(-1)
@@ -96,16 +92,9 @@ class ShortlistStepGraph(nn.Module):
     ) -> tuple[Tensor, Tensor, Tensor, Tensor, list[Tensor]]:
         """Returns scores, tokens and parents [B,N] of the N = 2K best continuations, the alignment
         and the caches. `columns` are the pieces of each sentence, with -1 behind the last."""
-        step = self.model.decode_step(
-            token_ids_BQ,
-            positions_BQ,
-            write_index_B,
-            visible_B1QC,
-            source_mask_BS,
-            caches,
-            sources,
-            asked,
-        )
+        tokens = NewTokens(token_ids_BQ, positions_BQ, write_index_B, visible_B1QC)
+        memory = _memory(source_mask_BS, caches, sources, asked)
+        step = self.model.decode_step(tokens, memory)
         logits_BQL = listed_logits(step.x_BQD, self.model.output_weight, columns_BL)
         if self.model.output_bias is not None:
             logits_BQL = logits_BQL + self.model.output_bias[columns_BL].unsqueeze(1)
@@ -119,6 +108,18 @@ class ShortlistStepGraph(nn.Module):
         parents_BKL = beams_K[:, None].expand_as(scores_BKL)
         parents_BN = parents_BKL.flatten(1).gather(1, best.indices).to(torch.int32)
         return best.values, tokens_BN, parents_BN, step.alignment, step.caches
+
+
+def _memory(
+    source_mask_BS: Tensor,
+    caches: list[Tensor],
+    sources: list[Tensor],
+    asked: dict[str, Tensor] | None,
+) -> StepMemory:
+    """What a step reads of the past; `asked` holds what `step_needs` asks for, by name."""
+    asked = asked or {}
+    ancestors_BQW, slot_positions_BC = asked.get("ancestors"), asked.get("slot_positions")
+    return StepMemory(source_mask_BS, caches, sources, ancestors_BQW, slot_positions_BC)
 
 
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -179,15 +180,10 @@ class LanguageStepGraph(nn.Module):
         """Returns the log-probabilities and ids (int32) [B,R,T] of the likeliest tokens of each
         output row, best first, label log-probabilities [B,R], logits [B,R,V] and the caches. Of
         `top_ranks` (0 to T - 1) the length matters alone."""
-        step = self.model.decode_step(
-            token_ids_BQ,
-            positions_BQ,
-            slot_positions_BC,
-            write_index_B,
-            visible_B1QC,
-            caches,
-            asked,
+        tokens = PlacedTokens(
+            token_ids_BQ, positions_BQ, slot_positions_BC, write_index_B, visible_B1QC
         )
+        step = self.model.decode_step(tokens, caches, (asked or {}).get("ancestors"))
         width = step.x_BQD.shape[2]
         x_BRD = step.x_BQD.gather(1, output_index_BR.unsqueeze(-1).expand(-1, -1, width))
         logits_BRV = self.model.output_logits(x_BRD)

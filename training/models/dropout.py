@@ -6,6 +6,7 @@ Shape letters: B rows, Q queries, D model, H heads, E head.
 from __future__ import annotations
 
 import math
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -36,6 +37,17 @@ class Dropout(nn.Module):
         bytes_ = words.view(torch.uint8)[:count].view(shape)
         factor = scale * 256 / (256 - self.threshold)
         return x * (bytes_ >= self.threshold).to(x.dtype).mul_(factor)
+
+
+class WeightDropout(NamedTuple):
+    """How attention drops its probabilities."""
+
+    rate: float = 0.0
+    rows_sharing: int = 1
+    """So many successive rows of a batch drop the same ones."""
+
+
+KEEP_ALL = WeightDropout()
 
 
 class HeadDropout(nn.Module):

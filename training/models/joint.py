@@ -15,7 +15,13 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from training.models.base import DecodingStep, TranslationModel, padding_mask
+from training.models.base import (
+    DecodingStep,
+    NewTokens,
+    StepMemory,
+    TranslationModel,
+    padding_mask,
+)
 from training.models.blocks import EncoderLayer, Residual, feed_forward, self_attention
 from training.models.context import (
     CacheContext,
@@ -151,20 +157,11 @@ class JointModel(TranslationModel):
         mask = source_mask_BS[:, None, None, :].expand(-1, -1, source_BS.shape[1], -1)
         return [self._prenet(source_BS, mask)]
 
-    def decode_step(
-        self,
-        token_ids_BQ: Tensor,
-        positions_BQ: Tensor,
-        write_index_B: Tensor,
-        visible_B1QC: Tensor,
-        source_mask_BS: Tensor,
-        caches: list[Tensor],
-        sources: list[Tensor],
-        asked: dict[str, Tensor] | None = None,
-    ) -> DecodingStep:
+    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
         """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
         appended caches, each [B*S,C,D]."""
-        (source_BSD,) = sources
+        token_ids_BQ, positions_BQ, write_index_B, visible_B1QC = tokens
+        (source_BSD,) = memory.sources
         length, queries = source_BSD.shape[1], token_ids_BQ.shape[1]
 
         def at_each_source(x: Tensor) -> Tensor:
@@ -174,9 +171,10 @@ class JointModel(TranslationModel):
         visible, write_index, positions = map(
             at_each_source, (visible_B1QC, write_index_B, positions_BQ)
         )
-        slots_BC = (asked or {}).get("slot_positions")
+        slots_BC = memory.slot_positions_BC
         slot_positions = None if slots_BC is None else at_each_source(slots_BC)
-        mask = source_mask_BS[:, None, None, None, :].expand(-1, queries, -1, length, -1)
+        mask_B111S = memory.source_mask_BS[:, None, None, None, :]
+        mask = mask_B111S.expand(-1, queries, -1, length, -1)
         contexts = [
             CacheContext(
                 visible=visible,
@@ -185,11 +183,11 @@ class JointModel(TranslationModel):
                 positions=positions,
                 slot_positions=slot_positions,
             )
-            for pairs, _ in split_caches(self.layer_needs, caches)
+            for pairs, _ in split_caches(self.layer_needs, memory.caches)
         ]
         target_BQD = self.embedding(token_ids_BQ, positions_BQ)
         x_BQSD = self._joint(source_BSD, target_BQD, contexts, mask.flatten(0, 1))
-        x_BQD, weights_BQSD = self.reduction(x_BQSD, source_mask_BS)
+        x_BQD, weights_BQSD = self.reduction(x_BQSD, memory.source_mask_BS)
         alignment = weights_BQSD.reshape(-1, self.config.model_dim).mean(-1)
         alignment_BQS = alignment.reshape(-1, queries, length)
         return DecodingStep(self.decoder_norm(x_BQD), alignment_BQS, cache_tensors(contexts))

@@ -1,7 +1,7 @@
 """Decoder-only language models: full or light attention, standard or Macaron layers.
 
 Wang et al. 2020, "Transformer on a Diet". Shape letters: B rows, T tokens, Q queries, C cache
-slots, D model, H heads of keys and values, E head, V vocabulary, L layers.
+slots, W ancestors, D model, H heads of keys and values, E head, V vocabulary, L layers.
 """
 
 from __future__ import annotations
@@ -27,6 +27,20 @@ from training.models.language_model_config import LanguageModelConfig
 from training.models.light_attention import LightSelfAttention, layer_offsets, offset_mask
 from training.models.norms import make_norm, make_output_norm
 from training.models.stack import Stack
+
+
+class PlacedTokens(NamedTuple):
+    """The tokens that a step appends, Q a row, among those that are in the slots."""
+
+    token_ids_BQ: Tensor
+    positions_BQ: Tensor
+    slot_positions_BC: Tensor
+    """Positions of the tokens in all slots, the new ones included; those of slots that `visible`
+    hides do not matter."""
+    write_index_B: Tensor
+    """The first of the cache slots into which the tokens of a row go, one each."""
+    visible_B1QC: Tensor
+    """0 where a token may see slot c, -inf elsewhere."""
 
 
 class LanguageStep(NamedTuple):
@@ -92,24 +106,16 @@ class CausalLanguageModel(DecodingNetwork):
         return self.embedding.vectors if self.output_matrix is None else self.output_matrix
 
     def decode_step(
-        self,
-        token_ids_BQ: Tensor,
-        positions_BQ: Tensor,
-        slot_positions_BC: Tensor,
-        write_index_B: Tensor,
-        visible_B1QC: Tensor,
-        caches: list[Tensor],
-        asked: dict[str, Tensor] | None = None,
+        self, tokens: PlacedTokens, caches: list[Tensor], ancestors_BQW: Tensor | None = None
     ) -> LanguageStep:
-        """Append Q tokens a row at `write_index`; each sees the slots that `visible` (0 or -inf)
-        and its layer's offsets both show.
+        """Append Q tokens a row to the caches; each sees the slots that `visible` and its layer's
+        offsets both show.
 
-        `slot_positions` are the positions of the tokens in all slots, the new ones included; those
-        of slots that `visible` hides do not matter. `caches` are in the order of `split_caches`,
-        keys and values [B,H,C,E]. `asked` holds the `ancestors` [B,Q,W] where `step_needs` asks for
-        them. A slot that no layer can reach any more may be dropped, or taken by another token.
+        `caches` are in the order of `split_caches`, keys and values [B,H,C,E]. `ancestors` are the
+        slots of each token's nearest, where `step_needs` asks for them. A slot that no layer can
+        reach any more may be dropped, or taken by another token.
         """
-        asked = asked or {}
+        token_ids_BQ, positions_BQ, slot_positions_BC, write_index_B, visible_B1QC = tokens
         distance_B1QC = positions_BQ[:, None, :, None] - slot_positions_BC[:, None, None, :]
         masks: dict[tuple[int, ...] | None, Tensor] = {None: visible_B1QC}
         for offsets in self.offsets:
@@ -123,7 +129,7 @@ class CausalLanguageModel(DecodingNetwork):
                 slot_positions=slot_positions_BC,
                 key_values=own_key_values,
                 states=own_states,
-                ancestors=asked.get("ancestors"),
+                ancestors=ancestors_BQW,
             )
             for offsets, (own_key_values, own_states) in zip(
                 self.offsets, split_caches(self.layer_needs, caches), strict=True

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from training.models.attention import SelfAttention
 from training.models.context import CacheContext
+from training.models.dropout import WeightDropout
 from training.models.language_model_config import LanguageModelConfig
 from training.models.operators import attention
 from training.models.positions import make_positions
@@ -92,7 +93,7 @@ def light_attention(
             num_heads=num_heads,
             mask=None,
             causal=True,
-            dropout=dropout,
+            dropout=WeightDropout(dropout),
         )
     query = query_BTD.unflatten(-1, (num_heads, -1))
     width = query.shape[-1]

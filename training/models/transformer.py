@@ -14,7 +14,13 @@ import torch
 from torch import Tensor, nn
 
 from serving.search.ids import PAD_ID
-from training.models.base import DecodingStep, TranslationModel, padding_mask
+from training.models.base import (
+    DecodingStep,
+    NewTokens,
+    StepMemory,
+    TranslationModel,
+    padding_mask,
+)
 from training.models.blocks import Block
 from training.models.context import (
     AttentionContext,
@@ -97,24 +103,17 @@ class Transformer(TranslationModel):
         layers = self.project_source(self.encode(source_BS, mask_B1SS))
         return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
-    def decode_step(
-        self,
-        token_ids_BQ: Tensor,
-        positions_BQ: Tensor,
-        write_index_B: Tensor,
-        visible_B1QC: Tensor,
-        source_mask_BS: Tensor,
-        caches: list[Tensor],
-        sources: list[Tensor],
-        asked: dict[str, Tensor] | None = None,
-    ) -> DecodingStep:
+    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
         """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
         and the appended caches, each [B,C,D] or of a state's own width."""
-        asked = asked or {}
+        token_ids_BQ, positions_BQ, write_index_B, visible_B1QC = tokens
         if self.decoder_bias is not None:
-            slots_B1C = asked["slot_positions"].unsqueeze(1)
+            assert memory.slot_positions_BC is not None
+            slots_B1C = memory.slot_positions_BC.unsqueeze(1)
             visible_B1QC = visible_B1QC + self.decoder_bias(slots_B1C - positions_BQ.unsqueeze(2))
-        source_mask = source_mask_BS[:, None, None, :].expand(-1, -1, token_ids_BQ.shape[1], -1)
+        mask_B11S = memory.source_mask_BS[:, None, None, :]
+        source_mask = mask_B11S.expand(-1, -1, token_ids_BQ.shape[1], -1)
+        sources = memory.sources
         pairs = [KeyValue(*pair) for pair in zip(sources[::2], sources[1::2], strict=True)]
         contexts = [
             AttentionContext(
@@ -125,11 +124,13 @@ class Transformer(TranslationModel):
                 positions=positions_BQ,
                 key_values=own_key_values,
                 states=own_states,
-                ancestors=asked.get("ancestors"),
-                slot_positions=asked.get("slot_positions"),
+                ancestors=memory.ancestors_BQW,
+                slot_positions=memory.slot_positions_BC,
             )
             for source, (own_key_values, own_states) in zip(
-                self._at_each_step(pairs), split_caches(self.layer_needs, caches), strict=True
+                self._at_each_step(pairs),
+                split_caches(self.layer_needs, memory.caches),
+                strict=True,
             )
         ]
         x_BQD = self.decode(token_ids_BQ, positions_BQ, contexts)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -32,10 +32,23 @@ from training.tasks.translation import read_corpus
 from training.tasks.validation import direction_prefixes
 
 
+@dataclass(frozen=True)
+class EvaluationText:
+    """A text and its translation by people, line by line, and what is known of it."""
+
+    source: Path
+    reference: Path
+    languages: tuple[str | None, str | None] = (None, None)
+    """Those of `source` and `reference`, which a model of several directions has to be told."""
+    tokenized: bool = False
+    """Whether words and signs stand apart, by spaces."""
+    domains: Path | None = None
+    """A file that names the domain of each line."""
+
+
 def evaluate(
     path: Path,
-    source: Path,
-    reference: Path,
+    text: EvaluationText,
     *,
     beam_size: int = 5,
     output: Path | None = None,
@@ -43,26 +56,24 @@ def evaluate(
     device: str = "cpu",
     analyses: Collection[str] = (),
     bleu: Collection[str] = (),
-    tokenized: bool = False,
-    domains: Path | None = None,
-    languages: tuple[str | None, str | None] = (None, None),
 ) -> dict[str, Any]:
-    """Translate `source` with a run's or checkpoint's model and score it against `reference`.
+    """Translate a text's source with a run's or checkpoint's model and score it against the
+    reference.
 
-    Returns the scores with their signatures, sentence count, seconds of decoding and, under
-    "analysis", what `analyses` names of `ANALYSES`, what `bleu` names of `PAPER_BLEU` (`tokenized`:
-    the texts are, by spaces), and, with `domains`, a file that names the
-    domain of each line, the scores of each. `languages` are those of `source` and `reference`,
-    which a model of several directions has to be told. `output` receives the translations in
-    input order. Raises a TrainingError where a file cannot be used, and, before any work, for an
-    unknown analysis and where `output` exists and `force` is not given.
+    Returns the scores with their signatures, sentence count, seconds of decoding, what `bleu` names
+    of `PAPER_BLEU` and, under "analysis", what `analyses` names of `ANALYSES` and, where domains
+    are named, the scores of each. `output` receives the translations in input order. Raises a
+    TrainingError where a file cannot be used, and, before any work, for an unknown analysis and
+    where `output` exists and `force` is not given.
     """
     options = _checked(beam_size, output, analyses, bleu, force=force)
-    pairs = read_pairs(source, reference)
-    named = None if domains is None else [name for _, name in read_pairs(source, domains)]
+    pairs = read_pairs(text.source, text.reference)
+    named = None
+    if text.domains is not None:
+        named = [name for _, name in read_pairs(text.source, text.domains)]
     trained = load_trained(path, device)
     # Read before the long work: its files may be gone.
-    prefix = prefix_between(trained, *languages)
+    prefix = prefix_between(trained, *text.languages)
     counts = training_counts(trained.recipe) if "frequency" in analyses else Counter[str]()
     sources, references = ([pair[side] for pair in pairs] for side in (0, 1))
     start = time.perf_counter()
@@ -76,14 +87,14 @@ def evaluate(
     )
     seconds = time.perf_counter() - start
     if output is not None:
-        lines = "".join(f"{one_line(text)}\n" for text in translations)
+        lines = "".join(f"{one_line(found)}\n" for found in translations)
         write_atomically(output, lines.encode())
     scores = {
         "checkpoint": str(trained.checkpoint),
         "sentences": len(pairs),
         "beam_size": beam_size,
         **_scores(sources, references, translations),
-        **measure_paper_bleu(bleu, translations, references, tokenized=tokenized),
+        **measure_paper_bleu(bleu, translations, references, tokenized=text.tokenized),
         "seconds": round(seconds, 3),
     }
     analysis = _analysis(analyses, sources, references, translations, counts, named)

@@ -8,17 +8,23 @@ import json
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from functools import partial
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
 from serving.bundle.tokenizer import Tokenizer
-from training.batches.batching import BatchedCorpus, IdPair, PairBatch, collate, encode_prefix
+from training.batches.batching import (
+    BatchedCorpus,
+    CorpusOptions,
+    IdPair,
+    PairBatch,
+    collate,
+    encode_prefix,
+)
 from training.batches.prepared import PreparedText
 from training.batches.streaming import Sampling, StreamedCorpus, store_text
 from training.corpora.origin_note import check_languages
@@ -35,7 +41,6 @@ from training.corpora.tables import first_line, iterate_table
 from training.errors import CorpusError
 from training.models import Transformer, TranslationModel
 from training.recipe.config import DataConfig, ParallelFiles, TranslationRecipe, expand
-from training.recipe.sections import NoiseConfig
 from training.runs.checkpoint import write_atomically
 from training.runs.folder import (
     REPORT_FILE,
@@ -291,11 +296,12 @@ def _load(recipe: TranslationRecipe, run: Path) -> RunData:
     corpus = prepared.corpus(lambda: _clean_corpus(recipe))
     tokenizer = _tokenizer(recipe, run, iterate_texts(corpus.train))
     weights = corpus_weights(recipe.data, Counter(corpus.origins))
-    train = _lay_out(recipe, tokenizer)(
+    train = BatchedCorpus(
         corpus.train,
+        tokenizer,
+        corpus_options(recipe, tokenizer),
         weights=[weights[origin] for origin in corpus.origins],
         origins=corpus.origins,
-        until=[files.until_step for files in recipe.data.corpora],
         ids=prepared.ids(corpus.train, tokenizer),
         seed=recipe.loop.seed,
     )
@@ -313,17 +319,9 @@ def _stream(recipe: TranslationRecipe, run: Path) -> RunData:
     tokenizer = _tokenizer(recipe, run, text.texts())
     ids = prepared.stored_ids(text, tokenizer)
     sizes = {origin: len(rows) for origin, (rows, _) in enumerate(text.corpora)}
-    noisy = data.noise != NoiseConfig() or data.subword_alpha or data.bpe_dropout
-    sampling = Sampling(
-        pairs_at_once=data.streaming,
-        weights=corpus_weights(data, sizes),
-        until=[files.until_step for files in data.corpora],
-        tags=_prefixes(data, tokenizer),
-        max_pieces=data.max_pieces,
-        with_text=bool(noisy),
-        seed=recipe.loop.seed,
-    )
-    train = StreamedCorpus(text, ids, _lay_out(recipe, tokenizer), sampling)
+    sampling = Sampling(data.streaming, corpus_weights(data, sizes), recipe.loop.seed)
+    options = corpus_options(recipe, tokenizer)
+    train = StreamedCorpus(text, ids, tokenizer, options, sampling)
     return RunData(recipe, tokenizer, train, validation, text.report, numbers)
 
 
@@ -344,11 +342,9 @@ def _tokenizer(recipe: TranslationRecipe, run: Path, texts: Iterable[str]) -> To
     return tokenizer
 
 
-def _lay_out(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Callable[..., BatchedCorpus]:
-    """`BatchedCorpus` with the recipe's options; pairs, and what belongs to them, are left out."""
-    return partial(
-        BatchedCorpus,
-        tokenizer=tokenizer,
+def corpus_options(recipe: TranslationRecipe, tokenizer: Tokenizer) -> CorpusOptions:
+    """What a recipe says of batches; raises ConfigError for a tag without a piece."""
+    return CorpusOptions(
         token_budget=recipe.data.budget,
         max_pieces=recipe.data.max_pieces,
         cost=recipe.model.batch_cost,
@@ -356,6 +352,7 @@ def _lay_out(recipe: TranslationRecipe, tokenizer: Tokenizer) -> Callable[..., B
         bpe_dropout=recipe.data.bpe_dropout,
         noise=recipe.data.noise,
         prefixes=_prefixes(recipe.data, tokenizer),
+        until=[files.until_step for files in recipe.data.corpora],
     )
 
 

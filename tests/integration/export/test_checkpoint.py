@@ -32,7 +32,7 @@ from training.models import (
     build_model,
 )
 from training.recipe.config import load_recipe
-from training.results.evaluation import evaluate
+from training.results.evaluation import EvaluationText, evaluate
 from training.runs.checkpoint import find_checkpoint
 
 pytestmark = pytest.mark.usefixtures("traced_once")
@@ -144,8 +144,9 @@ def test_training_goes_on_from_a_bundle(
     assert json.loads(capsys.readouterr().out)["run"] == str(run)
     sources = (tiny_model.run / "validation.source").read_text().splitlines()[:20]
     (tmp_path / "source").write_text("\n".join(sources) + "\n")
-    figures = evaluate(run, tmp_path / "source", tmp_path / "source", beam_size=1)
-    trained = evaluate(tiny_model.run, tmp_path / "source", tmp_path / "source", beam_size=1)
+    text = EvaluationText(tmp_path / "source", tmp_path / "source")
+    figures = evaluate(run, text, beam_size=1)
+    trained = evaluate(tiny_model.run, text, beam_size=1)
     assert figures["bleu"] > trained["bleu"] - 1
     recipe = tiny_model.run / "config.yaml"
     words = ["loop.max_steps=1", "optim.peak_lr=0", "loop.bf16=false", "loop.bleu_sentences=0"]

@@ -10,6 +10,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
+from training.models.dropout import KEEP_ALL, WeightDropout
+
 
 def tensor_scatter(cache: Tensor, new: Tensor, write_index_B: Tensor) -> Tensor:
     """The cache [B,C,D] or [B,H,C,E] with Q new rows a sentence from slot `write_index` on."""
@@ -38,17 +40,15 @@ def attention(
     num_heads: int,
     mask: Tensor | None,
     causal: bool = False,
-    dropout: float = 0.0,
-    rows_sharing_dropout: int = 1,
+    dropout: WeightDropout = KEEP_ALL,
     scales_queries: bool = True,
 ) -> Tensor:
     """Scaled dot-product attention over `num_heads` heads (Vaswani et al. 2017, equation 1).
 
     Queries are [B,Q,D], keys and values [B,C,D] or, all of them by head, [B,H,Q,E] and [B,H,C,E].
     Keys and values may have fewer heads, each for as many successive heads of queries. `mask` is
-    additive, broadcastable to [B,1,Q,C], that of `biased_attention` to [B,H,Q,C]. Each
-    `rows_sharing_dropout` successive rows of B drop the same probabilities. Where `scales_queries`
-    is false, an exported graph scales scores in their place. Returns [B,Q,D].
+    additive, broadcastable to [B,1,Q,C], that of `biased_attention` to [B,H,Q,C]. Where
+    `scales_queries` is false, an exported graph scales scores in their place. Returns [B,Q,D].
     """
     del scales_queries
     if query.dim() != 4:
@@ -60,14 +60,14 @@ def attention(
     if key.shape[1] != query.shape[1]:
         each = query.shape[1] // key.shape[1]
         key, value = key.repeat_interleave(each, 1), value.repeat_interleave(each, 1)
-    if query.is_cuda and (dropout == 0.0 or rows_sharing_dropout == 1):
+    if query.is_cuda and (dropout.rate == 0.0 or dropout.rows_sharing == 1):
         out = nn.functional.scaled_dot_product_attention(
             query,
             key,
             value,
             attn_mask=None if mask is None else mask.to(query.dtype),
             is_causal=causal,
-            dropout_p=dropout,
+            dropout_p=dropout.rate,
         )
         return _join_heads(out)
     # Written out: at sentence length the backward pass of the fused CPU kernel is several times
@@ -79,12 +79,13 @@ def attention(
         length = scores.shape[-1]
         scores = scores + torch.full((length, length), -torch.inf, device=scores.device).triu(1)
     probabilities = scores.softmax(-1).to(value.dtype)
-    if rows_sharing_dropout == 1:
-        probabilities = nn.functional.dropout(probabilities, dropout)
-    elif dropout:
-        kept = probabilities.new_ones(len(query) // rows_sharing_dropout, *probabilities.shape[1:])
-        kept = nn.functional.dropout(kept, dropout)
-        probabilities = probabilities * kept.repeat_interleave(rows_sharing_dropout, 0)
+    rate, rows_sharing = dropout
+    if rows_sharing == 1:
+        probabilities = nn.functional.dropout(probabilities, rate)
+    elif rate:
+        kept = probabilities.new_ones(len(query) // rows_sharing, *probabilities.shape[1:])
+        kept = nn.functional.dropout(kept, rate)
+        probabilities = probabilities * kept.repeat_interleave(rows_sharing, 0)
     return _join_heads(probabilities @ value)
 
 

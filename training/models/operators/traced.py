@@ -9,6 +9,8 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from training.models.dropout import KEEP_ALL, WeightDropout
+
 OPSET = 24
 LISTED_LOGITS = "macaron::ListedLogits"
 """What `listed_logits` is in a graph that `export.graphs.lowering` has not gone through."""
@@ -52,8 +54,7 @@ def attention(
     num_heads: int,
     mask: Tensor | None,
     causal: bool = False,
-    dropout: float = 0.0,
-    rows_sharing_dropout: int = 1,
+    dropout: WeightDropout = KEEP_ALL,
     scales_queries: bool = True,
 ) -> Tensor:
     """`Attention`: of three axes with the numbers of heads, or of four, by head.
@@ -61,7 +62,7 @@ def attention(
     Graphs are of evaluation, with masks that hide what is to come: nothing is dropped.
     """
     assert not causal
-    del dropout, rows_sharing_dropout
+    del dropout
     by_head = query.dim() == 4
     scale = (query.shape[-1] // (1 if by_head else num_heads)) ** -0.5
     if scales_queries:
@@ -89,15 +90,14 @@ def biased_attention(
     num_heads: int,
     mask: Tensor | None,
     causal: bool = False,
-    dropout: float = 0.0,
-    rows_sharing_dropout: int = 1,
+    dropout: WeightDropout = KEEP_ALL,
     scales_queries: bool = True,
 ) -> Tensor:
     """`attention` of three axes whose mask differs from head to head, written out: the runtime's
     kernels read one for all heads, of which they take what is hidden alone."""
     assert not causal
     assert mask is not None
-    del dropout, rows_sharing_dropout, scales_queries
+    del dropout, scales_queries
     query = query * (query.shape[-1] // num_heads) ** -0.5
     query, key, value = (split_heads(x, num_heads) for x in (query, key, value))
     scores = query @ key.transpose(-1, -2) + mask

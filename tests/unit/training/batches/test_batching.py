@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import operator
 from collections import Counter
+from dataclasses import fields
 from itertools import pairwise
 from typing import Any, cast
 
@@ -19,6 +20,7 @@ from serving.search.ids import BOS_ID, EOS_ID, PAD_ID
 from tests.toy.corpus import toy_pairs
 from training.batches.batching import (
     BatchedCorpus,
+    CorpusOptions,
     Cost,
     IdPair,
     collate,
@@ -37,9 +39,19 @@ class Characters:
         return [[ord(c) for c in text] for text in texts]
 
 
+OPTIONS = {field.name for field in fields(CorpusOptions)}
+
+
+def cut(pairs: list[tuple[str, str]], tokenizer: Tokenizer, **told: Any) -> BatchedCorpus:
+    """A corpus of these pairs; what is told is of its options or of the pairs."""
+    options = CorpusOptions(**{name: told[name] for name in told if name in OPTIONS})
+    rest = {name: value for name, value in told.items() if name not in OPTIONS}
+    return BatchedCorpus(pairs, tokenizer, options, **rest)
+
+
 def corpus(pairs: list[tuple[str, str]], **options: Any) -> BatchedCorpus:
     settings_ = {"token_budget": 40, "max_pieces": 30} | options
-    return BatchedCorpus(pairs, cast(Tokenizer, Characters()), **settings_)
+    return cut(pairs, cast(Tokenizer, Characters()), **settings_)
 
 
 def ids_of(pair: tuple[str, str]) -> IdPair:
@@ -226,9 +238,7 @@ def test_subword_sampling_depends_on_seed_and_epoch_only(tokenizer: Tokenizer) -
     pairs = toy_pairs(60, seed=1)
 
     def sampled(seed: int = 1) -> BatchedCorpus:
-        return BatchedCorpus(
-            pairs, tokenizer, token_budget=500, max_pieces=100, subword_alpha=0.2, seed=seed
-        )
+        return cut(pairs, tokenizer, token_budget=500, max_pieces=100, subword_alpha=0.2, seed=seed)
 
     unbroken, resumed = sampled(), sampled()
     epochs = [unbroken.epoch(epoch) for epoch in range(3)]
@@ -239,7 +249,7 @@ def test_subword_sampling_depends_on_seed_and_epoch_only(tokenizer: Tokenizer) -
     assert texts == Counter(source for source, _ in pairs)
     plain = {tuple(ids) for ids in tokenizer.encode_batch([source for source, _ in pairs])}
     assert len(plain & {tuple(s) for batch in epochs[1] for s, _ in batch}) < 30
-    copies = BatchedCorpus(
+    copies = cut(
         pairs[:1], tokenizer, token_budget=500, max_pieces=100, subword_alpha=0.1, weights=[20.0]
     ).epoch(0)
     assert len({tuple(s) for batch in copies for s, _ in batch}) > 5  # each copy has its own
@@ -251,9 +261,7 @@ def test_a_sampled_side_that_grew_too_long_keeps_its_best_segmentation(
     pairs = toy_pairs(60, seed=1)
     best = tokenizer.encode_batch([source for source, _ in pairs])
     longest = max(map(len, best + tokenizer.encode_batch([target for _, target in pairs])))
-    batched = BatchedCorpus(
-        pairs, tokenizer, token_budget=500, max_pieces=longest, subword_alpha=0.01
-    )
+    batched = cut(pairs, tokenizer, token_budget=500, max_pieces=longest, subword_alpha=0.01)
     found = [pair for batch in batched.epoch(0) for pair in batch]
     assert len(found) == len(pairs)
     assert max(max(len(s), len(t)) for s, t in found) <= longest
@@ -266,7 +274,7 @@ NOISE = NoiseConfig(
 
 def with_noise(tokenizer: Tokenizer, noise: NoiseConfig = NOISE, **options: Any) -> BatchedCorpus:
     settings_: dict[str, Any] = {"token_budget": 500, "max_pieces": 60} | options
-    return BatchedCorpus(toy_pairs(200, seed=1), tokenizer, noise=noise, **settings_)
+    return cut(toy_pairs(200, seed=1), tokenizer, noise=noise, **settings_)
 
 
 def spelt(tokenizer: Tokenizer, batches: list[list[IdPair]]) -> Counter[tuple[str, str]]:
@@ -330,7 +338,7 @@ def test_noise_that_makes_a_side_too_long_is_left_out(tokenizer: Tokenizer) -> N
     pairs = [("Ja.", "Yes, yes, yes, of course, at once."), ("Nein.", "No.")]
     most = max(len(tokenizer.encode(pairs[0][1])), 1)
     for alpha in (0.0, 0.1):
-        some = BatchedCorpus(
+        some = cut(
             pairs, tokenizer, token_budget=500, max_pieces=most, noise=NoiseConfig(copy=1.0),
             subword_alpha=alpha,
         )  # fmt: skip
@@ -354,7 +362,7 @@ def test_a_tag_stands_before_each_source_of_its_corpus_as_in_text(tagged: Tokeni
     for options in ({}, {"subword_alpha": 0.1}, {"noise": NoiseConfig(lower=0.5, join=0.3)}):
         settings_: dict[str, Any] = {"token_budget": 500, "max_pieces": 99} | options
         prefixes = [encode_prefix(tagged, None, tag) for tag in tags]
-        some = BatchedCorpus(pairs, tagged, origins=origins, prefixes=prefixes, **settings_)
+        some = cut(pairs, tagged, origins=origins, prefixes=prefixes, **settings_)
         prefix = [f"{tags[origin] or ''} ".lstrip() for origin in origins]
         if not options:
             assert some.ids == [

@@ -27,7 +27,7 @@ from training.models import (
     build_model,
 )
 from training.models.context import CacheContext
-from training.models.dropout import Dropout
+from training.models.dropout import Dropout, WeightDropout
 from training.models.joint import JointLayer, Reduction
 from training.models.operators import attention
 from training.tasks.loss import label_smoothed_loss
@@ -311,8 +311,7 @@ def test_successive_rows_drop_the_same_attention_probabilities() -> None:
         value,
         num_heads=heads,
         mask=None,
-        dropout=0.5,
-        rows_sharing_dropout=sharing,
+        dropout=WeightDropout(0.5, sharing),
     )
     assert set(out.flatten().tolist()) == {0.0, 2 / keys}  # 1/keys each, kept ones doubled
     grouped = out.reshape(rows // sharing, sharing, queries, heads, keys)

@@ -22,6 +22,7 @@ from training.models import (
     build_network,
 )
 from training.models.embedding import gluon_sinusoid
+from training.models.language_model import PlacedTokens
 from training.models.light_attention import layer_offsets, layer_reach
 
 TINY_LM = LanguageModelConfig(
@@ -164,14 +165,14 @@ def test_decoding_token_by_token_equals_teacher_forcing(kind: str, block: str, n
         slot = t % capacity  # a ring: the new token takes the place of the oldest
         slots_BC[:, slot] = t
         visible = torch.where(slots_BC >= 0, 0.0, -torch.inf)[:, None, None]
-        step = model.decode_step(
+        tokens = PlacedTokens(
             ids_BT[:, t : t + 1],
             torch.full((2, 1), t),
             slots_BC,
             torch.full((2,), slot),
             visible,
-            caches,
         )
+        step = model.decode_step(tokens, caches)
         caches = step.caches
         logits_BV = model.output_logits(step.x_BQD)[:, 0]
         torch.testing.assert_close(logits_BV, expected_BTV[:, t], rtol=1e-4, atol=1e-3)
@@ -188,16 +189,12 @@ def test_prefill_then_one_more_token_equals_teacher_forcing(kind: str) -> None:
     causal = torch.full((12, 16), -torch.inf).triu(1)[None, None].expand(2, -1, -1, -1)
     start = torch.zeros(2, dtype=torch.int64)
     positions = torch.arange(11).expand(2, -1)
-    step = model.decode_step(ids_BT[:, :11], positions, slots_BC, start, causal[:, :, :11], caches)
+    given = PlacedTokens(ids_BT[:, :11], positions, slots_BC, start, causal[:, :, :11])
+    step = model.decode_step(given, caches)
     found = [model.output_logits(step.x_BQD)]
-    step = model.decode_step(
-        ids_BT[:, 11:],
-        torch.full((2, 1), 11),
-        slots_BC,
-        start + 11,
-        causal[:, :, 11:],
-        step.caches,
-    )
+    last = torch.full((2, 1), 11)
+    more = PlacedTokens(ids_BT[:, 11:], last, slots_BC, start + 11, causal[:, :, 11:])
+    step = model.decode_step(more, step.caches)
     found.append(model.output_logits(step.x_BQD))
     torch.testing.assert_close(torch.cat(found, 1), expected_BTV, rtol=1e-4, atol=1e-3)
 
