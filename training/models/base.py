@@ -32,7 +32,7 @@ class NewTokens(NamedTuple):
     """0 where a token may see slot c, -inf elsewhere."""
 
 
-class StepMemory(NamedTuple):
+class StepContext(NamedTuple):
     """What a step of translation reads beside its new tokens."""
 
     source_mask_BS: Tensor
@@ -207,7 +207,7 @@ class TranslationModel(DecodingNetwork):
         """Source ids to the source tensors of `decode_step`."""
 
     @abstractmethod
-    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
+    def decode_step(self, tokens: NewTokens, memory: StepContext) -> DecodingStep:
         """Append Q tokens a sentence to the caches; each sees the slots that `visible` shows."""
 
     @abstractmethod

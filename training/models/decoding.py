@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor, nn
 
-from training.models.base import NewTokens, StepMemory, TranslationModel
+from training.models.base import NewTokens, StepContext, TranslationModel
 from training.models.language_model import CausalLanguageModel, PlacedTokens
 from training.models.operators import (
     add_scores,
@@ -115,11 +115,11 @@ def _memory(
     caches: list[Tensor],
     sources: list[Tensor],
     asked: dict[str, Tensor] | None,
-) -> StepMemory:
+) -> StepContext:
     """What a step reads of the past; `asked` holds what `step_needs` asks for, by name."""
     asked = asked or {}
     ancestors_BQW, slot_positions_BC = asked.get("ancestors"), asked.get("slot_positions")
-    return StepMemory(source_mask_BS, caches, sources, ancestors_BQW, slot_positions_BC)
+    return StepContext(source_mask_BS, caches, sources, ancestors_BQW, slot_positions_BC)
 
 
 def best_candidates(log_probs_BQV: Tensor, scores_BK: Tensor) -> tuple[Tensor, Tensor, Tensor]:

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from training.models.base import (
     DecodingStep,
     NewTokens,
-    StepMemory,
+    StepContext,
     TranslationModel,
     padding_mask,
 )
@@ -157,7 +157,7 @@ class JointModel(TranslationModel):
         mask = source_mask_BS[:, None, None, :].expand(-1, -1, source_BS.shape[1], -1)
         return [self._prenet(source_BS, mask)]
 
-    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
+    def decode_step(self, tokens: NewTokens, memory: StepContext) -> DecodingStep:
         """States [B,Q,D] of new tokens, Reduction's weights (mean over features, [B,Q,S]) and the
         appended caches, each [B*S,C,D]."""
         token_ids_BQ, positions_BQ, write_index_B, visible_B1QC = tokens

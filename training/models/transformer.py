@@ -17,7 +17,7 @@ from serving.search.ids import PAD_ID
 from training.models.base import (
     DecodingStep,
     NewTokens,
-    StepMemory,
+    StepContext,
     TranslationModel,
     padding_mask,
 )
@@ -103,7 +103,7 @@ class Transformer(TranslationModel):
         layers = self.project_source(self.encode(source_BS, mask_B1SS))
         return [tensor for layer in layers for tensor in (layer.keys, layer.values)]
 
-    def decode_step(self, tokens: NewTokens, memory: StepMemory) -> DecodingStep:
+    def decode_step(self, tokens: NewTokens, memory: StepContext) -> DecodingStep:
         """States [B,Q,D] of new tokens, the queries [B,Q,D] of `alignment_layer`'s source attention
         and the appended caches, each [B,C,D] or of a state's own width."""
         token_ids_BQ, positions_BQ, write_index_B, visible_B1QC = tokens
