@@ -123,8 +123,7 @@ class ContextLengthError(TooLongError):
 class UnknownLanguageError(RequestError):
     """No loaded model translates between the two languages.
 
-    Clients of LibreTranslate know the message word for word, so that what there is stands in the
-    hint.
+    Some clients know the message word for word, so that what there is stands in the hint.
     """
 
     code = "unknown_language"
@@ -151,7 +150,8 @@ class MediaTypeError(RequestError):
 
 
 class QuotaExceededError(RequestError):
-    """A key has had as many characters translated as it may; the status is DeepL's."""
+    """A key has had as many characters translated as it may; HTTP has no status of its own for
+    it."""
 
     status = 456
     code = "quota_exceeded"

@@ -5,8 +5,9 @@ from __future__ import annotations
 import functools
 import logging
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from http import HTTPStatus
+from typing import Any
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
@@ -18,7 +19,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from serving.errors import CancelledError, OverloadedError, RequestError, ServingError
-from serving.server.api.dialect import Dialect, DialectRoute
+from serving.server.api.dialect import Dialect, DialectRoute, EndpointsT
 from serving.server.api.refusal import Refusal
 from serving.server.dialects import DIALECTS
 from serving.server.http.access_log import REQUEST_ID, Access, LastResort, context_of
@@ -38,7 +39,7 @@ logger = logging.getLogger(__name__)
 
 
 def create_app(
-    registry: Registry, settings: Settings, dialects: Sequence[Dialect] = DIALECTS
+    registry: Registry, settings: Settings, dialects: Sequence[Dialect[Any]] = DIALECTS
 ) -> Starlette:
     """The app over a registry, which is started and closed by the caller.
 
@@ -47,8 +48,7 @@ def create_app(
     gatekeeper, metrics = Gatekeeper(settings), HttpMetrics()
     describe = functools.cache(functools.partial(document, dialects, settings.root_path))
     backend = Backend(registry, settings, gatekeeper, metrics, describe)
-    routes = [route for dialect in dialects for route in dialect.routes(backend)]
-    served = [(_starlette_route(route), route.key) for route in routes]
+    served = [found for dialect in dialects for found in _served(dialect, backend)]
     page = page_routes()
     refuse = Refusal(dialects)
     app = Starlette(
@@ -61,6 +61,7 @@ def create_app(
             Middleware(
                 Gate,
                 gatekeeper=gatekeeper,
+                schemes=("bearer", *(s for dialect in dialects for s in dialect.key_schemes)),
                 rule=_key_rule([*served, *((route, KeyRule.NONE) for route in page)]),
                 refuse=refuse,
             ),
@@ -99,11 +100,18 @@ class CleanPath:
         return path
 
 
-def _starlette_route(route: DialectRoute) -> Route:
+def _served(dialect: Dialect[EndpointsT], backend: Backend) -> Iterator[tuple[PageRoute, KeyRule]]:
+    """The routes of a dialect as Starlette serves them, and where the key of each stands."""
+    endpoints = dialect.endpoints(backend)
+    for route in dialect.routes:
+        yield _starlette_route(route, endpoints), route.key
+
+
+def _starlette_route(route: DialectRoute[EndpointsT], endpoints: EndpointsT) -> Route:
     """The route as Starlette serves it: it hands the endpoint the context of the request."""
 
     async def handle(request: Request) -> Response:
-        return await route.endpoint(request, context_of(request.scope))
+        return await route.endpoint(endpoints, request, context_of(request.scope))
 
     return Route(route.path, handle, methods=list(route.methods))
 

@@ -1,4 +1,4 @@
-"""The OpenAPI document, put together from what each dialect says of itself.
+"""The OpenAPI document, put together from the routes of every dialect.
 
 docs/openapi.json is a copy of it; `python -m serving.server.openapi > docs/openapi.json` writes it
 anew.
@@ -9,23 +9,22 @@ from __future__ import annotations
 import json
 import re
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from pydantic import BaseModel
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
-from serving.server.api.description import SCHEMAS, Description
+from serving.server.api.description import SCHEMAS, bodies_of, paths_of
 from serving.server.api.dialect import Dialect
 from serving.server.dialects import DIALECTS
 
 API_VERSION = "0.1.0"
 
 
-def document(dialects: Sequence[Dialect] = DIALECTS, root_path: str = "") -> str:
+def document(dialects: Sequence[Dialect[Any]] = DIALECTS, root_path: str = "") -> str:
     """The document of a server that speaks these dialects, as JSON text; `root_path` is where a
     proxy has put it."""
-    parts = [dialect.describe() for dialect in dialects]
     tree: dict[str, Any] = {
         "openapi": "3.1.0",
         "info": {
@@ -33,20 +32,20 @@ def document(dialects: Sequence[Dialect] = DIALECTS, root_path: str = "") -> str
             "version": API_VERSION,
             "license": {"name": "Apache-2.0", "identifier": "Apache-2.0"},
         },
-        "paths": {path: methods for part in parts for path, methods in part.paths.items()},
-        "components": {"schemas": _schemas(parts)},
+        "paths": {path: found for d in dialects for path, found in paths_of(d).items()},
+        "components": {"schemas": _schemas(dialects)},
     }
     if root_path:
         tree["servers"] = [{"url": root_path}]
     return json.dumps(tree, indent=1, ensure_ascii=False) + "\n"
 
 
-def _schemas(parts: Iterable[Description]) -> dict[str, Any]:
+def _schemas(dialects: Sequence[Dialect[Any]]) -> dict[str, Any]:
     """The schema of every body, and of whatever they hold, by name."""
     modes: list[tuple[type[BaseModel], JsonSchemaMode]] = []
-    for part in parts:
-        modes += [(request, "validation") for request in part.requests]
-        modes += [(answer, "serialization") for answer in part.answers]
+    for requests, answers in map(bodies_of, dialects):
+        modes += [(request, "validation") for request in requests]
+        modes += [(answer, "serialization") for answer in answers]
     _, found = models_json_schema(modes, ref_template=SCHEMAS + "{model}")
     return _by_title(found["$defs"])
 

@@ -1,14 +1,16 @@
-"""Building blocks of the OpenAPI document, with which each dialect describes its own routes."""
+"""The paths of the OpenAPI document, made from the routes of a dialect."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+import re
+from collections.abc import Mapping
+from typing import Any, get_args
 
 from pydantic import BaseModel
 
-from serving.server.http.wire import Error
+from serving.server.api.dialect import Dialect, DialectRoute
+from serving.server.http.form import MULTIPART, URLENCODED
+from serving.server.http.wire import JSON
 
 SCHEMAS = "#/components/schemas/"
 
@@ -16,23 +18,18 @@ REASONS: Mapping[int, str] = {
     200: "Done",
     400: "The request says something that is not possible; the message says what",
     401: "An API key is needed, or the one sent is not known; only where the server has keys",
-    403: "The API key in the body is not known, or, in DeepL's dialect, any key",
+    403: "The API key in the body is not known",
     404: "There is no model of that name",
     413: "A text, the list of texts or the body is over a limit of `/limits`",
     408: "The body did not arrive in time",
     415: "The body is declared as something else than the route reads, or not in UTF-8",
     429: "The client has asked for more than it may in a minute; only where there is a limit",
-    456: "So many characters are not translated before the server is started anew",
     500: "The model failed",
     503: "The queue is full, or the server is starting or shutting down; try again later",
     504: "Not finished in time",
 }
-"""What each status means in an answer of this server."""
-WORK = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
-"""Statuses of the errors of a route that decodes."""
-QUICK = (400, 401, 404, 408, 413, 415, 429, 503)
-"""Statuses of the errors of a route that reads a body and decodes nothing."""
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
+"""What each status means in an answer of this server, where the dialect does not say otherwise."""
+_PATH_PARAMETER = re.compile(r"\{(\w+)\}")
 _RETRY_AFTER = {
     "Retry-After": {
         "description": "Seconds to wait before another try",
@@ -41,55 +38,80 @@ _RETRY_AFTER = {
 }
 
 
-@dataclass(frozen=True)
-class Description:
-    """One dialect's part of the OpenAPI document."""
-
-    paths: Mapping[str, Any]
-    """Path to its operations, by method; made with the functions below."""
-    requests: Sequence[type[BaseModel]] = ()
-    """Bodies that are read; those that they hold follow by themselves."""
-    answers: Sequence[type[BaseModel]] = ()
-    """Bodies that are written."""
+def paths_of(dialect: Dialect[Any]) -> dict[str, Any]:
+    """Each path of a dialect with its operations, by method in small letters."""
+    return {
+        route.path: {method.lower(): _operation(dialect, route, method) for method in route.methods}
+        for route in dialect.routes
+    }
 
 
-def schema_name(model: type[BaseModel]) -> str:
-    """The name of a body in the document: its title, where it has one of its own."""
-    return model.model_config.get("title") or model.__name__
+def bodies_of(
+    dialect: Dialect[Any],
+) -> tuple[list[type[BaseModel]], list[type[BaseModel]]]:
+    """The bodies that a dialect reads and those that it writes, its error among them; those that
+    they hold are not listed."""
+    requests = [route.request for route in dialect.routes if route.request]
+    answers = [_body(route.answer) for route in dialect.routes]
+    return requests, [*(answer for answer in answers if answer), dialect.error]
 
 
-def get(
-    name: str,
-    summary: str,
-    schema: dict[str, Any],
-    errors: tuple[int, ...] = (503,),
-    error: type[BaseModel] = Error,
-) -> dict[str, Any]:
-    """A path that is read with GET."""
-    return {"get": operation(name, summary, schema, errors, error)}
+def _body(answer: type[Any]) -> type[BaseModel] | None:
+    """The body that an answer is or is a list of; None for plain text and for any object."""
+    [body] = get_args(answer) or [answer]
+    return body if issubclass(body, BaseModel) else None
 
 
-def post(
-    name: str,
-    summary: str,
-    request: type[BaseModel],
-    answer: type[BaseModel],
-    errors: tuple[int, ...],
-    error: type[BaseModel] = Error,
-) -> dict[str, Any]:
-    """A path that takes a JSON body with POST."""
-    described = operation(name, summary, reference(answer), errors, error)
-    described["requestBody"] = {"required": True, "content": content(reference(request))}
-    return {"post": described}
+def _operation(dialect: Dialect[Any], route: DialectRoute[Any], method: str) -> dict[str, Any]:
+    answered = _answer(route.answer)
+    if route.events:
+        answered["text/event-stream"] = {"schema": _event(route.events)}
+    responses = {"200": {"description": REASONS[200], "content": answered}}
+    reasons = {**REASONS, **dialect.reasons}
+    for status in route.errors:
+        responses[str(status)] = {
+            "description": reasons[status],
+            "content": {JSON: {"schema": _reference(dialect.error)}},
+        }
+        if status in (429, 503):
+            responses[str(status)]["headers"] = _RETRY_AFTER
+    several = len(route.methods) > 1
+    name = f"{route.name}_{method.lower()}" if several else route.name
+    found = {"operationId": name, "summary": route.summary, "responses": responses}
+    if route.request:
+        content = {JSON: {"schema": _reference(route.request)}}
+        if route.form:
+            form = {"schema": _form(route.request, route.form)}
+            content |= {URLENCODED: form, MULTIPART: form}
+        found["requestBody"] = {"required": True, "content": content}
+    parameters = [_parameter(name, "path", ()) for name in _PATH_PARAMETER.findall(route.path)]
+    parameters += [_parameter(name, "query", values) for name, values in route.query.items()]
+    return {**found, "parameters": parameters} if parameters else found
 
 
-def add_forms(path: dict[str, Any], request: type[BaseModel], names: tuple[str, ...]) -> None:
-    """Say that the path reads forms too, with those fields of the request."""
+def _answer(answer: type[Any]) -> dict[str, Any]:
+    """What is answered, by media type."""
+    if answer is str:
+        return {"text/plain": {"schema": {"type": "string"}}}
+    body = _body(answer)
+    if body is None:
+        return {JSON: {"schema": {"type": "object"}}}
+    one = _reference(body)
+    return {JSON: {"schema": one if body is answer else {"type": "array", "items": one}}}
+
+
+def _event(data: str) -> dict[str, Any]:
+    """What each server-sent event of an answer is."""
+    properties = {"data": {"type": "string", "description": data}, "event": {"type": "string"}}
+    return {"type": "object", "properties": properties, "required": ["data"]}
+
+
+def _form(request: type[BaseModel], names: tuple[str, ...]) -> dict[str, Any]:
+    """The schema of a form with those fields of the request."""
     described = request.model_json_schema()
     properties = {name: _not_null(described["properties"][name]) for name in names}
     required = [name for name in described["required"] if name in names]
-    schema = {"type": "object", "properties": properties, "required": required}
-    path["post"]["requestBody"]["content"].update({form: {"schema": schema} for form in _FORMS})
+    return {"type": "object", "properties": properties, "required": required}
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -105,43 +127,14 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     return found
 
 
-def operation(
-    name: str,
-    summary: str,
-    schema: dict[str, Any],
-    errors: tuple[int, ...],
-    error: type[BaseModel],
-) -> dict[str, Any]:
-    """One method of a path: the schema of its answer, and the statuses of its errors, whose body is
-    `error`."""
-    responses: dict[str, Any] = {"200": {"description": REASONS[200], "content": content(schema)}}
-    for status in errors:
-        responses[str(status)] = {
-            "description": REASONS[status],
-            "content": content(reference(error)),
-        }
-        if status in (429, 503):
-            responses[str(status)]["headers"] = _RETRY_AFTER
-    return {"operationId": name, "summary": summary, "responses": responses}
-
-
-def events(data: str) -> dict[str, Any]:
-    """What each server-sent event of an answer is."""
-    properties = {"data": {"type": "string", "description": data}, "event": {"type": "string"}}
-    return {"schema": {"type": "object", "properties": properties, "required": ["data"]}}
-
-
-def parameter(name: str, place: str) -> dict[str, Any]:
+def _parameter(name: str, place: str, values: tuple[str, ...]) -> dict[str, Any]:
     """A text in the path or the query; one in the path is always there."""
-    required = place == "path"
-    return {"name": name, "in": place, "required": required, "schema": {"type": "string"}}
+    schema: dict[str, Any] = {"type": "string"}
+    if values:
+        schema["enum"] = list(values)
+    return {"name": name, "in": place, "required": place == "path", "schema": schema}
 
 
-def content(schema: dict[str, Any]) -> dict[str, Any]:
-    """A JSON body of that schema."""
-    return {"application/json": {"schema": schema}}
-
-
-def reference(model: type[BaseModel]) -> dict[str, Any]:
-    """Where the document holds the schema of a body."""
-    return {"$ref": SCHEMAS + schema_name(model)}
+def _reference(model: type[BaseModel]) -> dict[str, Any]:
+    """Where the document holds the schema of a body: under its title, where it has its own."""
+    return {"$ref": SCHEMAS + (model.model_config.get("title") or model.__name__)}

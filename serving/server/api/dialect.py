@@ -1,46 +1,83 @@
-"""What a dialect is to the rest of the server: its routes, the look of its errors, and its part of
-the OpenAPI document."""
+"""What a dialect is to the rest of the server: its routes, each with what it reads and answers, and
+the look of its errors. What is open, whose errors look how, and the OpenAPI document follow."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
+from pydantic import BaseModel
 from starlette.requests import Request
 from starlette.responses import Response
 
 from serving.errors import ServingError
-from serving.server.api.description import Description
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import KeyRule
-from serving.server.http.wire import error_response
+from serving.server.http.wire import Error, error_response
 from serving.server.work.backend import Backend
 
-Endpoint = Callable[[Request, RequestContext], Awaitable[Response]]
-"""Answers a request; raises ServingError, which the app renders in the dialect's shape."""
+EndpointsT = TypeVar("EndpointsT")
+
+WORK = (400, 401, 404, 408, 413, 415, 429, 500, 503, 504)
+"""Statuses of the errors of a route that decodes."""
+QUICK = (400, 401, 404, 408, 413, 415, 429, 503)
+"""Statuses of the errors of a route that reads a body and decodes nothing."""
 
 
 @dataclass(frozen=True)
-class DialectRoute:
-    """One path, who answers there, and where its key is looked for."""
+class DialectRoute(Generic[EndpointsT]):
+    """One path, who answers there, where its key is looked for, and how it is described."""
 
     path: str
     """A template, as Starlette reads it: `/v1/models/{model}`."""
-    endpoint: Endpoint
+    endpoint: Callable[[EndpointsT, Request, RequestContext], Awaitable[Response]]
+    """A method of the dialect's endpoints that answers a request; raises ServingError, which the
+    app renders in the dialect's shape."""
+    name: str
+    """The operationId; of several methods each has its own name behind it."""
+    summary: str
+    answer: type[Any]
+    """What is answered: a body, `list[Body]`, `dict` for any object, or `str` for plain text."""
     methods: tuple[str, ...] = ("GET",)
+    request: type[BaseModel] | None = None
+    """The body that is read, as JSON."""
+    form: tuple[str, ...] = ()
+    """Fields of the request that may come as a form, too; none where no form is read."""
+    query: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    """Parameters of the query, each with the values that it may have; none where it may have any.
+    """
+    events: str = ""
+    """What the data of server-sent events are, where the answer may be a stream."""
+    errors: tuple[int, ...] = ()
+    """Statuses of its errors."""
     key: KeyRule = KeyRule.HEAD
 
 
 @dataclass(frozen=True)
-class Dialect:
+class Dialect(Generic[EndpointsT]):
     """One API that is spoken; `serving.server.dialects.DIALECTS` lists them."""
 
-    routes: Callable[[Backend], Sequence[DialectRoute]]
-    """Makes the routes, whose endpoints work with what the backend holds."""
-    describe: Callable[[], Description]
-    """Its part of the OpenAPI document."""
-    error_paths: tuple[str, ...] = ()
-    """Beginnings of the paths whose errors look as `render_error` says, whether there is such a
-    route or not; an error of any other path looks as the native dialect's."""
+    endpoints: Callable[[Backend], EndpointsT]
+    """Makes what the endpoints are methods of, once for each app."""
+    routes: tuple[DialectRoute[EndpointsT], ...]
+    """In the order in which the OpenAPI document tells of them."""
+    error: type[BaseModel] = Error
+    """The body of an error."""
     render_error: Callable[[ServingError], Response] = error_response
     """The answer that tells of an error."""
+    reasons: Mapping[int, str] = field(default_factory=dict)
+    """What a status means in this dialect, where that is not what it means in others."""
+    key_schemes: tuple[str, ...] = ()
+    """Schemes of the header Authorization that carry a key, besides Bearer; in small letters."""
+
+    @property
+    def error_paths(self) -> tuple[str, ...]:
+        """Beginnings of the paths whose errors look as this dialect's, whether there is such a
+        route or not: `/v1/` where a route is below it, `/embed` where a route is just that."""
+        return tuple(dict.fromkeys(map(_beginning, (route.path for route in self.routes))))
+
+
+def _beginning(path: str) -> str:
+    first, slash, _ = path.removeprefix("/").partition("/")
+    return f"/{first}{slash}"

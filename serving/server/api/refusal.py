@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from http import HTTPStatus
+from typing import Any
 
 from starlette.responses import Response
 from starlette.types import Scope
@@ -21,8 +22,10 @@ _MAX_MESSAGE = 500
 class Refusal:
     """Turns errors into answers; the path of a request says which dialect's shape they have."""
 
-    def __init__(self, dialects: Sequence[Dialect]) -> None:
-        self._dialects = dialects
+    def __init__(self, dialects: Sequence[Dialect[Any]]) -> None:
+        self._renderers = {
+            path: dialect.render_error for dialect in dialects for path in dialect.error_paths
+        }
 
     def __call__(self, scope: Scope, error: ServingError) -> Response:
         """The answer, with the headers that belong to it; the error is noted for the log line and
@@ -38,10 +41,9 @@ class Refusal:
         return response
 
     def _render(self, path: str, error: ServingError) -> Response:
-        for dialect in self._dialects:
-            if path.startswith(dialect.error_paths):
-                return dialect.render_error(error)
-        return error_response(error)
+        beginnings = (beginning for beginning in self._renderers if path.startswith(beginning))
+        longest = max(beginnings, key=len, default="")
+        return self._renderers.get(longest, error_response)(error)
 
 
 def _shortened(message: str) -> str:

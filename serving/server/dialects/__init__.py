@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from serving.server.api.dialect import Dialect
 from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
@@ -9,5 +11,5 @@ from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
 from serving.server.dialects.tei.routes import TEI
 
-DIALECTS: tuple[Dialect, ...] = (NATIVE, LIBRETRANSLATE, DEEPL, OPENAI, TEI)
+DIALECTS: tuple[Dialect[Any], ...] = (NATIVE, LIBRETRANSLATE, DEEPL, OPENAI, TEI)
 """Every dialect that this server speaks; the OpenAPI document tells of them in this order."""

@@ -203,7 +203,7 @@ def _described_error(errors: Sequence[Any]) -> RequestError:
     )
     name, field = path.removeprefix("."), str(first["loc"][0])
     if first["type"] == "missing":
-        # Of a whole field in LibreTranslate's own words, which its clients know.
+        # Some clients know these words for a whole field.
         missing = f"Invalid request: missing {name} parameter" if name == field else None
         return RequestError(missing or f"{name} is missing", parameter=field)
     if first["input"] == [] and any(error["type"] == "too_short" for error in deepest):

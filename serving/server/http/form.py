@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterable
 from urllib.parse import parse_qsl
 
@@ -17,6 +18,12 @@ MULTIPART = "multipart/form-data"
 Fields = dict[str, str | list[str]]
 
 _MAX_FIELDS = 10_000
+_LINE_END = re.compile(r"\r\n?")
+
+
+def clean_lines(text: str) -> str:
+    """Text of a form with lines that end in \\n, but for the last; browsers send \\r\\n."""
+    return _LINE_END.sub("\n", text).removesuffix("\n")
 
 
 def form_fields(query: bytes, body: bytes, content_type: str) -> Fields:

@@ -12,7 +12,7 @@ import hmac
 import re
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 
 from starlette.datastructures import Headers
@@ -23,7 +23,6 @@ from serving.errors import RateLimitedError, ServingError, SettingsError, Unauth
 from serving.server.http.access_log import RequestContext, context_of
 from serving.server.http.settings import Settings, variable
 
-_SCHEMES = ("bearer", "deepl-auth-key")
 _LEAST_LENGTH = 8
 MOST_CLIENTS = 10_000
 """Clients remembered; the one not seen for longest is forgotten, and begins anew."""
@@ -166,12 +165,15 @@ class Gate:
         self,
         app: ASGIApp,
         gatekeeper: Gatekeeper,
+        schemes: Sequence[str],
         rule: Callable[[str], KeyRule],
         refuse: Callable[[Scope, ServingError], Response],
     ) -> None:
-        """`rule` says of a path what it asks for; `refuse` makes the answer to a request that is
-        not let in."""
+        """`schemes` are those of the header Authorization that carry a key, in small letters;
+        `rule` says of a path what it asks for; `refuse` makes the answer to a request that is not
+        let in."""
         self._app, self._gatekeeper, self._rule, self._refuse = app, gatekeeper, rule, refuse
+        self._schemes = schemes
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http" and (rule := self._rule(scope["path"])) is not KeyRule.NONE:
@@ -183,15 +185,15 @@ class Gate:
         await self._app(scope, receive, send)
 
     def _check_head(self, scope: Scope, rule: KeyRule) -> None:
-        presented = presented_key(Headers(scope=scope))
+        presented = presented_key(Headers(scope=scope), self._schemes)
         may_follow = rule is KeyRule.HEAD_OR_BODY and scope["method"] == "POST"
         if presented is not None or not self._gatekeeper.keys.required or not may_follow:
             self._gatekeeper.admit(context_of(scope), presented)
 
 
 def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | None) -> None:
-    """Let a request in with the key from its body; where that is wrong, the status is 403, as
-    LibreTranslate has it, and not 401."""
+    """Let a request in with the key from its body; where that is wrong, the status is 403, as the
+    clients that send it there know it, and not 401."""
     try:
         gatekeeper.admit(context, key or None)
     except UnauthorizedError as error:
@@ -200,10 +202,10 @@ def admit_by_body(gatekeeper: Gatekeeper, context: RequestContext, key: str | No
         raise
 
 
-def presented_key(headers: Headers) -> str | None:
-    """The key that a request carries in its head, if any."""
+def presented_key(headers: Headers, schemes: Sequence[str]) -> str | None:
+    """The key that a request carries in its head, if any, behind one of these schemes or alone."""
     scheme, _, credentials = headers.get("authorization", "").partition(" ")
-    if scheme.lower() in _SCHEMES and credentials.strip():
+    if scheme.lower() in schemes and credentials.strip():
         return credentials.strip()
     return headers.get("x-api-key") or None
 

@@ -94,6 +94,19 @@ class LenientRequest(Wire):
         }
 
 
+class DetectedLanguage(Wire):
+    """A language that a text was found to be in, and how sure that is."""
+
+    confidence: Annotated[float, Field(ge=0, le=100)]
+    """Percent."""
+    language: str
+
+
+def detected_language(language: str, confidence: float) -> DetectedLanguage:
+    """A language and its confidence of 0 to 1, which is told in percent."""
+    return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
+
+
 class Error(Wire):
     """Every answer that is not 2xx."""
 
@@ -121,6 +134,6 @@ def json_response(
 
 
 def error_response(error: ServingError) -> Response:
-    """The answer to a refused request in the shape of the native dialect and of LibreTranslate."""
+    """The answer to a refused request in the shape of every dialect that has none of its own."""
     body = Error(error=str(error), code=error.code, hint=error.hint)
     return json_response(body, status=error.status, exclude_none=True)

@@ -3,36 +3,39 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
 from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.errors import RequestError, ServingError, UnauthorizedError, UnknownLanguageError
-from serving.server.api.dialect import Dialect, DialectRoute
-from serving.server.dialects.deepl.description import describe
+from serving.errors import RequestError, UnauthorizedError
+from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
+from serving.server.dialects.deepl.answers import (
+    STATUSES,
+    CharacterUsage,
+    language_code,
+    render_error,
+    tag_names,
+    translation,
+)
 from serving.server.dialects.deepl.wire import (
-    DEEPL_STATUSES,
     DeepLError,
     DeepLGlossaryPairs,
     DeepLLanguage,
     DeepLLanguagesRequest,
     DeepLRequest,
     DeepLTranslateRequest,
-    DeepLTranslation,
     DeepLTranslations,
     DeepLUsage,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
 from serving.server.http.gate import KeyRule
-from serving.server.http.usage import CharacterUsage
 from serving.server.http.wire import json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.backend import Backend
 from serving.server.work.jobs import Jobs
-from serving.server.work.translation_job import TextResult, TranslationJob
+from serving.server.work.translation_job import TranslationJob
 from serving.text.languages import language_name
 
 RequestT = TypeVar("RequestT", bound=DeepLRequest)
@@ -70,7 +73,7 @@ class _DeepLEndpoints:
             except RequestError as error:
                 raise error.within("text").renamed(_NAMES) from error
         translations = [
-            _translation(body, text, count)
+            translation(body, text, count)
             for text, count in zip(result.translations, characters, strict=True)
         ]
         return json_response(DeepLTranslations(translations=translations), exclude_none=True)
@@ -137,70 +140,78 @@ class _DeepLEndpoints:
             )
         registry, source = self._backend.registry, AUTO
         if body.source_lang:
-            source = _language("source_lang", body.source_lang, registry.source_languages)
+            source = language_code("source_lang", body.source_lang, registry.source_languages)
         if body.split_sentences == "nonewlines" and body.tag_handling is None:
             texts = [_LINE_ENDS.sub(" ", text) for text in texts]
         return TranslationJob(
             texts=texts,
             source=source,
-            target=_language("target_lang", body.target_lang, registry.target_languages),
+            target=language_code("target_lang", body.target_lang, registry.target_languages),
             format=body.tag_handling or "text",
-            ignored=_tags(body.ignore_tags),
+            ignored=tag_names(body.ignore_tags),
             split_sentences=body.split_sentences != "0",
         )
 
 
-def _render_error(error: ServingError) -> Response:
-    """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
-    status = DEEPL_STATUSES.get(error.status, error.status)
-    return json_response(DeepLError(message=error.full_message, code=error.code), status=status)
-
-
-def _language(parameter: str, given: str, known: Iterable[str]) -> str:
-    """Our code of a language that `parameter` gives; one with a region counts without it where it
-    is not known with it. Raises UnknownLanguageError, which names what there is."""
-    codes = {code.lower(): code for code in known}
-    for code in (given.lower(), given.lower().partition("-")[0]):
-        if code in codes:
-            return codes[code]
-    raise UnknownLanguageError(
-        f"Value for '{parameter}' not supported: must be one of {sorted(map(str.upper, codes))}, "
-        f"got {given!r}",
-        parameter=parameter,
-    )
-
-
-def _tags(given: str | list[str] | None) -> frozenset[str]:
-    """The names of elements, in small letters, that a list or a text with commas gives."""
-    parts = [given] if isinstance(given, str) else given or []
-    return frozenset(name.strip().lower() for part in parts for name in part.split(","))
-
-
-def _translation(
-    body: DeepLTranslateRequest, result: TextResult, characters: int
-) -> DeepLTranslation:
-    model_type = body.model_type
-    if model_type == "prefer_quality_optimized":
-        model_type = "quality_optimized"
-    return DeepLTranslation(
-        detected_source_language=result.source.upper(),
-        text=result.text,
-        billed_characters=characters,
-        model_type_used=model_type,
-    )
-
-
-def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints, either, key = _DeepLEndpoints(backend), ("GET", "POST"), KeyRule.HEAD_OR_BODY
-    return [
-        DialectRoute("/v2/translate", endpoints.translate, ("POST",), key),
-        DialectRoute("/v2/languages", endpoints.languages, either, key),
-        DialectRoute("/v2/usage", endpoints.usage, either, key),
-        DialectRoute("/v2/glossary-language-pairs", endpoints.glossary_pairs),
-    ]
-
+_KEY = KeyRule.HEAD_OR_BODY
+_FORM = (
+    *("text", "target_lang", "source_lang", "split_sentences", "formality", "tag_handling"),
+    *("ignore_tags", "model_type", "preserve_formatting", "show_billed_characters", "context"),
+)
+_WORK = tuple(STATUSES.get(status, status) for status in WORK)
+_QUICK = tuple(STATUSES.get(status, status) for status in QUICK)
 
 DEEPL = Dialect(
-    routes=_routes, describe=describe, error_paths=("/v2/",), render_error=_render_error
+    endpoints=_DeepLEndpoints,
+    routes=(
+        DialectRoute(
+            "/v2/translate",
+            _DeepLEndpoints.translate,
+            "deepl_translate",
+            "Translate one text or several, as DeepL does",
+            DeepLTranslations,
+            methods=("POST",),
+            request=DeepLTranslateRequest,
+            form=_FORM,
+            errors=(*_WORK, 456),
+            key=_KEY,
+        ),
+        DialectRoute(
+            "/v2/languages",
+            _DeepLEndpoints.languages,
+            "deepl_languages",
+            "Languages read or written",
+            list[DeepLLanguage],
+            methods=("GET", "POST"),
+            query={"type": ("source", "target")},
+            errors=_QUICK,
+            key=_KEY,
+        ),
+        DialectRoute(
+            "/v2/usage",
+            _DeepLEndpoints.usage,
+            "deepl_usage",
+            "Characters so far",
+            DeepLUsage,
+            methods=("GET", "POST"),
+            errors=_QUICK,
+            key=_KEY,
+        ),
+        DialectRoute(
+            "/v2/glossary-language-pairs",
+            _DeepLEndpoints.glossary_pairs,
+            "glossary_pairs",
+            "None",
+            DeepLGlossaryPairs,
+            errors=(403, 429),
+        ),
+    ),
+    error=DeepLError,
+    render_error=render_error,
+    reasons={
+        403: "An API key is needed, or the one sent is not known; only where the server has keys",
+        456: "So many characters are not translated before the server is started anew",
+    },
+    key_schemes=("deepl-auth-key",),
 )
 """DeepL's API, version 2."""

@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from http import HTTPStatus
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
 
 from serving.server.http.wire import Wire
-
-DEEPL_STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
-"""Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
 
 ModelType = Literal["quality_optimized", "prefer_quality_optimized", "latency_optimized"]
 

@@ -3,16 +3,12 @@ dialect."""
 
 from __future__ import annotations
 
-import re
-
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.server.api.dialect import Dialect, DialectRoute
-from serving.server.dialects.libretranslate.description import describe
+from serving.server.api.dialect import QUICK, Dialect, DialectRoute
 from serving.server.dialects.libretranslate.wire import (
-    DetectedLanguage,
     DetectRequest,
     FrontendLanguages,
     FrontendSettings,
@@ -21,8 +17,9 @@ from serving.server.dialects.libretranslate.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_fields
+from serving.server.http.form import clean_lines
 from serving.server.http.gate import KeyRule, admit_by_body
-from serving.server.http.wire import JSON, json_response
+from serving.server.http.wire import JSON, DetectedLanguage, detected_language, json_response
 from serving.server.models.catalogue import AUTO
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
@@ -35,8 +32,6 @@ _LEAST_CONFIDENCE = 0.05
 """The confidence that a language needs to be worth telling."""
 _UNKNOWN = ("en", 0.0)
 """What LibreTranslate says of a text that has no language, such as a number."""
-
-_LINE_END = re.compile(r"\r\n?")
 
 
 class _LibreTranslateEndpoints:
@@ -95,25 +90,47 @@ class _LibreTranslateEndpoints:
         return Response(self._backend.document(), media_type=JSON)
 
 
-def clean_lines(text: str) -> str:
-    """Text of a form as LibreTranslate takes it: lines end in \\n, but for the last."""
-    return _LINE_END.sub("\n", text).removesuffix("\n")
-
-
-def detected_language(language: str, confidence: float) -> DetectedLanguage:
-    """A language and its confidence of 0 to 1, as LibreTranslate tells it."""
-    return DetectedLanguage(language=language, confidence=round(100 * confidence, 1))
-
-
-def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints = _LibreTranslateEndpoints(backend)
-    return [
-        DialectRoute("/detect", endpoints.detect, ("POST",), KeyRule.HEAD_OR_BODY),
-        DialectRoute("/frontend/settings", endpoints.frontend_settings, key=KeyRule.NONE),
-        DialectRoute("/health", endpoints.health, key=KeyRule.NONE),
-        DialectRoute("/spec", endpoints.spec, key=KeyRule.NONE),
-    ]
-
-
-LIBRETRANSLATE = Dialect(routes=_routes, describe=describe)
-"""LibreTranslate's API, whose errors look as the native dialect's."""
+LIBRETRANSLATE = Dialect(
+    endpoints=_LibreTranslateEndpoints,
+    routes=(
+        DialectRoute(
+            "/detect",
+            _LibreTranslateEndpoints.detect,
+            "detect",
+            "Languages that a text may be in",
+            list[DetectedLanguage],
+            methods=("POST",),
+            request=DetectRequest,
+            form=("q", "api_key"),
+            errors=(*QUICK, 403),
+            key=KeyRule.HEAD_OR_BODY,
+        ),
+        DialectRoute(
+            "/frontend/settings",
+            _LibreTranslateEndpoints.frontend_settings,
+            "frontend_settings",
+            "What a page has to know",
+            FrontendSettings,
+            errors=(503,),
+            key=KeyRule.NONE,
+        ),
+        DialectRoute(
+            "/health",
+            _LibreTranslateEndpoints.health,
+            "health",
+            "Whether it can translate",
+            Health,
+            errors=(503,),
+            key=KeyRule.NONE,
+        ),
+        DialectRoute(
+            "/spec",
+            _LibreTranslateEndpoints.spec,
+            "spec",
+            "This document",
+            dict,
+            key=KeyRule.NONE,
+        ),
+    ),
+)
+"""LibreTranslate's API besides what it shares with this server's own."""

@@ -1,5 +1,4 @@
-"""What goes over the wire in LibreTranslate's dialect; the native dialect's bodies hold some of
-it."""
+"""What goes over the wire in LibreTranslate's dialect besides `/translate` and `/languages`."""
 
 from __future__ import annotations
 
@@ -17,14 +16,6 @@ class DetectRequest(LenientRequest):
     """Text in one language."""
     api_key: str = ""
     """Key of the caller, where the server asks for keys."""
-
-
-class DetectedLanguage(Wire):
-    """The same as LibreTranslate tells it."""
-
-    confidence: Annotated[float, Field(ge=0, le=100)]
-    """Percent."""
-    language: str
 
 
 class NamedLanguage(Wire):

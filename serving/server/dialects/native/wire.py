@@ -11,8 +11,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSc
 
 from serving.bundle.manifest import Calibration, Quality, Task
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
-from serving.server.dialects.libretranslate.wire import DetectedLanguage
-from serving.server.http.wire import Count, Flag, LenientRequest, Wire
+from serving.server.http.wire import Count, DetectedLanguage, Flag, LenientRequest, Wire
 
 
 def _options_schema() -> dict[str, Any]:
@@ -206,6 +205,45 @@ class TranslateResponse(Wire):
     source: str | None = None
     """The source language of all texts; left out where they differ."""
     target: str
+
+
+Texts = Annotated[list[str], Field(min_length=1)]
+
+
+class ClassifyRequest(Wire):
+    """Texts to classify, or pairs of texts."""
+
+    q: str | Texts
+    """A text, or several."""
+    pair: str | Texts | None = None
+    """The second text of each, for models that read two: as many as `q` has."""
+    model: str | None = None
+    """Name of a classifier; default the first."""
+    truncate: bool = False
+    """Cut the ends of texts that are too long off."""
+
+
+class LabelScore(Wire):
+    """A class and its probability."""
+
+    label: str
+    probability: float
+
+
+class Classification(Wire):
+    """The classes of one text, the likeliest one first."""
+
+    label: str
+    probability: float
+    labels: list[LabelScore]
+    """All classes; the probabilities of several add up to one."""
+
+
+class ClassifyResponse(Wire):
+    """What was found of each text, in the order of the request."""
+
+    classifications: list[Classification]
+    model: str
 
 
 class LanguageReader(Wire):

@@ -1,24 +1,66 @@
-"""Outputs of the generation scheduler in the words of OpenAI's completions API."""
+"""Outputs of the models in the words of OpenAI's API: answers, their streams, errors; and the
+options of a body in the words of the generation scheduler."""
 
 from __future__ import annotations
 
+import base64
 import dataclasses
+import re
 import time
 import uuid
-from collections.abc import Sequence
-from typing import Literal, cast
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Literal, Protocol, cast
 
+from pydantic import BaseModel
+from starlette.responses import Response
+
+from serving.arrays import Floats
+from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.generation.choices import Prompt, TokenScore
 from serving.generation.prompts import PromptProcessor
-from serving.generation.ticket import Delta, GenerationDone, PromptRead
+from serving.generation.ticket import Delta, GenerationDone, GenerationTicket, PromptRead
+from serving.search.sampling_options import GenerationOptions, parse_generation_options
 from serving.server.dialects.openai.wire import (
+    ChatAnswerMessage,
+    ChatChoice,
+    ChatChunk,
+    ChatChunkChoice,
+    ChatCompletion,
+    ChatLogProbs,
+    ChatRequest,
+    ChatToken,
+    ChatTokenScore,
     Completion,
     CompletionChoice,
     CompletionRequest,
+    EmbeddingBody,
+    EmbeddingRequest,
+    Embeddings,
+    EmbeddingUsage,
     LogProbs,
+    OpenAIError,
+    OpenAIErrorBody,
+    SamplingFields,
     UsageBody,
 )
+from serving.server.http.access_log import RequestContext
+from serving.server.http.settings import Settings
+from serving.server.http.wire import json_response
+from serving.server.work.admission import check_generation
+from serving.server.work.encoding import Read
+from serving.server.work.in_flight import followed
 from serving.text.stream import readable
+
+_WIRE_NAMES = {
+    "max_length": "max_tokens",
+    "min_length": "min_tokens",
+    "sampling_top_k": "top_k",
+    "sampling_top_p": "top_p",
+    "num_hypotheses": "n",
+    "num_logprobs": "logprobs",
+}
+"""Our names of options to those of the body, where they differ."""
+_OUR_NAMES = re.compile(r"\b(" + "|".join(_WIRE_NAMES) + r")\b")
 
 
 class CompletionAnswer:
@@ -133,3 +175,218 @@ def log_probs(tokens: Sequence[TokenScore]) -> LogProbs:
         ],
         text_offset=[token.offset for token in tokens],
     )
+
+
+class ChatAnswer:
+    """Makes the answer to one request, whole or in chunks of a stream that share its id."""
+
+    def __init__(self, body: ChatRequest, outputs: int) -> None:
+        self._body, self._outputs = body, outputs
+        self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
+
+    def whole(self, done: GenerationDone) -> ChatCompletion:
+        """The whole answer."""
+        choices = [
+            ChatChoice(
+                index=place,
+                message=ChatAnswerMessage(role="assistant", content=output.text),
+                logprobs=self._log_probs(output.tokens),
+                finish_reason=cast(Literal["stop", "length"], output.finish_reason),
+            )
+            for place, output in enumerate(done.choices)
+        ]
+        return ChatCompletion(
+            id=self._id,
+            created=self._created,
+            model=self._body.model,
+            choices=choices,
+            usage=_usage([done]),
+        )
+
+    def prompt_chunks(self, number: int, event: PromptRead) -> list[ChatChunk]:
+        """Chunks that say who begins to speak."""
+        del number, event
+        beginning = ChatAnswerMessage(role="assistant", content="")
+        return [self._chunk([self._choice(place, beginning)]) for place in range(self._outputs)]
+
+    def chunk(self, number: int, delta: Delta) -> ChatChunk:
+        """A chunk with what is new of one output."""
+        del number
+        message = ChatAnswerMessage(content=delta.text)
+        tokens, reason = self._log_probs(delta.tokens), delta.finish_reason
+        return self._chunk([self._choice(delta.choice, message, tokens, reason)])
+
+    def usage_chunk(self, results: Sequence[GenerationDone]) -> ChatChunk:
+        """The chunk that ends a stream with the token counts, and has no choices."""
+        return self._chunk([], _usage(results))
+
+    def _chunk(self, choices: list[ChatChunkChoice], usage: UsageBody | None = None) -> ChatChunk:
+        return ChatChunk(
+            id=self._id,
+            created=self._created,
+            model=self._body.model,
+            choices=choices,
+            usage=usage,
+        )
+
+    def _choice(
+        self,
+        place: int,
+        delta: ChatAnswerMessage,
+        tokens: ChatLogProbs | None = None,
+        finish_reason: str = "",
+    ) -> ChatChunkChoice:
+        reason = cast(Literal["stop", "length"] | None, finish_reason or None)
+        return ChatChunkChoice(index=place, delta=delta, logprobs=tokens, finish_reason=reason)
+
+    def _log_probs(self, tokens: Sequence[TokenScore]) -> ChatLogProbs | None:
+        if not self._body.logprobs:
+            return None
+        return ChatLogProbs(
+            content=[
+                ChatToken(
+                    token=token.token,
+                    logprob=token.log_prob,
+                    top_logprobs=[
+                        ChatTokenScore(token=name, logprob=score) for name, score in token.top
+                    ],
+                )
+                for token in tokens
+                if token.log_prob is not None
+            ]
+        )
+
+
+def _usage(results: Sequence[GenerationDone]) -> UsageBody:
+    """What the template has written counts as the caller's: it is of their messages."""
+    prompt = sum(done.num_prompt_tokens for done in results)
+    generated = sum(done.num_generated_tokens for done in results)
+    return UsageBody(
+        prompt_tokens=prompt, completion_tokens=generated, total_tokens=prompt + generated
+    )
+
+
+def embedded(body: EmbeddingRequest, read: Read) -> Embeddings:
+    """The vectors of the texts that were read, in the format that the body asks for."""
+    encode = _base64 if body.encoding_format == "base64" else _numbers
+    data = [
+        EmbeddingBody(index=index, embedding=encode(vector))
+        for index, vector in enumerate(read.found_BW)
+    ]
+    usage = EmbeddingUsage(prompt_tokens=read.tokens, total_tokens=read.tokens)
+    return Embeddings(data=data, model=read.model.name, usage=usage)
+
+
+def _numbers(vector: Floats) -> list[float]:
+    numbers: list[float] = vector.tolist()
+    return numbers
+
+
+def _base64(vector: Floats) -> str:
+    return base64.b64encode(vector.astype("<f4").tobytes()).decode()
+
+
+class StreamedAnswer(Protocol):
+    """Makes the chunks of a stream, which share its id."""
+
+    def prompt_chunks(self, number: int, event: PromptRead) -> Sequence[BaseModel]: ...
+
+    def chunk(self, number: int, delta: Delta) -> BaseModel: ...
+
+    def usage_chunk(self, results: Sequence[GenerationDone]) -> BaseModel: ...
+
+
+def _openai_error(error: ServingError) -> OpenAIError:
+    """The body of an error in OpenAI's shape, which names the parameter at fault."""
+    code = "model_not_found" if isinstance(error, UnknownModelError) else error.code
+    kind = "invalid_request_error" if isinstance(error, RequestError) else "server_error"
+    body = OpenAIErrorBody(message=error.full_message, type=kind, param=error.parameter, code=code)
+    return OpenAIError(error=body)
+
+
+def render_error(error: ServingError) -> Response:
+    """An answer that is an error."""
+    return json_response(_openai_error(error), status=error.status)
+
+
+async def stream_events(
+    answer: StreamedAnswer,
+    tickets: Sequence[GenerationTicket],
+    context: RequestContext,
+    *,
+    wants_usage: bool,
+) -> AsyncIterator[bytes]:
+    """Server-sent events: chunks in the order in which they come, an error where one ends the
+    request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
+    results: dict[int, GenerationDone] = {}
+    try:
+        async for number, event in followed(tickets, context):
+            if isinstance(event, Delta):
+                yield _event(answer.chunk(number, event))
+            elif isinstance(event, PromptRead):
+                for chunk in answer.prompt_chunks(number, event):
+                    yield _event(chunk)
+            else:
+                results[number] = event
+                context.tokens += event.num_generated_tokens
+        if wants_usage:
+            yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
+        yield b"data: [DONE]\n\n"
+    except ServingError as error:
+        context.error = error.code
+        yield _event(_openai_error(error))
+    finally:
+        for ticket in tickets:
+            ticket.cancel()  # changes nothing where it has ended
+
+
+def _event(body: BaseModel) -> bytes:
+    return b"data: " + body.model_dump_json(exclude=_unused(body)).encode() + b"\n\n"
+
+
+def _unused(body: BaseModel) -> set[str]:
+    """The fields that are left out of an event: the counts of every chunk but the one that is there
+    to tell them."""
+    return {"usage"} if getattr(body, "usage", 0) is None else set()
+
+
+def generation_options(
+    body: SamplingFields, own: Mapping[str, Any], prompts: int, settings: Settings
+) -> GenerationOptions:
+    """What the body asks for, with the route's `own` options under our names; raises RequestError,
+    in the names of the body, for what is not allowed."""
+    try:
+        options = parse_generation_options(_options_of(body, own))
+        check_generation(prompts, options, settings)
+    except RequestError as error:
+        raise in_wire_names(error) from error
+    return options
+
+
+def in_wire_names(error: RequestError) -> RequestError:
+    """The same error, its message and its parameter naming options as the body does."""
+    message = _OUR_NAMES.sub(lambda match: _WIRE_NAMES[match[0]], str(error))
+    return type(error)(message, parameter=error.parameter).renamed(_WIRE_NAMES)
+
+
+def _options_of(body: SamplingFields, own: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields that are generation options, under our names, with the route's `own`; those that
+    are null are left out."""
+    values = {
+        "min_length": body.min_tokens,
+        "temperature": body.temperature,
+        "sampling_top_k": 0 if body.top_k == -1 else body.top_k,
+        "sampling_top_p": body.top_p,
+        "repetition_penalty": body.repetition_penalty,
+        "presence_penalty": body.presence_penalty,
+        "frequency_penalty": body.frequency_penalty,
+        "no_repeat_ngram_size": body.no_repeat_ngram_size,
+        "logit_bias": body.logit_bias,
+        "stop": body.stop,
+        "seed": body.seed,
+        "num_hypotheses": body.n,
+        "beam_size": body.beam_size,
+        "length_penalty": body.length_penalty,
+        **own,
+    }
+    return {name: value for name, value in values.items() if value is not None}

@@ -6,39 +6,49 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from serving.errors import RequestError
+from serving.errors import InvalidOptionError, RequestError
 from serving.generation.choices import written_form
 from serving.generation.ticket import GenerationRequest
-from serving.server.api.dialect import Dialect, DialectRoute
-from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
-from serving.server.dialects.openai.chat import ChatEndpoint
-from serving.server.dialects.openai.description import describe
-from serving.server.dialects.openai.embeddings import EmbeddingEndpoint
-from serving.server.dialects.openai.generating import (
+from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
+from serving.server.dialects.openai.answers import (
+    ChatAnswer,
+    CompletionAnswer,
+    embedded,
     generation_options,
     in_wire_names,
-    refused,
+    prompts_of,
     render_error,
     stream_events,
-    timeout_of,
 )
 from serving.server.dialects.openai.wire import (
+    ChatCompletion,
+    ChatRequest,
+    Completion,
     CompletionRequest,
     Detokenized,
     DetokenizeRequest,
+    EmbeddingRequest,
+    Embeddings,
+    OpenAIError,
     OpenAIModel,
     OpenAIModels,
+    SamplingFields,
     TokenizeRequest,
     TokenizerInfo,
     Tokens,
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
+from serving.server.http.settings import Settings, variable
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
+from serving.server.work.encoding import Readings, inputs_of
 from serving.server.work.in_flight import completed
 from serving.text.characters import check_text
+
+_LONGEST = 1024
+"""Tokens of an answer of a chat where the request names no limit."""
 
 
 class _OpenAIEndpoints:
@@ -46,7 +56,7 @@ class _OpenAIEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
-        self._gatekeeper = backend.gatekeeper
+        self._gatekeeper, self._readings = backend.gatekeeper, Readings(backend)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
         """Every language model that is loaded, then every encoder; translators are not listed."""
@@ -82,6 +92,68 @@ class _OpenAIEndpoints:
         results = await completed(tickets, request.receive, timeout_s)
         context.tokens += sum(result.num_generated_tokens for result in results)
         return json_response(answer.whole(results))
+
+    async def chat(self, request: Request, context: RequestContext) -> Response:
+        """Answer the last message, at once or as a stream of chunks."""
+        body = await read_json(request, ChatRequest, self._settings.max_body_bytes)
+        model = self._registry.choose_language_model(body.model)
+        _check_chat(body)
+        timeout_s = timeout_of(body, self._settings)
+        context.note_model(model.name, 1)
+        self._gatekeeper.charge(context, sum(len(message.text) for message in body.messages))
+        messages = [
+            {
+                "role": "system" if message.role == "developer" else message.role,
+                "content": message.text,
+            }
+            for message in body.messages
+        ]
+        # Tokenising a full body takes long enough to hold up other requests.
+        ids = await run_in_threadpool(model.generator.prompts.encode_chat, messages)
+        longest = model.generator.prompts.longest(self._settings.max_context_tokens)
+        own = {
+            "max_length": body.max_completion_tokens
+            or body.max_tokens
+            or max(1, min(_LONGEST, longest - len(ids))),
+            "num_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
+        }
+        options = generation_options(body, own, 1, self._settings)
+        given = GenerationRequest(prompt=ids, options=options, timeout_s=timeout_s)
+        try:
+            ticket = await run_in_threadpool(model.scheduler.submit, given)
+        except RequestError as error:
+            raise in_wire_names(error).renamed({"prompt": "messages"}) from error
+        answer = ChatAnswer(body, options.num_hypotheses)
+        if body.stream:
+            stream = stream_events(answer, [ticket], context, wants_usage=body.wants_usage)
+            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
+        [done] = await completed([ticket], request.receive, timeout_s)
+        context.tokens += done.num_generated_tokens
+        return json_response(answer.whole(done))
+
+    async def embeddings(self, request: Request, context: RequestContext) -> Response:
+        """The vector of each text."""
+        body = await read_json(request, EmbeddingRequest, self._settings.max_body_bytes)
+        try:
+            read = await self._readings.read(
+                inputs_of(body.input),
+                "encode",
+                request,
+                context,
+                model=body.model,
+                truncate=bool(body.truncate),
+            )
+        except RequestError as error:
+            named = error.within("input") if isinstance(body.input, list) else error
+            raise named.renamed({"text": "input"}) from error
+        width = read.found_BW.shape[1]
+        if body.dimensions not in (None, width):
+            raise InvalidOptionError(
+                f"dimensions of the model {body.model!r} must be {width}, got {body.dimensions}; "
+                "leave it out",
+                parameter="dimensions",
+            )
+        return json_response(embedded(body, read))
 
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
         """Tell the special tokens of a model, and how large its vocabulary is."""
@@ -166,6 +238,30 @@ class _OpenAIEndpoints:
         return requests, timeout_s
 
 
+def timeout_of(body: SamplingFields, settings: Settings) -> float:
+    """Seconds that the request has; raises RequestError for more than any may have."""
+    timeout_s = body.timeout_s or settings.default_timeout_s
+    if timeout_s > settings.max_timeout_s:
+        limit = f"{settings.max_timeout_s:g} ({variable('max_timeout_s')})"
+        raise refused("timeout_s", f"must be at most {limit}, got {timeout_s:g}")
+    return timeout_s
+
+
+def refused(parameter: str, reason: str) -> RequestError:
+    """An error of a parameter."""
+    return RequestError(f"{parameter} {reason}", parameter=parameter)
+
+
+def _check_chat(body: ChatRequest) -> None:
+    """Raise RequestError for what is asked for and cannot be done."""
+    if body.tools:
+        raise refused("tools", "must be null or empty: no model here calls tools")
+    if body.response_format and body.response_format.get("type") != "text":
+        raise refused("response_format", "must be null or of the type 'text'")
+    if body.top_logprobs and not body.logprobs:
+        raise refused("top_logprobs", "needs logprobs: true")
+
+
 def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
     check_text(text, "prompt")
     tokenizer = model.generator.tokenizer
@@ -176,24 +272,88 @@ def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
     return ids
 
 
-def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints = _OpenAIEndpoints(backend)
-    return [
-        DialectRoute("/v1/models", endpoints.models),
-        DialectRoute("/v1/models/{model}", endpoints.model),
-        DialectRoute("/v1/embeddings", EmbeddingEndpoint(backend).embeddings, ("POST",)),
-        DialectRoute("/v1/completions", endpoints.completions, ("POST",)),
-        DialectRoute("/v1/chat/completions", ChatEndpoint(backend).chat, ("POST",)),
-        DialectRoute("/tokenizer_info", endpoints.tokenizer_info),
-        DialectRoute("/tokenize", endpoints.tokenize, ("POST",)),
-        DialectRoute("/detokenize", endpoints.detokenize, ("POST",)),
-    ]
-
-
 OPENAI = Dialect(
-    routes=_routes,
-    describe=describe,
-    error_paths=("/v1/", "/tokenizer_info", "/tokenize", "/detokenize"),
+    endpoints=_OpenAIEndpoints,
+    routes=(
+        DialectRoute(
+            "/v1/models",
+            _OpenAIEndpoints.models,
+            "openai_models",
+            "Language models and encoders",
+            OpenAIModels,
+            errors=(503,),
+        ),
+        DialectRoute(
+            "/v1/models/{model}",
+            _OpenAIEndpoints.model,
+            "model",
+            "One language model or encoder",
+            OpenAIModel,
+            errors=(404, 503),
+        ),
+        DialectRoute(
+            "/v1/completions",
+            _OpenAIEndpoints.completions,
+            "completions",
+            "Go on from prompts; requests that arrive together are decoded together",
+            Completion,
+            methods=("POST",),
+            request=CompletionRequest,
+            events="With `stream`: Completions, and [DONE] at the end",
+            errors=WORK,
+        ),
+        DialectRoute(
+            "/v1/chat/completions",
+            _OpenAIEndpoints.chat,
+            "chat",
+            "Answer a chat by a model with a chat template",
+            ChatCompletion,
+            methods=("POST",),
+            request=ChatRequest,
+            events="With `stream`: OpenAI's `chat.completion.chunk`s, and [DONE] at the end",
+            errors=WORK,
+        ),
+        DialectRoute(
+            "/v1/embeddings",
+            _OpenAIEndpoints.embeddings,
+            "embeddings",
+            "Vectors of texts",
+            Embeddings,
+            methods=("POST",),
+            request=EmbeddingRequest,
+            errors=WORK,
+        ),
+        DialectRoute(
+            "/tokenizer_info",
+            _OpenAIEndpoints.tokenizer_info,
+            "tokenizer_info",
+            "The special tokens",
+            TokenizerInfo,
+            query={"model": ()},
+            errors=(404, 503),
+        ),
+        DialectRoute(
+            "/tokenize",
+            _OpenAIEndpoints.tokenize,
+            "tokenize",
+            "Text to ids",
+            Tokens,
+            methods=("POST",),
+            request=TokenizeRequest,
+            errors=QUICK,
+        ),
+        DialectRoute(
+            "/detokenize",
+            _OpenAIEndpoints.detokenize,
+            "detokenize",
+            "Ids to text",
+            Detokenized,
+            methods=("POST",),
+            request=DetokenizeRequest,
+            errors=QUICK,
+        ),
+    ),
+    error=OpenAIError,
     render_error=render_error,
 )
 """OpenAI's API, and vLLM's tokenizer routes."""

@@ -6,7 +6,6 @@ other servers have others.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, ConfigDict, Field
@@ -151,6 +150,162 @@ class Completion(Wire):
     usage: UsageBody | None = None
 
 
+class TextPart(Wire):
+    """A part of a message; only texts can be read."""
+
+    type: Literal["text"]
+    text: str
+
+
+class ChatMessage(Wire):
+    """What somebody said."""
+
+    role: Literal["system", "developer", "user", "assistant"]
+    """`developer` is the newer name of `system`, which templates know."""
+    content: str | list[TextPart] | None = None
+
+    @property
+    def text(self) -> str:
+        """The content, its parts one after the other."""
+        if isinstance(self.content, list):
+            return "".join(part.text for part in self.content)
+        return self.content or ""
+
+
+class ChatRequest(SamplingFields):
+    """A chat to go on with."""
+
+    messages: Annotated[list[ChatMessage], Field(min_length=1)]
+    max_completion_tokens: Annotated[Whole, Field(ge=1)] | None = None
+    """Tokens generated at most, the end of the message included; default: what prompt and model
+    leave, 1,024 at most."""
+    max_tokens: Annotated[Whole, Field(ge=1)] | None = None
+    """The older name of `max_completion_tokens`."""
+    logprobs: bool | None = None
+    """Report log-probabilities."""
+    top_logprobs: Annotated[Whole, Field(ge=0)] | None = None
+    """With `logprobs`: those of so many likeliest tokens, too."""
+    tools: list[Any] | None = None
+    """Not supported, must be null or empty."""
+    response_format: dict[str, Any] | None = None
+    """Not supported but for the type `text`."""
+
+
+class ChatTokenScore(Wire):
+    """A token with its log-probability."""
+
+    token: str
+    logprob: float
+    bytes: list[int] | None = None
+    """Not told."""
+
+
+class ChatToken(ChatTokenScore):
+    """A token of an answer."""
+
+    top_logprobs: list[ChatTokenScore]
+
+
+class ChatLogProbs(Wire):
+    """Log-probabilities of an answer, token for token."""
+
+    content: list[ChatToken]
+
+
+class ChatAnswerMessage(Wire):
+    """The assistant's message; of a chunk what is new of it."""
+
+    role: Literal["assistant"] | None = None
+    content: str | None = None
+
+
+class ChatChoice(Wire):
+    """One answer, and why it ended there."""
+
+    index: int
+    message: ChatAnswerMessage
+    logprobs: ChatLogProbs | None
+    finish_reason: Literal["stop", "length"]
+
+
+class ChatCompletion(Wire):
+    """The answer."""
+
+    id: str
+    object: Literal["chat.completion"] = "chat.completion"
+    created: int
+    model: str
+    choices: list[ChatChoice]
+    usage: UsageBody
+
+
+class ChatChunkChoice(Wire):
+    """What is new of one answer."""
+
+    index: int
+    delta: ChatAnswerMessage
+    logprobs: ChatLogProbs | None
+    finish_reason: Literal["stop", "length"] | None
+    """Null while it goes on."""
+
+
+class ChatChunk(Wire):
+    """One chunk of a stream."""
+
+    id: str
+    object: Literal["chat.completion.chunk"] = "chat.completion.chunk"
+    created: int
+    model: str
+    choices: list[ChatChunkChoice]
+    usage: UsageBody | None = None
+
+
+class EmbeddingRequest(Wire):
+    """Texts whose vectors are wanted."""
+
+    model: str
+    """Name of an encoder, as `/v1/models` lists them."""
+    input: (
+        str
+        | Annotated[list[str], Field(min_length=1)]
+        | Ids
+        | Annotated[list[Ids], Field(min_length=1)]
+    )
+    """A text or a list of token ids without special ones, or several of either."""
+    encoding_format: Literal["float", "base64"] | None = None
+    """`float`: numbers, the default; `base64`: their bytes as little-endian float32."""
+    dimensions: Whole | None = None
+    """Numbers of a vector; models have one size, and no other is possible."""
+    user: str | None = None
+    """Ignored."""
+    truncate: bool | None = None
+    """Cut the end of texts that are too long off (not in OpenAI's API)."""
+
+
+class EmbeddingBody(Wire):
+    """The vector of one text."""
+
+    object: Literal["embedding"] = "embedding"
+    index: int
+    embedding: list[float] | str
+
+
+class EmbeddingUsage(Wire):
+    """Tokens that were read, special ones included."""
+
+    prompt_tokens: int
+    total_tokens: int
+
+
+class Embeddings(Wire):
+    """The vectors of all texts, in their order."""
+
+    object: Literal["list"] = "list"
+    data: list[EmbeddingBody]
+    model: str
+    usage: EmbeddingUsage
+
+
 class OpenAIModel(Wire):
     """A language model or an encoder that requests can name."""
 
@@ -234,37 +389,3 @@ class TokenizerInfo(Wire):
     chat_template: str | None = None
     vocab_size: int
     model: str
-
-
-def options_of(body: SamplingFields, own: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields that are generation options, under our names, with the route's `own`; those that
-    are null are left out."""
-    values = {
-        "min_length": body.min_tokens,
-        "temperature": body.temperature,
-        "sampling_top_k": 0 if body.top_k == -1 else body.top_k,
-        "sampling_top_p": body.top_p,
-        "repetition_penalty": body.repetition_penalty,
-        "presence_penalty": body.presence_penalty,
-        "frequency_penalty": body.frequency_penalty,
-        "no_repeat_ngram_size": body.no_repeat_ngram_size,
-        "logit_bias": body.logit_bias,
-        "stop": body.stop,
-        "seed": body.seed,
-        "num_hypotheses": body.n,
-        "beam_size": body.beam_size,
-        "length_penalty": body.length_penalty,
-        **own,
-    }
-    return {name: value for name, value in values.items() if value is not None}
-
-
-WIRE_NAMES = {
-    "max_length": "max_tokens",
-    "min_length": "min_tokens",
-    "sampling_top_k": "top_k",
-    "sampling_top_p": "top_p",
-    "num_hypotheses": "n",
-    "num_logprobs": "logprobs",
-}
-"""Our names of options to those of the body, where they differ."""

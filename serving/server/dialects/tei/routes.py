@@ -7,18 +7,10 @@ import numpy as np
 from starlette.requests import Request
 from starlette.responses import Response
 
-from serving.arrays import Floats
 from serving.encoding.reader import probabilities, ranked
-from serving.errors import (
-    InvalidOptionError,
-    NotReadyError,
-    OverloadedError,
-    RateLimitedError,
-    RequestError,
-    ServingError,
-)
-from serving.server.api.description import WORK, Description, post
-from serving.server.api.dialect import Dialect, DialectRoute
+from serving.errors import InvalidOptionError, RequestError
+from serving.server.api.dialect import WORK, Dialect, DialectRoute
+from serving.server.dialects.tei.answers import of_length_one, pairs_of, render_error
 from serving.server.dialects.tei.wire import (
     EmbedRequest,
     Prediction,
@@ -67,7 +59,7 @@ class _TeiEndpoints:
                 "length one, got false; leave it out",
                 parameter="normalize",
             )
-        vectors = read.found_BW if body.normalize is False else _of_length_one(read.found_BW)
+        vectors = read.found_BW if body.normalize is False else of_length_one(read.found_BW)
         return json_response(Vectors(vectors.tolist()))
 
     async def similarity(self, request: Request, context: RequestContext) -> Response:
@@ -88,7 +80,7 @@ class _TeiEndpoints:
                 error.index -= 1
                 raise error.within("sentences") from error
             raise
-        source_1D, *others = np.split(_of_length_one(read.found_BW), [1])
+        source_1D, *others = np.split(of_length_one(read.found_BW), [1])
         return json_response(Similarities((others[0] @ source_1D[0]).tolist()))
 
     async def rerank(self, request: Request, context: RequestContext) -> Response:
@@ -128,7 +120,7 @@ class _TeiEndpoints:
         """The classes of each text or pair."""
         body = await read_json(request, PredictRequest, self._max_bytes)
         several = isinstance(body.inputs, list) and isinstance(body.inputs[0], list)
-        inputs = _pairs(body)
+        inputs = pairs_of(body)
         try:
             read = await self._readings.read(
                 inputs,
@@ -149,80 +141,51 @@ class _TeiEndpoints:
         return json_response(Predictions(found if several else found[0]))
 
 
-def _pairs(body: PredictRequest) -> list[Given]:
-    """The texts and pairs of a body; raises RequestError for a list of more than two texts."""
-    given = body.inputs
-    if isinstance(given, str):
-        return [given]
-    lists = given if isinstance(given[0], list) else [given]
-    found: list[Given] = []
-    for number, texts in enumerate(lists):
-        if len(texts) > 2:
-            raise RequestError(
-                f"inputs[{number}] must be one text or two, got {len(texts)}; several inputs are "
-                "lists in a list",
-                parameter="inputs",
-            )
-        found.append(texts[0] if len(texts) == 1 else (texts[0], texts[1]))
-    return found
-
-
-def _of_length_one(vectors_BD: Floats) -> Floats:
-    lengths_B1 = np.linalg.norm(vectors_BD, axis=1, keepdims=True)
-    found: Floats = vectors_BD / np.maximum(lengths_B1, np.float32(1e-12))
-    return found
-
-
-def _render_error(error: ServingError) -> Response:
-    if isinstance(error, RequestError):
-        kind = "Validation"
-    elif isinstance(error, NotReadyError):
-        kind = "Unhealthy"
-    else:
-        kind = "Overloaded" if isinstance(error, OverloadedError | RateLimitedError) else "Backend"
-    body = TeiError.model_validate({"error": error.full_message, "error_type": kind})
-    return json_response(body, status=error.status)
-
-
-def _describe() -> Description:
-    paths = {
-        "/embed": post("embed", "Vectors of texts", EmbedRequest, Vectors, WORK, TeiError),
-        "/similarity": post(
+TEI = Dialect(
+    endpoints=_TeiEndpoints,
+    routes=(
+        DialectRoute(
+            "/embed",
+            _TeiEndpoints.embed,
+            "embed",
+            "Vectors of texts",
+            Vectors,
+            methods=("POST",),
+            request=EmbedRequest,
+            errors=WORK,
+        ),
+        DialectRoute(
+            "/similarity",
+            _TeiEndpoints.similarity,
             "similarity",
             "How alike texts are to one",
-            SimilarityRequest,
             Similarities,
-            WORK,
-            TeiError,
+            methods=("POST",),
+            request=SimilarityRequest,
+            errors=WORK,
         ),
-        "/rerank": post(
-            "rerank", "Texts by how they answer a query", RerankRequest, Ranks, WORK, TeiError
+        DialectRoute(
+            "/rerank",
+            _TeiEndpoints.rerank,
+            "rerank",
+            "Texts by how they answer a query",
+            Ranks,
+            methods=("POST",),
+            request=RerankRequest,
+            errors=WORK,
         ),
-        "/predict": post(
-            "predict", "Classes of texts or pairs", PredictRequest, Predictions, WORK, TeiError
+        DialectRoute(
+            "/predict",
+            _TeiEndpoints.predict,
+            "predict",
+            "Classes of texts or pairs",
+            Predictions,
+            methods=("POST",),
+            request=PredictRequest,
+            errors=WORK,
         ),
-    }
-    return Description(
-        paths=paths,
-        requests=(EmbedRequest, SimilarityRequest, RerankRequest, PredictRequest),
-        answers=(Vectors, Similarities, Ranks, Predictions, TeiError),
-    )
-
-
-def _routes(backend: Backend) -> list[DialectRoute]:
-    endpoints = _TeiEndpoints(backend)
-    return [
-        DialectRoute("/embed", endpoints.embed, ("POST",)),
-        DialectRoute("/similarity", endpoints.similarity, ("POST",)),
-        DialectRoute("/rerank", endpoints.rerank, ("POST",)),
-        DialectRoute("/predict", endpoints.predict, ("POST",)),
-    ]
-
-
-TEI = Dialect(
-    routes=_routes,
-    describe=_describe,
-    error_paths=("/embed", "/similarity", "/rerank", "/predict"),
-    render_error=_render_error,
+    ),
+    error=TeiError,
+    render_error=render_error,
 )
 """The API of text-embeddings-inference."""

@@ -10,11 +10,10 @@ from typing import Any
 
 import pytest
 from starlette.requests import Request
-from starlette.responses import PlainTextResponse, Response
+from starlette.responses import Response
 from starlette.testclient import TestClient
 
 from serving.errors import RequestError, ServingError
-from serving.server.api.description import QUICK, Description, post
 from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.app import create_app
 from serving.server.dialects import DIALECTS
@@ -22,6 +21,7 @@ from serving.server.dialects.deepl.routes import DEEPL
 from serving.server.dialects.libretranslate.routes import LIBRETRANSLATE
 from serving.server.dialects.native.routes import NATIVE
 from serving.server.dialects.openai.routes import OPENAI
+from serving.server.dialects.tei.routes import TEI
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
 from serving.server.http.gate import KeyRule
@@ -35,6 +35,7 @@ from serving.server.work.translation_job import TranslationJob
 from tests.unit.serving.echo import EchoTranslator
 
 KEY = "first-key-1234"
+UNAUTHORIZED = {"no": "unauthorized"}
 
 
 class ShoutRequest(Wire):
@@ -50,47 +51,83 @@ class ShoutAnswer(Wire):
     shouted: str
 
 
-def _toy_routes(backend: Backend) -> list[DialectRoute]:
-    jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+class ShoutError(Wire):
+    """Why nothing was shouted."""
 
-    async def shout(request: Request, context: RequestContext) -> Response:
-        body = await read_json(request, ShoutRequest, backend.settings.max_body_bytes)
-        backend.gatekeeper.admit(context, body.secret or None)
-        return await translated(body.word, request, context)
+    no: str
 
-    async def shout_unasked(request: Request, context: RequestContext) -> Response:
-        return await translated("unasked", request, context)
 
-    async def translated(word: str, request: Request, context: RequestContext) -> Response:
+class _ToyEndpoints:
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
+        self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
+
+    async def shout(self, request: Request, context: RequestContext) -> Response:
+        body = await read_json(request, ShoutRequest, self._backend.settings.max_body_bytes)
+        self._backend.gatekeeper.admit(context, body.secret or None)
+        return await self._translated(body.word, request, context)
+
+    async def shout_unasked(self, request: Request, context: RequestContext) -> Response:
+        return await self._translated("unasked", request, context)
+
+    async def loudness(self, request: Request, _: RequestContext) -> Response:
+        return json_response([ShoutAnswer(shouted=request.path_params["unit"])])
+
+    async def _translated(self, word: str, request: Request, context: RequestContext) -> Response:
         job = TranslationJob(texts=[word], source="de", target="en")
-        result = await jobs.translate(job, context, request.receive)
+        result = await self._jobs.translate(job, context, request.receive)
         return json_response(ShoutAnswer(shouted=result.translations[0].text.upper()))
-
-    return [
-        DialectRoute("/toy/shout", shout, ("POST",), KeyRule.HEAD_OR_BODY),
-        DialectRoute("/toy/unasked", shout_unasked, ("POST",), KeyRule.HEAD_OR_BODY),
-    ]
-
-
-def _toy_description() -> Description:
-    path = post("toy_shout", "Shout a word", ShoutRequest, ShoutAnswer, QUICK)
-    return Description({"/toy/shout": path}, (ShoutRequest,), (ShoutAnswer,))
 
 
 def _toy_error(error: ServingError) -> Response:
-    return PlainTextResponse(f"no: {error.code}", status_code=418)
+    return json_response(ShoutError(no=error.code), status=418)
 
 
 TOY = Dialect(
-    routes=_toy_routes,
-    describe=_toy_description,
-    error_paths=("/toy/",),
+    endpoints=_ToyEndpoints,
+    routes=(
+        DialectRoute(
+            "/toy/shout",
+            _ToyEndpoints.shout,
+            "toy_shout",
+            "Shout a word",
+            ShoutAnswer,
+            methods=("POST",),
+            request=ShoutRequest,
+            form=("word",),
+            errors=(400, 418),
+            key=KeyRule.HEAD_OR_BODY,
+        ),
+        DialectRoute(
+            "/toy/unasked",
+            _ToyEndpoints.shout_unasked,
+            "toy_unasked",
+            "Shout before anybody has asked",
+            ShoutAnswer,
+            methods=("POST",),
+            key=KeyRule.HEAD_OR_BODY,
+        ),
+        DialectRoute(
+            "/toy/loudness/{unit}",
+            _ToyEndpoints.loudness,
+            "toy_loudness",
+            "How loud it was",
+            list[ShoutAnswer],
+            methods=("GET", "POST"),
+            query={"of": ("first", "last"), "note": ()},
+            key=KeyRule.NONE,
+        ),
+    ),
+    error=ShoutError,
     render_error=_toy_error,
+    reasons={418: "Nothing is shouted"},
+    key_schemes=("whisper",),
 )
+"""All that a new dialect brings along."""
 
 
 @contextmanager
-def serving(*dialects: Dialect, settings: Settings | None = None) -> Iterator[TestClient]:
+def serving(*dialects: Dialect[Any], settings: Settings | None = None) -> Iterator[TestClient]:
     settings = settings or Settings()
     registry = Registry(settings)
     registry.start([EchoTranslator()])
@@ -107,7 +144,53 @@ def test_a_dialect_in_the_list_is_served_and_described() -> None:
         assert (answer.status_code, answer.json()) == (200, {"shouted": "HALLO"})
         described = client.get("/openapi.json").json()
         assert described["paths"]["/toy/shout"]["post"]["operationId"] == "toy_shout"
-        assert {"ShoutRequest", "ShoutAnswer", "Error"} <= set(described["components"]["schemas"])
+        assert {"ShoutRequest", "ShoutAnswer", "ShoutError"} <= set(
+            described["components"]["schemas"]
+        )
+
+
+def test_what_a_route_says_of_itself_is_in_the_document() -> None:
+    described = json.loads(document([TOY]))
+    assert set(described["components"]["schemas"]) == {"ShoutRequest", "ShoutAnswer", "ShoutError"}
+    shout = described["paths"]["/toy/shout"]["post"]
+    assert shout["summary"] == "Shout a word"
+    assert list(shout["responses"]) == ["200", "400", "418"]
+    refused = shout["responses"]["418"]
+    assert refused["description"] == "Nothing is shouted"
+    schema = refused["content"]["application/json"]["schema"]
+    assert schema == {"$ref": "#/components/schemas/ShoutError"}
+    form = shout["requestBody"]["content"]["application/x-www-form-urlencoded"]["schema"]
+    assert (list(form["properties"]), form["required"]) == (["word"], ["word"])
+    loudness = described["paths"]["/toy/loudness/{unit}"]
+    assert {method: found["operationId"] for method, found in loudness.items()} == {
+        "get": "toy_loudness_get",
+        "post": "toy_loudness_post",
+    }
+    assert [(p["name"], p["in"], p["required"]) for p in loudness["get"]["parameters"]] == [
+        ("unit", "path", True),
+        ("of", "query", False),
+        ("note", "query", False),
+    ]
+    answer = loudness["get"]["responses"]["200"]["content"]["application/json"]["schema"]
+    assert (answer["type"], answer["items"]) == (
+        "array",
+        {"$ref": "#/components/schemas/ShoutAnswer"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("dialect", "beginnings"),
+    [
+        (TOY, {"/toy/"}),
+        (DEEPL, {"/v2/"}),
+        (OPENAI, {"/v1/", "/tokenizer_info", "/tokenize", "/detokenize"}),
+        (TEI, {"/embed", "/similarity", "/rerank", "/predict"}),
+    ],
+)
+def test_the_paths_whose_errors_are_a_dialects_follow_from_its_routes(
+    dialect: Dialect[Any], beginnings: set[str]
+) -> None:
+    assert set(dialect.error_paths) == beginnings
 
 
 def test_a_dialect_that_is_not_in_the_list_is_not_there() -> None:
@@ -118,7 +201,7 @@ def test_a_dialect_that_is_not_in_the_list_is_not_there() -> None:
     with serving(TOY) as client:
         assert client.post("/toy/shout", json={"word": "hallo"}).status_code == 200
         assert client.get("/livez").status_code == 404
-    assert list(json.loads(document([TOY]))["paths"]) == ["/toy/shout"]
+    assert "/livez" not in json.loads(document([TOY]))["paths"]
 
 
 @pytest.mark.parametrize(
@@ -135,7 +218,7 @@ def test_every_error_below_a_dialects_paths_has_its_shape(
 ) -> None:
     with serving(*DIALECTS, TOY) as client:
         refused = client.request(method, path, json=body)
-        assert (refused.status_code, refused.text) == (418, f"no: {code}")
+        assert (refused.status_code, refused.json()) == (418, {"no": code})
         other = client.get("/nowhere")
         assert (other.status_code, set(other.json())) == (404, {"error", "code"})
 
@@ -147,19 +230,21 @@ def test_the_gate_asks_the_dialect_where_its_key_may_stand() -> None:
         assert client.post("/toy/shout", json={**word, "secret": KEY}).status_code == 200
         assert client.post("/toy/shout", json=word, headers={"X-API-Key": KEY}).status_code == 200
         for body in (word, {**word, "secret": "another-key"}):
-            assert client.post("/toy/shout", json=body).text == "no: unauthorized"
-    shut = dataclasses.replace(TOY, routes=_with_key_rule(KeyRule.HEAD))
-    with serving(shut, settings=settings) as client:
-        assert client.post("/toy/shout", json={**word, "secret": KEY}).text == "no: unauthorized"
-
-
-def _with_key_rule(rule: KeyRule) -> Any:
-    return lambda backend: [dataclasses.replace(r, key=rule) for r in _toy_routes(backend)]
+            assert client.post("/toy/shout", json=body).json() == UNAUTHORIZED
+        whispered = {"Authorization": f"Whisper {KEY}"}
+        assert client.post("/toy/shout", json=word, headers=whispered).status_code == 200
+        assert client.get("/toy/loudness/dB").json() == [{"shouted": "dB"}]
+    routes = tuple(dataclasses.replace(route, key=KeyRule.HEAD) for route in TOY.routes)
+    with serving(dataclasses.replace(TOY, routes=routes), settings=settings) as client:
+        assert client.post("/toy/shout", json={**word, "secret": KEY}).json() == UNAUTHORIZED
+        assert client.get("/toy/loudness/dB").json() == UNAUTHORIZED
+    with serving(*DIALECTS, settings=settings) as client:
+        assert client.get("/models", headers=whispered).status_code == 401
 
 
 def test_an_endpoint_that_lets_nobody_in_decodes_nothing() -> None:
     with serving(*DIALECTS, TOY, settings=Settings(api_keys=KEY)) as client:
-        assert client.post("/toy/unasked").text == "no: unauthorized"
+        assert client.post("/toy/unasked").json() == UNAUTHORIZED
         assert 'macaron_decoded_total{model="echo-de-en"} 0.0' in client.get("/metrics").text
 
 
@@ -212,7 +297,7 @@ GOOD_DEEPL = {"text": "Hallo", "target_lang": "en"}
     ],
 )
 def test_errors_carry_the_parameter_that_is_at_fault(
-    dialect: Dialect, path: str, body: Mapping[str, object], parameter: str
+    dialect: Dialect[Any], path: str, body: Mapping[str, object], parameter: str
 ) -> None:
     refused: list[ServingError] = []
 
@@ -220,7 +305,7 @@ def test_errors_carry_the_parameter_that_is_at_fault(
         refused.append(error)
         return dialect.render_error(error)
 
-    watched = dataclasses.replace(dialect, render_error=render, error_paths=(path,))
+    watched = dataclasses.replace(dialect, render_error=render)
     with serving(watched) as client:
         answer = client.post(path, json=body)
     assert answer.status_code >= 400

@@ -267,7 +267,7 @@ def test_an_unforeseen_error_has_deepls_shape(
     def fail(*_: object) -> None:
         raise MemoryError
 
-    monkeypatch.setattr("serving.server.dialects.deepl.routes._translation", fail)
+    monkeypatch.setattr("serving.server.dialects.deepl.routes.translation", fail)
     assert refused(client, 500) == "the server failed; its log says why"
 
 

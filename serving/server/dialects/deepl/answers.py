@@ -1,0 +1,96 @@
+"""What the routes of DeepL's API answer with: translations, the characters of each key, errors."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+
+from starlette.responses import Response
+
+from serving.errors import QuotaExceededError, ServingError, UnknownLanguageError
+from serving.server.dialects.deepl.wire import (
+    DeepLError,
+    DeepLTranslateRequest,
+    DeepLTranslation,
+)
+from serving.server.http.settings import variable
+from serving.server.http.wire import json_response
+from serving.server.work.translation_job import TextResult
+
+STATUSES = {HTTPStatus.UNAUTHORIZED.value: HTTPStatus.FORBIDDEN.value}
+"""Where DeepL says the same with another status: its clients know 403 as the sign of a bad key."""
+
+
+class CharacterUsage:
+    """Counts characters by key, up to a limit; all who have none share the empty key."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._counts: Counter[str] = Counter()
+
+    def count(self, key: str) -> int:
+        """The characters of that key so far, those that are being translated included."""
+        return self._counts[key]
+
+    @contextmanager
+    def spending(self, key: str, characters: int) -> Iterator[None]:
+        """Count characters, unless what is done inside fails.
+
+        Raises QuotaExceededError where they are more than is left.
+        """
+        before = self._counts[key]
+        if before + characters > self.limit:
+            raise QuotaExceededError(
+                f"at most {self.limit} characters ({variable('deepl_character_limit')}) are "
+                f"translated until the server is started anew, got {before} so far and "
+                f"{characters} more"
+            )
+        self._counts[key] += characters
+        try:
+            yield
+        except BaseException:
+            self._counts[key] -= characters
+            raise
+
+
+def translation(
+    body: DeepLTranslateRequest, result: TextResult, characters: int
+) -> DeepLTranslation:
+    """The translation of one text, which had so many characters, as the answer tells it."""
+    model_type = body.model_type
+    if model_type == "prefer_quality_optimized":
+        model_type = "quality_optimized"
+    return DeepLTranslation(
+        detected_source_language=result.source.upper(),
+        text=result.text,
+        billed_characters=characters,
+        model_type_used=model_type,
+    )
+
+
+def render_error(error: ServingError) -> Response:
+    """The answer to a refused request in DeepL's shape, with the status that DeepL has for it."""
+    status = STATUSES.get(error.status, error.status)
+    return json_response(DeepLError(message=error.full_message, code=error.code), status=status)
+
+
+def language_code(parameter: str, given: str, known: Iterable[str]) -> str:
+    """Our code of a language that `parameter` gives; one with a region counts without it where it
+    is not known with it. Raises UnknownLanguageError, which names what there is."""
+    codes = {code.lower(): code for code in known}
+    for code in (given.lower(), given.lower().partition("-")[0]):
+        if code in codes:
+            return codes[code]
+    raise UnknownLanguageError(
+        f"Value for '{parameter}' not supported: must be one of {sorted(map(str.upper, codes))}, "
+        f"got {given!r}",
+        parameter=parameter,
+    )
+
+
+def tag_names(given: str | list[str] | None) -> frozenset[str]:
+    """The names of elements, in small letters, that a list or a text with commas gives."""
+    parts = [given] if isinstance(given, str) else given or []
+    return frozenset(name.strip().lower() for part in parts for name in part.split(","))
