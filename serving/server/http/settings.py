@@ -110,8 +110,8 @@ class Settings(BaseModel):
     """Seconds until a request without timeout_s fails."""
     max_timeout_s: float = Field(120.0, gt=0, le=3600, allow_inf_nan=False)
     """Highest timeout_s."""
-    deepl_character_limit: int = Field(10**12, ge=1)
-    """Characters that DeepL's dialect translates until the server is started anew."""
+    character_limit: int = Field(10**12, ge=1)
+    """Characters that a dialect which counts them translates until the server is started anew."""
 
     client_timeout_s: float = Field(30.0, gt=0, le=3600, allow_inf_nan=False)
     """Seconds that a client has for the head of its request, for the body, and to take what was

@@ -43,7 +43,7 @@ class CharacterUsage:
         before = self._counts[key]
         if before + characters > self.limit:
             raise QuotaExceededError(
-                f"at most {self.limit} characters ({variable('deepl_character_limit')}) are "
+                f"at most {self.limit} characters ({variable('character_limit')}) are "
                 f"translated until the server is started anew, got {before} so far and "
                 f"{characters} more"
             )

@@ -59,7 +59,7 @@ class _DeepLEndpoints:
     def __init__(self, backend: Backend) -> None:
         self._backend = backend
         self._jobs = Jobs(backend.registry, backend.settings, backend.gatekeeper)
-        self._usage = CharacterUsage(backend.settings.deepl_character_limit)
+        self._usage = CharacterUsage(backend.settings.character_limit)
 
     async def translate(self, request: Request, context: RequestContext) -> Response:
         """Translate one text or several, each of which may be in another language."""

@@ -214,11 +214,11 @@ def test_type_is_source_or_target(client: TestClient) -> None:
 
 
 def test_usage_counts_what_was_translated_until_the_quota_is_used_up() -> None:
-    with served(settings=Settings(deepl_character_limit=10)) as (client, _):
+    with served(settings=Settings(character_limit=10)) as (client, _):
         assert client.get("/v2/usage").json() == {"character_count": 0, "character_limit": 10}
         translate(client, ["vier", "fünf"])
         refused(client, 400, target_lang="XX")
-        assert "10 characters (MACARON_DEEPL_CHARACTER_LIMIT)" in refused(client, 456, text=["neu"])
+        assert "10 characters (MACARON_CHARACTER_LIMIT)" in refused(client, 456, text=["neu"])
         assert client.post("/v2/usage").json()["character_count"] == 8
         refused(client, 500, text=[POISON])
         translate(client, ["ab"])
@@ -226,7 +226,7 @@ def test_usage_counts_what_was_translated_until_the_quota_is_used_up() -> None:
 
 
 def test_each_key_has_its_own_usage_and_a_bad_one_is_forbidden() -> None:
-    settings = Settings(api_keys=SecretStr("first-key second-key"), deepl_character_limit=5)
+    settings = Settings(api_keys=SecretStr("first-key second-key"), character_limit=5)
     with served(settings=settings) as (client, _):
         first, second = (
             {"Authorization": f"DeepL-Auth-Key {name}-key"} for name in ("first", "second")
