@@ -75,13 +75,18 @@ def traced_once(shared_folder: Path) -> Iterator[None]:
 
     That is nearly all of the time of an export; what is made of the graph is made each time anew.
     """
+    from torch.onnx._internal.exporter._registration import ONNXRegistry
+
     from export.graphs import onnx_graph
-    from tests.toy.tracing import remembering
+    from tests.toy.tracing import made_once, remembering
 
     folder = shared_folder / "traced"
     folder.mkdir(exist_ok=True)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(onnx_graph, "_export", remembering(onnx_graph._export, folder))
+        patch.setattr(
+            ONNXRegistry, "from_torchlib", staticmethod(made_once(ONNXRegistry.from_torchlib))
+        )
         yield
 
 

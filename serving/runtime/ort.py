@@ -27,7 +27,7 @@ if find_spec("onnxruntime") is None:  # said at once, not where the first graph 
 
 _INT8_PRODUCTS = "macaron.int8_products"
 """The entry of a session's options that serving/native/operators.cpp looks for."""
-_EXACT_PRODUCTS = "session.x64quantprecision"
+EXACT_PRODUCTS = "session.x64quantprecision"
 """ONNX Runtime's own int8 products are exact on any processor where this is 1, and slower without
 VNNI. serving/native/operators.cpp sets it, too, where it has no product of this project's own."""
 
@@ -199,7 +199,7 @@ def register_kernels(options: onnxruntime.SessionOptions, *, int8: bool) -> None
     """
     library = native_library()
     if library is None:
-        options.add_session_config_entry(_EXACT_PRODUCTS, "1")
+        options.add_session_config_entry(EXACT_PRODUCTS, "1")
         return
     if int8:
         options.add_session_config_entry(_INT8_PRODUCTS, "1")

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
+from copy import copy
+from functools import cache
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -32,6 +34,19 @@ def remembering(trace: Trace, folder: Path) -> Trace:
         return onnx.load_model_from_string(path.read_bytes())
 
     return traced
+
+
+def made_once(make_registry: Callable[..., Any]) -> Callable[..., Any]:
+    """`make_registry` of torch.onnx's operators, a sixth of the time of a small graph, which makes
+    one of each opset; an export gets a copy, to which it may add its own."""
+    make = cache(make_registry)
+
+    def made(*, opset_version: int) -> Any:
+        registry = copy(make(opset_version=opset_version))
+        registry.functions = {target: list(known) for target, known in registry.functions.items()}
+        return registry
+
+    return made
 
 
 def _fingerprint(module: nn.Module, inputs: Any, outputs: Any) -> str:
