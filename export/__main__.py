@@ -47,9 +47,6 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_texts(bundle)
 
     _add_import(verbs.add_parser("import", help="make a bundle of another project's checkpoint"))
-    _add_import_encoder(
-        verbs.add_parser("import-encoder", help="make a bundle of a Hugging Face BERT")
-    )
     _add_engine(
         verbs.add_parser("engine", help="build TensorRT engines of a bundle for cuda, beside it")
     )
@@ -125,7 +122,7 @@ def _add_form(bundle: argparse.ArgumentParser) -> None:
         type=int,
         default=0,
         metavar="N",
-        help="where several models serve a language pair the highest is used (default 0)",
+        help="where several models serve a language pair or a task the highest is used (default 0)",
     )
     bundle.add_argument("--force", action="store_true", help="replace an existing bundle")
 
@@ -149,54 +146,28 @@ def _add_import(imported: argparse.ArgumentParser) -> None:
         "--text",
         type=Path,
         metavar="FILE",
-        help="text to compare on (default: built-in sentences, or a passage for language models)",
+        help="text to compare on, to which int8 is fitted (default: built-in sentences, or a "
+        "passage for language models, and a scale for each row)",
     )
     _add_pairs(imported, "source text with its translation to compare on, by BLEU too")
-
-
-def _add_import_encoder(encoder: argparse.ArgumentParser) -> None:
-    """Which encoder becomes a bundle, and what it is compared on."""
-    encoder.add_argument(
-        "source", type=Path, help="folder with config.json, weights and tokenizer of a BERT"
-    )
-    encoder.add_argument("out", type=Path, help="the bundle's folder; its last part is its name")
-    encoder.add_argument(
-        "--text",
-        type=Path,
-        metavar="FILE",
-        help="texts to compare on, one a line, to which int8 is fitted (default: built-in "
-        "sentences, and a scale for each row)",
-    )
-    encoder.add_argument(
+    imported.add_argument(
         "--task",
         type=Path,
         metavar="FILE",
-        help="a table (.tsv, .csv, .jsonl): two texts and how alike they are or, for a "
+        help="encoders: a table (.tsv, .csv, .jsonl) of two texts and how alike they are or, for a "
         "classifier, a text or two and their label; the metric may change by half a point",
     )
-    encoder.add_argument("--precision", default="int8", help="fp32 or int8 (default)")
-    encoder.add_argument(
-        "--activations",
-        choices=("row", "row16", "static"),
-        help="int8: static scales from the text (default), one for each row, or that with "
-        "activations of 16 bits, which loses least",
-    )
-    encoder.add_argument(
+    imported.add_argument(
         "--pooling",
         choices=("cls", "mean"),
-        help="what a text's vector is (default: what the folder says)",
+        help="encoders: what a text's vector is (default: what the folder says)",
     )
-    encoder.add_argument(
-        "--attribution", default="", metavar="TEXT", help="origin and licence, for the manifest"
+    imported.add_argument(
+        "--attribution",
+        default="",
+        metavar="TEXT",
+        help="encoders: origin and licence, for the manifest",
     )
-    encoder.add_argument(
-        "--priority",
-        type=int,
-        default=0,
-        metavar="N",
-        help="where several models serve a task the highest is used (default 0)",
-    )
-    encoder.add_argument("--force", action="store_true", help="replace an existing bundle")
 
 
 def _add_texts(bundle: argparse.ArgumentParser) -> None:

@@ -5,48 +5,34 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from export.bundles.checkpoint import recover_checkpoint
-from export.bundles.language import export_language_bundle
 from export.bundles.probability import calibrate_probability
-from export.bundles.trained_encoder import export_encoder_bundle
-from export.bundles.translation import export_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from export.bundles.trial import try_bundle
 from export.engines.engine import check_engines, export_engines
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
-from export.importing.encoder_bundle import write_foreign_encoder
-from export.importing.model import LanguageChoice
+from export.importing.model import LanguageChoice, Told
 from export.importing.vocabularies.languages import split_codes
-from export.texts.texts import Text, TextPair
+from export.texts.texts import Text, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
-from training.recipe.config import FineTuningRecipe, LanguageRecipe, PretrainingRecipe
-from training.runs.checkpoint import find_checkpoint
-from training.runs.folder import read_run_recipe
 
 
 def bundle(options: argparse.Namespace) -> int:
     """Export a checkpoint, of whichever kind of model its run is; prints a report as JSON."""
-    recipe = read_run_recipe(find_checkpoint(options.checkpoint))
-    if isinstance(recipe, LanguageRecipe):
-        return _language_bundle(options)
-    if isinstance(recipe, PretrainingRecipe | FineTuningRecipe):
-        return _encoder_bundle(options)
-    if options.text or options.test_text:
-        raise ExportError("--text and --test-text belong to language models; use --dev and --test")
-    dev, tests = _pairs(options)
-    manifest = export_bundle(
+    tests = tuple(Text(name, Path(file)) for name, file in options.test_text)
+    _check_names("--test-text", [test.name for test in tests])
+    manifest = export_run(
         options.checkpoint,
         options.out,
-        precision=options.precision,
-        target=options.target,
-        activations=options.activations,
+        _form(options),
+        replace(_texts(options), test_texts=tests),
         shortlist=options.shortlist,
-        priority=options.priority,
-        dev=dev,
-        tests=tests,
         force=options.force,
     )
     _print(options.out, manifest)
@@ -57,28 +43,26 @@ def import_model(options: argparse.Namespace) -> int:
     """Make a bundle of another project's checkpoint; prints a report as JSON."""
     if options.dev and options.text:
         raise ExportError("--dev and --text are both the text to compare on; give one of them")
-    dev, tests = _pairs(options)
-    choice = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
+    codes = LanguageChoice(split_codes("--from", options.from_), split_codes("--to", options.to))
+    told = Told(options.family, codes, options.licence, options.pooling, options.attribution)
     manifest = import_bundle(
         options.source,
         options.out,
-        precision=options.precision,
-        target=options.target,
-        activations=options.activations,
-        family=options.family,
-        choice=choice,
-        licence=options.licence,
-        priority=options.priority,
-        dev=dev or options.text,
-        tests=tests,
+        _form(options),
+        replace(_texts(options), task=options.task),
+        told,
         force=options.force,
     )
     _print(options.out, manifest)
     return 0
 
 
-def _pairs(options: argparse.Namespace) -> tuple[TextPair | None, tuple[TextPair, ...]]:
-    """The text to compare on, if one is given, and the test texts."""
+def _form(options: argparse.Namespace) -> Form:
+    return Form(options.precision, options.target, options.activations, options.priority)
+
+
+def _texts(options: argparse.Namespace) -> Texts:
+    """What both verbs have."""
     dev = TextPair("dev", Path(options.dev[0]), Path(options.dev[1])) if options.dev else None
     tests = tuple(TextPair(name, Path(a), Path(b)) for name, a, b in options.test)
     tests += tuple(
@@ -86,76 +70,7 @@ def _pairs(options: argparse.Namespace) -> tuple[TextPair | None, tuple[TextPair
         for source, target, name, a, b in options.test_direction
     )
     _check_names("--test", [test.name for test in tests])
-    return dev, tests
-
-
-def _language_bundle(options: argparse.Namespace) -> int:
-    if options.shortlist:
-        raise ExportError("--shortlist belongs to translation: a language model has no source")
-    if options.dev or options.test or options.test_direction:
-        raise ExportError("--dev and --test belong to translation; use --text and --test-text")
-    _check_names("--test-text", [name for name, _ in options.test_text])
-    manifest = export_language_bundle(
-        options.checkpoint,
-        options.out,
-        precision=options.precision,
-        target=options.target,
-        activations=options.activations,
-        priority=options.priority,
-        text=Text("--text", options.text) if options.text else None,
-        tests=tuple(Text(name, Path(file)) for name, file in options.test_text),
-        force=options.force,
-    )
-    _print(options.out, manifest)
-    return 0
-
-
-def _encoder_bundle(options: argparse.Namespace) -> int:
-    """Refuses what an encoder has no use for."""
-    others = {
-        "--shortlist": options.shortlist,
-        "--dev": options.dev,
-        "--test": options.test,
-        "--test-direction": options.test_direction,
-        "--test-text": options.test_text,
-    }
-    given = [name for name, value in others.items() if value]
-    if given:
-        raise ExportError(
-            f"{given[0]} is not for an encoder, which is compared on its run's validation lines or "
-            "on --text TABLE"
-        )
-    if options.target != "cpu":
-        raise ExportError(f"--target of an encoder must be cpu, got {options.target!r}")
-    manifest = export_encoder_bundle(
-        options.checkpoint,
-        options.out,
-        precision=options.precision,
-        activations=options.activations,
-        priority=options.priority,
-        dev=options.text,
-        force=options.force,
-    )
-    _print(options.out, manifest)
-    return 0
-
-
-def import_encoder(options: argparse.Namespace) -> int:
-    """Make a bundle of a foreign encoder; prints a report as JSON."""
-    manifest = write_foreign_encoder(
-        options.source,
-        options.out,
-        text=options.text,
-        precision=options.precision,
-        activations=options.activations,
-        pooling=options.pooling,
-        task=options.task,
-        attribution=options.attribution,
-        priority=options.priority,
-        force=options.force,
-    )
-    _print(options.out, manifest)
-    return 0
+    return Texts(dev, options.text, tests)
 
 
 def _check_names(option: str, names: Sequence[str]) -> None:
@@ -227,7 +142,6 @@ def _print(folder: Path, manifest: Manifest, more: Mapping[str, int] | None = No
 VERBS: Mapping[str, Callable[[argparse.Namespace], int]] = {
     "bundle": bundle,
     "import": import_model,
-    "import-encoder": import_encoder,
     "engine": engine,
     "calibrate": calibrate,
     "checkpoint": checkpoint,

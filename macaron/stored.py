@@ -91,9 +91,9 @@ def _import(model: Path, bundle: Path) -> None:
     too, as fp32. What is done is told on stderr."""
     try:
         import export
+        from export.bundles.subject import Form
         from export.errors import ExportError, ParityError
-        from export.importing.bundle import ENCODER, import_bundle, told_family
-        from export.importing.encoder_bundle import write_foreign_encoder
+        from export.importing.bundle import import_bundle
     except ModuleNotFoundError as error:
         raise StoreError(
             f"--model {model}: no bundle, and to import it the Python package {error.name!r} is "
@@ -104,16 +104,10 @@ def _import(model: Path, bundle: Path) -> None:
     logging.getLogger(export.__name__).setLevel(logging.INFO)
     print(f"{model}: imported once, into {bundle}", file=sys.stderr)
     try:
-        make = write_foreign_encoder if told_family(model) == ENCODER else import_bundle
         for form, following in zip_longest(_FORMS, _FORMS[1:]):
             try:
-                make(
-                    model,
-                    bundle,
-                    precision=form.precision,
-                    activations=form.activations,
-                    force=True,
-                )
+                chosen = Form(form.precision, activations=form.activations)
+                import_bundle(model, bundle, chosen, force=True)
                 break
             except ParityError as error:
                 if following is None:

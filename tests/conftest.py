@@ -111,7 +111,8 @@ def tiny_model(shared_folder: Path, traced_once: None) -> TinyModel:
 
 
 def _make(folder: Path, model: TinyModel) -> None:
-    from export.bundles.translation import export_bundle
+    from export.bundles.run import export_run
+    from export.bundles.subject import Form
     from tests.toy.recipe import write_toy_recipe
     from training.loop.trainer import train
     from training.recipe.config import load_recipe
@@ -120,7 +121,7 @@ def _make(folder: Path, model: TinyModel) -> None:
     with single_thread():
         train(load_recipe(str(recipe), OVERRIDES), model.run)
     for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
-        export_bundle(model.run, out, precision=precision, target="cpu")
+        export_run(model.run, out, Form(precision))
 
 
 @pytest.fixture(scope="session")
@@ -159,7 +160,8 @@ def tiny_language_model(shared_folder: Path, traced_once: None) -> TinyLanguageM
 
 
 def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
-    from export.bundles.language import export_language_bundle
+    from export.bundles.run import export_run
+    from export.bundles.subject import Form
     from tests.toy.text import write_toy_text
     from training.loop.trainer import train
     from training.recipe.config import load_recipe
@@ -168,7 +170,7 @@ def _make_language_model(folder: Path, model: TinyLanguageModel) -> None:
     with single_thread():
         train(load_recipe(str(recipe), ["loop.max_steps=60"]), model.run)
     for precision, out in (("fp32", model.fp32), ("int8", model.int8)):
-        export_language_bundle(model.run, out, precision=precision, target="cpu")
+        export_run(model.run, out, Form(precision))
 
 
 @pytest.fixture(scope="session")
@@ -201,22 +203,25 @@ def tiny_encoders(shared_folder: Path, traced_once: None) -> TinyEncoders:
 
 
 def _make_encoders(folder: Path, model: TinyEncoders) -> None:
-    from export.importing.encoder_bundle import write_foreign_encoder
+    from export.bundles.subject import Form
+    from export.importing.bundle import import_bundle
+    from export.importing.model import Told
+    from export.texts.texts import Texts
     from tests.toy.encoders import LABELS, save_encoder, write_lines
 
     save_encoder(model.embedder)
     save_encoder(model.classifier, LABELS)
     text = write_lines(folder)
     with single_thread():
-        write_foreign_encoder(
+        import_bundle(
             model.embedder,
             model.bundles / "tiny-embedder",
-            text=text,
-            precision="int8",
-            pooling="mean",
+            Form("int8"),
+            Texts(text=text),
+            Told(pooling="mean"),
         )
-        write_foreign_encoder(
-            model.classifier, model.bundles / "tiny-classifier", text=text, precision="fp32"
+        import_bundle(
+            model.classifier, model.bundles / "tiny-classifier", Form("fp32"), Texts(text=text)
         )
 
 

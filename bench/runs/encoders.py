@@ -112,7 +112,7 @@ class _ProductsAlone:
         if manifest.precision != "int8" or manifest.activations == "row16":
             raise BenchError(
                 f"{plan.bundle}: must be int8 with activations of 8 bits, whose products are timed "
-                "alone, too; make it with `python -m macaron export import-encoder`"
+                "alone, too; make it with `python -m macaron export import`"
             )
         self._list = ProductList(plan.bundle, manifest.encoder, plan.threads)
         self._bound: dict[int, Callable[[], None]] = {}

@@ -19,6 +19,7 @@ from typing import Any
 from bench.errors import BenchError
 from bench.reports.report import Machine, head_lines, table_line
 from bench.systems.repetitions import Progress
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving.bundle.manifest import Activations
 from serving.search.options import SearchOptions
@@ -70,7 +71,7 @@ def time_students(plan: StudentsPlan, folder: Path, progress: Progress) -> list[
     for number, (name, (precision, activations)) in enumerate(FORMS.items()):
         progress(f"importing the student as {name}")
         bundle = folder / str(number)
-        import_bundle(student, bundle, precision=precision, activations=activations)
+        import_bundle(student, bundle, Form(precision, activations=activations))
         systems |= _ours(bundle, name, plan.threads)
     outputs: dict[str, list[str]] = {}
     times: dict[str, list[float]] = {name: [] for name in systems}

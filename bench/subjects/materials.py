@@ -26,8 +26,8 @@ from bench.subjects.scenarios import (
     Setting,
     System,
 )
-from export.arithmetic.activation_ranges import measure_translation_ranges
-from export.arithmetic.half import fit_half_translation
+from export.arithmetic.activation_ranges import measure_translation_ranges, search_from
+from export.arithmetic.half import fit_half
 from export.arithmetic.quantize import Products, StaticRange, quantized_twin
 from export.engines.engine import build_engines
 from export.errors import ExportError
@@ -209,7 +209,10 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
     exact: frozenset[bytes] = frozenset()
     ranges = static_ranges(subject) if system.precision == "int8" else None
     if system.on_gpu:
-        exact = fit_half_translation(subject.model, system.precision, _few(subject)).exact
+        fit = fit_half(
+            subject.model, system.precision, lambda: search_from(subject.model, _few(subject))
+        )
+        exact = fit.exact
     manifest = write_graphs(
         subject.model,
         folder,

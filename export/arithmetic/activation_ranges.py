@@ -11,17 +11,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, nn
 
-from export.arithmetic.quantize import QuantizedLinear, StaticRange
-from export.comparison.language import window_logits
+from export.arithmetic.quantize import QuantizedLinear, StaticRange, run_watched
 from serving.queue.offline import decode_in_batches
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from training.decoding.stepper import TorchStepper
-from training.models import CausalLanguageModel, TranslationModel
-from training.results.perplexity import Window
+from training.models import TranslationModel
 
 MOST_SPREAD = 4.0
 """The largest value of all rows over the root mean square of the rows' own largest ones, at most:
@@ -63,10 +60,7 @@ def measure_ranges(twin: nn.Module, run: Callable[[], object]) -> dict[bytes, St
         if isinstance(module, QuantizedLinear):
             watches[module] = _Watch()
             hooks.append(module.register_forward_pre_hook(watches[module]))
-    with torch.no_grad():
-        run()
-    for hook in hooks:
-        hook.remove()
+    run_watched(run, hooks)
     ranges: dict[bytes, StaticRange] = {}
     for module, watch in watches.items():
         if watch.spread <= MOST_SPREAD:
@@ -90,10 +84,3 @@ def search_from(
     options = SearchOptions(max_length=max_length, loop_guard=False)
     searches = dict(enumerate(replace(sentence, options=options) for sentence in sentences))
     list(decode_in_batches(TorchStepper(model), searches))
-
-
-def measure_language_ranges(
-    twin: CausalLanguageModel, windows: Sequence[Window]
-) -> dict[bytes, StaticRange]:
-    """`measure_ranges` on windows of a text."""
-    return measure_ranges(twin, lambda: [window_logits(twin, window) for window in windows])

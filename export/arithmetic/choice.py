@@ -2,75 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from typing import Any, Generic
 
-from export.arithmetic.activation_ranges import measure_language_ranges, measure_translation_ranges
-from export.arithmetic.exclusion import keep_exact_language, keep_exact_translation
+from export.arithmetic.activation_ranges import measure_ranges
+from export.arithmetic.exclusion import Changes, keep_exact, keep_rows
 from export.arithmetic.gptq import rounded_weights
-from export.arithmetic.half import HALF_TYPES, fit_half_language, fit_half_translation, half_twin
+from export.arithmetic.half import HALF_TYPES, fit_half, half_twin
 from export.arithmetic.quantize import ModuleT, Products, quantized_twin
 from serving.bundle.manifest import Activations
-from serving.search.sentence import Sentence
-from training.models import CausalLanguageModel, TranslationModel
-from training.results.perplexity import Window, score_windows
+
+
+@dataclass(frozen=True)
+class Fitting(Generic[ModuleT]):
+    """The text to which a model's arithmetic is fitted, and how."""
+
+    run: Callable[[ModuleT], object]
+    """Puts the text through a model or a twin: what is seen then gives the ranges."""
+    changes: Callable[[ModuleT], Changes]
+    """How far a twin is from its checkpoint on the text."""
+    limit: float
+    """Of the sum of these changes: half of what a bundle may differ by on all that it is compared
+    on."""
+    run_batches: Callable[[ModuleT], object] | None = None
+    """As `run`, several parts of the text at once: it gives magnitudes, and the inputs to which
+    weights are rounded. By default it is `run`."""
+    rounds_weights: bool = False
+    """Whether weights are rounded to the text where all activations have 16 bits."""
+    keeps_rows: bool = False
+    """Whether products may get a scale for each row before others get fp32 weights: rows that are
+    unlike, such as those behind GELU, are better off with scales of their own."""
 
 
 @dataclass(frozen=True)
 class Arithmetic(Generic[ModuleT]):
     """What a bundle computes."""
 
+    model: ModuleT
+    """Has the weights of the graphs: the checkpoint's own, or what these were rounded to."""
     twin: ModuleT
     """Computes it in PyTorch; for fp32 it is the checkpoint's own model."""
     products: Products = field(default_factory=Products)
     report: Mapping[str, Any] = field(default_factory=dict)
     """What was found on the way, for the manifest."""
-    rounded: ModuleT | None = None
-    """The model whose weights the graphs have, where these are not the checkpoint's own."""
 
 
-def choose_translation_arithmetic(
-    model: TranslationModel,
-    sentences: Sequence[Sentence],
-    precision: str,
-    activations: Activations,
-) -> Arithmetic[TranslationModel]:
-    """Make a twin, quantised or rounded, and fit it to sentences."""
+def choose_arithmetic(
+    model: ModuleT, fitting: Fitting[ModuleT], precision: str, activations: Activations
+) -> Arithmetic[ModuleT]:
+    """Make a twin, quantised or rounded, and fit it to a text.
+
+    Raises ParityError where too many products would have to stay fp32.
+    """
+    run_batches = fitting.run_batches or fitting.run
     if precision in HALF_TYPES:
-        fit = fit_half_translation(model, precision, sentences)
-        rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
-        return Arithmetic(rounded, Products(exact=fit.exact), fit.report)
+        fit = fit_half(model, precision, lambda: run_batches(model))
+        twin = half_twin(model, HALF_TYPES[precision], fit.exact)
+        return Arithmetic(model, twin, Products(exact=fit.exact), fit.report)
     if precision != "int8":
-        return Arithmetic(model)
+        return Arithmetic(model, model)
     if activations == "row16":
-        return wide_arithmetic(model)
+        # All products have them: what is lost then is the rounding of weights, to which many
+        # products contribute.
+        if fitting.rounds_weights:
+            model = rounded_weights(model, lambda: run_batches(model))
+        return Arithmetic(model, quantized_twin(model, wide=True), Products(wide=True))
     twin = quantized_twin(model)
-    ranges = measure_translation_ranges(twin, sentences) if activations == "static" else None
-    exact = keep_exact_translation(model, twin, sentences)
-    return Arithmetic(twin, Products(ranges, exact))
-
-
-def choose_language_arithmetic(
-    model: CausalLanguageModel, windows: list[Window], precision: str, activations: Activations
-) -> Arithmetic[CausalLanguageModel]:
-    """Make a twin, quantised or rounded, and fit it to windows of a text."""
-    if precision in HALF_TYPES:
-        fit = fit_half_language(model, precision, windows)
-        rounded = half_twin(model, HALF_TYPES[precision], fit.exact)
-        return Arithmetic(rounded, Products(exact=fit.exact), fit.report)
-    if precision != "int8":
-        return Arithmetic(model)
-    if activations == "row16":
-        rounded = rounded_weights(model, lambda: score_windows(model, windows))
-        return replace(wide_arithmetic(rounded), rounded=rounded)
-    twin = quantized_twin(model)
-    ranges = measure_language_ranges(twin, windows) if activations == "static" else None
-    exact = keep_exact_language(model, twin, windows)
-    return Arithmetic(twin, Products(ranges, exact))
-
-
-def wide_arithmetic(model: ModuleT) -> Arithmetic[ModuleT]:
-    """Activations of 16 bits, which need not be fitted to anything. All products have them: what is
-    lost then is the rounding of weights, to which many products contribute."""
-    return Arithmetic(quantized_twin(model, wide=True), Products(wide=True))
+    ranges = measure_ranges(twin, lambda: fitting.run(twin)) if activations == "static" else None
+    changes = fitting.changes(twin)
+    if ranges is not None and fitting.keeps_rows:
+        for key in keep_rows(twin, changes, fitting.limit):
+            del ranges[key]
+    return Arithmetic(model, twin, Products(ranges, keep_exact(twin, changes, fitting.limit)))

@@ -5,29 +5,15 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from export.arithmetic.quantize import QuantizedLinear
-from export.comparison.language import MAX_PERPLEXITY_CHANGE
-from export.comparison.translation import MAX_LOG_PROB_CHANGE, search_all, total_log_probs
+from export.arithmetic.quantize import QuantizedLinear, run_watched
 from export.errors import ParityError
-from serving.search.options import SearchOptions
-from serving.search.sentence import Sentence
-from training.decoding.stepper import TorchStepper
-from training.models import CausalLanguageModel, TranslationModel
-from training.results.perplexity import Window, score_windows
 
-LOG_PROB_CHANGE = MAX_LOG_PROB_CHANGE / 2
-"""What a translation model may come to on the text that decides: half of what it may later on all
-of the development set."""
-PERPLEXITY_CHANGE = MAX_PERPLEXITY_CHANGE["int8"] / 2
-"""The same of a language model."""
 MOST_EXACT = 0.5
 """Of a model's products: with more in fp32 an int8 bundle is neither small nor fast."""
 Changes = Callable[[], NDArray[np.float64]]
@@ -146,49 +132,10 @@ def _worst_first(
         squares[product][1] += float(exact.square().sum())
 
     hooks = [product.register_forward_hook(watch) for product in products]
-    with torch.no_grad():
-        run()
-    for hook in hooks:
-        hook.remove()
+    run_watched(run, hooks)
 
     def gain(product: QuantizedLinear) -> float:
         gained, whole = squares[product]
         return gained / whole if whole else 0.0
 
     return sorted(products, key=gain, reverse=True)
-
-
-def keep_exact_translation(
-    model: TranslationModel, twin: TranslationModel, sentences: Sequence[Sentence]
-) -> frozenset[bytes]:
-    """`keep_exact` by the log-probability of the checkpoint's own outputs, nats a
-    token."""
-    options = SearchOptions(loop_guard=False)
-    sentences = [replace(sentence, options=options) for sentence in sentences]
-    checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
-    outputs = search_all(checkpoint, sentences)
-    own = total_log_probs(checkpoint, sentences, outputs)
-    tokens = sum(len(output) + 1 for output in outputs)
-
-    def changes() -> NDArray[np.float64]:
-        return (total_log_probs(stepper, sentences, outputs) - own) / tokens
-
-    return keep_exact(twin, changes, LOG_PROB_CHANGE)
-
-
-def keep_exact_language(
-    model: CausalLanguageModel, twin: CausalLanguageModel, windows: list[Window]
-) -> frozenset[bytes]:
-    """`keep_exact` by the relative change of perplexity on windows of a text, which is that of its
-    logarithm as long as it is small."""
-    own, tokens = _losses(model, windows), sum(window.scored for window in windows)
-
-    def changes() -> NDArray[np.float64]:
-        return (_losses(twin, windows) - own) / tokens
-
-    return keep_exact(twin, changes, PERPLEXITY_CHANGE)
-
-
-def _losses(model: CausalLanguageModel, windows: list[Window]) -> NDArray[np.float64]:
-    """Of each window, in nats."""
-    return np.array([score_windows(model, [window]) for window in windows])

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import torch
 from torch import Tensor, nn
 
-from export.arithmetic.quantize import LEVELS, SMALLEST, ModuleT, quantize_columns
+from export.arithmetic.quantize import LEVELS, SMALLEST, ModuleT, quantize_columns, run_watched
 from export.errors import ParityError
 
 DAMPING = 0.01
@@ -34,10 +34,7 @@ def rounded_weights(model: ModuleT, run: Callable[[], object]) -> ModuleT:
         for name, module in model.named_modules()
         if isinstance(module, nn.Linear)
     ]
-    with torch.no_grad():
-        run()
-    for hook in hooks:
-        hook.remove()
+    run_watched(run, hooks)
     rounded = copy.deepcopy(model)
     for name, hessian_KK in hessians.items():
         linear = rounded.get_submodule(name)

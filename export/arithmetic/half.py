@@ -6,24 +6,18 @@ Shape letters: K inputs, N outputs.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
 from onnx import TensorProto
 from torch import Tensor, nn
 
-from export.arithmetic.activation_ranges import search_from
-from export.arithmetic.quantize import weight_key
+from export.arithmetic.quantize import ModuleT, run_watched, weight_key
 from export.arithmetic.weight_only import dequantize_blocks, fits, quantize_blocks
 from serving.bundle.graph import DType
-from serving.search.sentence import Sentence
-from training.models import CausalLanguageModel, Network, TranslationModel
-from training.results.perplexity import Window, score_windows
-
-NetworkT = TypeVar("NetworkT", bound=Network)
 
 
 @dataclass(frozen=True)
@@ -87,7 +81,7 @@ class BlockLinear(RoundedLinear):
         return out if self.bias is None else self._rounded(out + self.bias)
 
 
-def half_twin(model: NetworkT, half: HalfType, exact: frozenset[bytes]) -> NetworkT:
+def half_twin(model: ModuleT, half: HalfType, exact: frozenset[bytes]) -> ModuleT:
     """A copy of a model that computes as its 16-bit bundle does, but for what attention rounds
     within; the products of `exact` stay fp32, as the head does."""
     twin = copy.deepcopy(model).eval()
@@ -114,7 +108,7 @@ class HalfFit:
     """For the manifest."""
 
 
-def fit_half(model: Network, precision: str, run: Callable[[], object]) -> HalfFit:
+def fit_half(model: nn.Module, precision: str, run: Callable[[], object]) -> HalfFit:
     """Find which products are too large for fp16 by what `run` puts through the fp32 model.
 
     bf16 reaches as far as fp32; nothing is too large for it, and `run` is not called.
@@ -145,10 +139,7 @@ def measure_magnitudes(model: nn.Module, run: Callable[[], object]) -> dict[str,
         if isinstance(module, nn.Linear):
             largest[name] = max(float(p.detach().abs().max()) for p in module.parameters())
             hooks.append(module.register_forward_hook(_watch(largest, name)))
-    with torch.no_grad():
-        run()
-    for hook in hooks:
-        hook.remove()
+    run_watched(run, hooks)
     return largest
 
 
@@ -160,15 +151,3 @@ def _watch(largest: dict[str, float], name: str) -> Callable[..., None]:
             largest[name] = float(seen.max())
 
     return watch
-
-
-def fit_half_translation(
-    model: TranslationModel, precision: str, sentences: Sequence[Sentence]
-) -> HalfFit:
-    """`fit_half` in beam searches of sentences."""
-    return fit_half(model, precision, lambda: search_from(model, sentences))
-
-
-def fit_half_language(model: CausalLanguageModel, precision: str, windows: list[Window]) -> HalfFit:
-    """`fit_half` on windows of a text."""
-    return fit_half(model, precision, lambda: score_windows(model, windows))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import copy
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -19,6 +19,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
 from serving.bundle.manifest import Activations
 from training.models import Network
@@ -36,6 +37,14 @@ _JITTER = 2e-7
 last, against fp64."""
 _ON_LEVEL = 1e-3
 """Of the distance between two levels: weights so near to one were made of it."""
+
+
+def run_watched(run: Callable[[], object], hooks: Iterable[RemovableHandle]) -> None:
+    """Call `run` without gradients, and then remove the hooks that have watched it."""
+    with torch.no_grad():
+        run()
+    for hook in hooks:
+        hook.remove()
 
 
 def quantize_columns(

@@ -1,11 +1,13 @@
-"""An encoder to a bundle: graph, tokenizer, parity, the task's metric, manifest."""
+"""Encoders as subjects of an export; those that were trained here."""
 
 from __future__ import annotations
 
 import dataclasses
 import logging
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -13,12 +15,10 @@ import numpy as np
 from numpy.typing import NDArray
 from tokenizers import Tokenizer as FastTokenizer
 
-from export.arithmetic.activation_ranges import measure_ranges
-from export.arithmetic.choice import Arithmetic, wide_arithmetic
-from export.arithmetic.exclusion import keep_exact, keep_rows
-from export.arithmetic.quantize import Products, quantized_twin
-from export.bundles.card import finish
-from export.bundles.folder import new_folder, tell_makers
+from export.arithmetic.choice import Arithmetic, Fitting
+from export.arithmetic.exclusion import Changes
+from export.bundles.folder import told_origin
+from export.bundles.subject import Form, Found
 from export.comparison.encoder import (
     LEAST_COSINE,
     check_encoder,
@@ -28,13 +28,18 @@ from export.comparison.encoder import (
 )
 from export.errors import ExportError
 from export.graphs.writing import write_text_graph
-from export.texts.labelled import Task, cosine
+from export.texts.labelled import Task, cosine, read_own_task
+from export.texts.texts import Texts, run_folders
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
-from serving.bundle.folder import read_manifest
-from serving.bundle.manifest import Activations, Manifest, Quality
+from serving.bundle.manifest import Manifest, Quality
 from serving.runtime.text_encoder import TextEncoder
 from serving.threads import default_threads
+from training.corpora.labelled import LabelledLine, read_sheet
 from training.models import TextModel
+from training.recipe.config import FineTuningRecipe
+from training.runs.folder import VALIDATION_TABLE, load_encoder
+from training.tasks.finetuning import read_validation
+from training.vocabularies.word_pieces import load_word_pieces
 
 ENCODER_TOKENIZER = "tokenizer.json"
 FITTED, COMPARED, LEAST_TEXTS = 64, 512, 16
@@ -45,8 +50,8 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class ExportedEncoder:
-    """An encoder to make a bundle of, wherever its weights come from."""
+class ReadEncoder:
+    """An encoder and what it reads."""
 
     model: TextModel
     tokenizer: FastTokenizer
@@ -55,116 +60,102 @@ class ExportedEncoder:
     labels: tuple[str, ...]
     """Of the classes; none for embeddings."""
 
+    def serialized(self) -> bytes:
+        """The file of the tokenizer."""
+        return str(self.tokenizer.to_str(pretty=False)).encode()
+
+    def text_reader(self) -> EncoderTokenizer:
+        """The tokenizer as the bundle will have it."""
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / ENCODER_TOKENIZER
+            path.write_bytes(self.serialized())
+            return EncoderTokenizer(path, self.tokenizer.get_vocab_size(), self.max_length)
+
 
 @dataclass(frozen=True)
-class EncoderForm:
-    """What a bundle is to be: its arithmetic, and its rank among others."""
+class EncoderSubject:
+    """An encoder to make a bundle of, wherever its weights come from."""
 
-    precision: str
-    activations: Activations
-    priority: int = 0
-
-
-@dataclass(frozen=True)
-class ComparedTexts:
-    """The texts on which a bundle is compared, under the name of their file, and labelled ones."""
-
-    name: str
+    encoder: ReadEncoder
+    text_name: str
     texts: list[EncodedText]
+    """On which the bundle is compared."""
     task: Task | None
+    """Labelled texts on which it is scored."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
 
+    @property
+    def model(self) -> TextModel:
+        """The checkpoint's."""
+        return self.encoder.model
 
-def write_encoder_bundle(
-    encoder: ExportedEncoder,
-    out: Path,
-    form: EncoderForm,
-    read: Callable[[EncoderTokenizer], ComparedTexts],
-    facts: Mapping[str, Any],
-) -> Manifest:
-    """Write the bundle `out` of an encoder, with these further fields of its manifest, compared on
-    what `read` gives for its tokenizer; raises ExportError (ParityError) without leaving anything
-    behind."""
-    with new_folder(out) as folder:
-        compared = read(_write_tokenizer(encoder.tokenizer, folder, encoder.max_length))
-        arithmetic = choose_encoder_arithmetic(
-            encoder.model, compared.texts[-FITTED:], form.precision, form.activations
-        )
-        manifest = write_text_graph(
-            encoder.model,
+    @property
+    def files(self) -> Mapping[str, bytes]:
+        """The file of the tokenizer."""
+        return {ENCODER_TOKENIZER: self.encoder.serialized()}
+
+    def fitting(self) -> Fitting[TextModel]:
+        """The last texts; the change is that of the cosine with what the checkpoint reads."""
+        return fitting_to(self.model, self.texts[-FITTED:])
+
+    def write_graphs(
+        self, arithmetic: Arithmetic[TextModel], folder: Path, name: str, form: Form
+    ) -> Manifest:
+        """Write the one graph, of packed texts."""
+        return write_text_graph(
+            arithmetic.model,
             folder,
-            name=out.name,
+            name=name,
             precision=form.precision,
             products=arithmetic.products,
             tokenizer_file=ENCODER_TOKENIZER,
-            max_length=encoder.max_length,
-            labels=encoder.labels,
+            max_length=self.encoder.max_length,
+            labels=self.encoder.labels,
         )
+
+    def compare(self, arithmetic: Arithmetic[TextModel], folder: Path, manifest: Manifest) -> Found:
+        """What is read of the first texts, and the task's metric before and after."""
+        classes, task = manifest.task == "classify", self.task
         bundle = TextEncoder(folder, manifest, default_threads())
-        found = _compare(encoder.model, arithmetic, bundle, manifest, compared)
-        manifest = manifest.model_copy(update={**facts, **found, "priority": form.priority})
-        finish(folder, tell_makers(manifest))
-    return read_manifest(out)
+        texts = self.texts[:COMPARED]
+        parity = measure_encoder(self.model, arithmetic.twin, bundle, texts, classes=classes)
+        logger.info("parity: %s", parity)
+        check_encoder(parity, manifest.precision, classes=classes)
+        figures = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
+        found = {
+            "fp32_products": len(arithmetic.products.exact),
+            **figures,
+            "texts": parity.texts,
+        }
+        if task is None:
+            return found, ()
+        before = task.measure([read_all(self.model, part) for part in task.texts])
+        after = task.measure([bundle.run(part) for part in task.texts])
+        logger.info("%s: %s %.2f, checkpoint %.2f", task.name, task.metric, after, before)
+        check_metric(task.metric, before, after)
+        found |= {"metric_checkpoint": round(before, 2), "metric_bundle": round(after, 2)}
+        note = f"{task.lines} lines"
+        quality = Quality(data=task.name, metric=task.metric, value=round(after, 2), note=note)
+        return found, (quality,)
 
 
-def _compare(
-    model: TextModel,
-    arithmetic: Arithmetic[TextModel],
-    bundle: TextEncoder,
-    manifest: Manifest,
-    compared: ComparedTexts,
-) -> dict[str, Any]:
-    """What the manifest says of parity and quality; raises ParityError where a gate fails."""
-    classes, task = manifest.task == "classify", compared.task
-    texts = compared.texts[:COMPARED]
-    parity = measure_encoder(model, arithmetic.twin, bundle, texts, classes=classes)
-    logger.info("parity: %s", parity)
-    check_encoder(parity, manifest.precision, classes=classes)
-    figures = {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-    found = {
-        "data": compared.name,
-        "fp32_products": len(arithmetic.products.exact),
-        **figures,
-        "texts": parity.texts,
-    }
-    if task is None:
-        return {"parity": found}
-    before = task.measure([read_all(model, part) for part in task.texts])
-    after = task.measure([bundle.run(part) for part in task.texts])
-    logger.info("%s: %s %.2f, checkpoint %.2f", task.name, task.metric, after, before)
-    check_metric(task.metric, before, after)
-    found |= {"metric_checkpoint": round(before, 2), "metric_bundle": round(after, 2)}
-    note = f"{task.lines} lines"
-    quality = Quality(data=task.name, metric=task.metric, value=round(after, 2), note=note)
-    return {"parity": found, "quality": (quality,)}
+def fitting_to(model: TextModel, texts: Sequence[EncodedText]) -> Fitting[TextModel]:
+    """How an encoder is fitted to texts."""
 
+    def changes_of(twin: TextModel) -> Changes:
+        wanted = read_all(model, texts)
 
-def choose_encoder_arithmetic(
-    model: TextModel, texts: Sequence[EncodedText], precision: str, activations: Activations
-) -> Arithmetic[TextModel]:
-    """Make a quantised twin and fit it to texts."""
-    if precision != "int8":
-        return Arithmetic(model)
-    if activations == "row16":
-        return wide_arithmetic(model)
-    twin = quantized_twin(model)
-    wanted, limit = read_all(model, texts), (1.0 - LEAST_COSINE) / 2
+        def changes() -> NDArray[np.float64]:
+            return (1.0 - cosine(wanted, read_all(twin, texts)).astype(np.float64)) / len(texts)
 
-    def changes() -> NDArray[np.float64]:
-        return (1.0 - cosine(wanted, read_all(twin, texts)).astype(np.float64)) / len(texts)
+        return changes
 
-    ranges = None
-    if activations == "static":
-        ranges = measure_ranges(twin, lambda: read_all(twin, texts))
-        # Rows that are unlike, such as those behind GELU, are better off with scales of their own.
-        for key in keep_rows(twin, changes, limit):
-            del ranges[key]
-    return Arithmetic(twin, Products(ranges, keep_exact(twin, changes, limit)))
-
-
-def _write_tokenizer(tokenizer: FastTokenizer, folder: Path, max_length: int) -> EncoderTokenizer:
-    path = folder / ENCODER_TOKENIZER
-    path.write_text(tokenizer.to_str(pretty=False), encoding="utf-8")
-    return EncoderTokenizer(path, tokenizer.get_vocab_size(), max_length)
+    return Fitting(
+        run=lambda twin: read_all(twin, texts),
+        changes=changes_of,
+        limit=(1.0 - LEAST_COSINE) / 2,
+        keeps_rows=True,
+    )
 
 
 def check_enough(path: Path, count: int) -> None:
@@ -174,3 +165,39 @@ def check_enough(path: Path, count: int) -> None:
             f"{path}: at least {LEAST_TEXTS} lines with words are needed to compare on, got "
             f"{count}; give another file with --text"
         )
+
+
+def trained_encoder(path: Path, texts: Texts) -> EncoderSubject:
+    """An encoder that a run fitted to labelled text, compared on the run's validation lines or on
+    those of another table with the same columns, by the run's metric too.
+
+    Raises CheckpointError or ConfigError where `path` is no such run, ExportError where it kept no
+    validation lines and none are given.
+    """
+    trained = load_encoder(path)
+    recipe: FineTuningRecipe = trained.recipe
+    data = recipe.data
+    labels = ("score",) if data.kind == "regression" else data.labels
+    pieces = load_word_pieces(trained.vocabulary)
+    encoder = ReadEncoder(trained.model, pieces, data.max_length, labels)
+    table, lines = _lines(trained.checkpoint, recipe, texts.text)
+    task = read_own_task(table, lines, recipe, encoder.text_reader())
+    # Of each line both texts behind one another.
+    compared = list(chain.from_iterable(zip(*task.texts, strict=True)))
+    check_enough(table, len(compared))
+    return EncoderSubject(encoder, table.name, compared, task, told_origin(recipe))
+
+
+def _lines(
+    checkpoint: Path, recipe: FineTuningRecipe, dev: Path | None
+) -> tuple[Path, list[LabelledLine]]:
+    data = recipe.data
+    if dev is not None:
+        return dev, read_sheet(dev, data.columns).lines(data.columns, data.num_texts)
+    for folder in run_folders(checkpoint):
+        path = folder / VALIDATION_TABLE
+        if path.is_file():
+            return path, read_validation(path, data)
+    raise ExportError(
+        f"{checkpoint}: its run holds no validation lines to compare on; give --text TABLE"
+    )

@@ -56,11 +56,6 @@ def new_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def tell_origin(manifest: Manifest, recipe: Recipe) -> Manifest:
-    """The manifest with what a bundle was made from and by: recipe, attribution, versions."""
-    return tell_makers(manifest.model_copy(update=told_origin(recipe)))
-
-
 def told_origin(recipe: Recipe) -> dict[str, Any]:
     """What a manifest tells of the run that a bundle is made of.
 

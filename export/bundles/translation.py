@@ -1,4 +1,4 @@
-"""A checkpoint to a bundle: graphs, tokenizer, parity, quality, manifest; whole or not at all."""
+"""Translation models as subjects of an export; those that were trained here."""
 
 from __future__ import annotations
 
@@ -8,28 +8,42 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from export.arithmetic.choice import Arithmetic, choose_translation_arithmetic
+import numpy as np
+from numpy.typing import NDArray
+
+from export.arithmetic.activation_ranges import search_from
+from export.arithmetic.choice import Arithmetic, Fitting
+from export.arithmetic.exclusion import Changes
 from export.arithmetic.quantize import jittered
-from export.bundles.card import finish
 from export.bundles.figures import translation_figures
-from export.bundles.folder import check_free, new_folder, tell_makers, told_origin
-from export.comparison.translation import check, compare_shortlist, measure, measure_noise
+from export.bundles.folder import told_origin
+from export.bundles.subject import Form, Found
+from export.comparison.translation import (
+    MAX_LOG_PROB_CHANGE,
+    check,
+    compare_shortlist,
+    measure,
+    measure_noise,
+    search_all,
+    total_log_probs,
+)
 from export.errors import ExportError
-from export.gates.gpu import check_tests, compare_in_reference, compare_rounded, on_cpu, told
+from export.gates.gpu import compare_in_reference, compare_rounded, on_cpu
 from export.gates.reference_run import SENTENCES
 from export.graphs.shortlist import read_shortlist
-from export.graphs.writing import TOKENIZER_FILE, check_shortlist, choose_activations, write_graphs
+from export.graphs.writing import TOKENIZER_FILE, check_shortlist, write_graphs
 from export.texts.dev_set import DevSet
-from export.texts.texts import TextPair, fitting_sentences, validation_pair
+from export.texts.texts import Texts, fitting_sentences, validation_pair
 from export.texts.vocabulary import Vocabulary
-from serving.bundle.folder import read_manifest, write_manifest
+from serving.bundle.folder import write_manifest
 from serving.bundle.languages import Languages
-from serving.bundle.manifest import Activations, Manifest, Quality
+from serving.bundle.manifest import Manifest, Quality
 from serving.bundle.shortlist import Shortlist
 from serving.runtime.device import runs_on_cpu
 from serving.runtime.shortlist_stepper import ShortlistStepper
 from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.options import MAX_STEPS, SearchOptions
+from serving.search.sentence import Sentence
 from serving.threads import default_threads
 from training.decoding.stepper import TorchStepper
 from training.errors import ConfigError
@@ -45,29 +59,6 @@ SEARCH_DEFAULTS = {"beam_size": 5, "length_penalty": 1.0, "eos_in_length": True}
 
 
 @dataclass(frozen=True)
-class Form:
-    """What a bundle is to be: its arithmetic, for which machine, and its rank among others."""
-
-    precision: str
-    target: str
-    activations: Activations
-    priority: int = 0
-
-
-@dataclass(frozen=True)
-class ExportedModel:
-    """A translation model to make a bundle of, wherever its weights come from."""
-
-    model: TranslationModel
-    vocabulary: Vocabulary
-    files: Mapping[str, bytes]
-    """The files of its tokenizers, by name."""
-    facts: Mapping[str, Any]
-    """Fields of the manifest that tell of tokenizers, languages, search and origin."""
-    max_source: int = MAX_STEPS
-
-
-@dataclass(frozen=True)
 class ComparedText:
     """The text on which a bundle is compared, under a name, and texts on which it is scored."""
 
@@ -78,93 +69,125 @@ class ComparedText:
     tests: tuple[tuple[str, DevSet], ...] = ()
 
 
-def export_bundle(
-    path: Path,
-    out: Path,
-    *,
-    precision: str,
-    target: str,
-    activations: Activations | None = None,
-    shortlist: bool = False,
-    priority: int = 0,
-    dev: TextPair | None = None,
-    tests: tuple[TextPair, ...] = (),
-    force: bool = False,
-) -> Manifest:
-    """Write the bundle `out` of a checkpoint.
+@dataclass(frozen=True)
+class TranslationSubject:
+    """A translation model to make a bundle of, wherever its weights come from."""
 
-    int8 and fp16 are fitted to `dev` (default: the run's validation pairs), the bundle is compared
-    with the checkpoint on it, and scored on `tests`, all on the CPU. With `shortlist` it can choose
-    from shortlists, for which the run's training text is read. Raises ExportError (ParityError)
-    without leaving anything behind.
-    """
-    activations = choose_activations(precision, target, activations)
-    if shortlist:
-        check_shortlist(target)
-    check_tests(precision, len(tests))
-    check_free(out, force=force)
-    # What is wrong with a file should show before the work.
-    test_sets = [(test.name, test.read()) for test in tests]
-    dev = dev or validation_pair(find_checkpoint(path))
-    dev_set = dev.read()
-    fitting = fitting_sentences(precision, activations, dev.source, dev_set)
-    trained = load_trained(path)
-    text = ComparedText(
-        dev.name,
-        _told(trained, dev_set, dev.name),
-        fitting,
-        tuple((name, _told(trained, text, name)) for name, text in test_sets),
-    )
-    return write_bundle(
-        _exported(trained),
-        out,
-        Form(precision, target, activations, priority),
-        text,
-        shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
-    )
+    model: TranslationModel
+    vocabulary: Vocabulary
+    files: Mapping[str, bytes]
+    facts: Mapping[str, Any]
+    text: ComparedText
+    max_source: int = MAX_STEPS
+    shortlist: Shortlist | None = None
 
+    @property
+    def text_name(self) -> str:
+        """Of the text on which the bundle is compared."""
+        return self.text.name
 
-def write_bundle(
-    exported: ExportedModel,
-    out: Path,
-    form: Form,
-    text: ComparedText,
-    *,
-    shortlist: Shortlist | None = None,
-) -> Manifest:
-    """Write the bundle `out` of a model, fitted to, compared on and scored on `text`; raises
-    ExportError (ParityError) without leaving anything behind."""
-    model, precision = exported.model, form.precision
-    with new_folder(out) as folder:
-        sentences = text.dev.sentences(exported.vocabulary, SearchOptions())
-        fitting = [sentences[number] for number in text.fitting]
-        arithmetic = choose_translation_arithmetic(model, fitting, precision, form.activations)
-        manifest = write_graphs(
-            model,
+    def fitting(self) -> Fitting[TranslationModel]:
+        """Beam searches of sentences; the change is that of the log-probability of the checkpoint's
+        own outputs, nats a token."""
+        sentences = self.text.dev.sentences(self.vocabulary, SearchOptions())
+        fitted = [sentences[number] for number in self.text.fitting]
+        return Fitting(
+            run=lambda model: search_from(model, fitted),
+            changes=lambda twin: log_prob_changes(self.model, twin, fitted),
+            limit=MAX_LOG_PROB_CHANGE / 2,
+        )
+
+    def write_graphs(
+        self, arithmetic: Arithmetic[TranslationModel], folder: Path, name: str, form: Form
+    ) -> Manifest:
+        """Write encoder and step, and what chooses from a shortlist."""
+        return write_graphs(
+            arithmetic.model,
             folder,
-            name=out.name,
-            precision=precision,
+            name=name,
+            precision=form.precision,
             target=form.target,
             products=arithmetic.products,
-            shortlist=shortlist,
-            max_source=exported.max_source,
+            shortlist=self.shortlist,
+            max_source=self.max_source,
         )
-        for name, content in exported.files.items():
-            (folder / name).write_bytes(content)
-        manifest = manifest.model_copy(update={**exported.facts, "priority": form.priority})
-        parity = _compare(exported, arithmetic, folder, manifest, text.dev)
-        manifest = manifest.model_copy(update={"parity": {"data": text.name, **parity}})
-        manifest = tell_makers(manifest)
+
+    def compare(
+        self, arithmetic: Arithmetic[TranslationModel], folder: Path, manifest: Manifest
+    ) -> Found:
+        """Whole searches with the checkpoint and the graphs; BLEU and chrF of the tests."""
+        twin, dev, vocabulary = arithmetic.twin, self.text.dev, self.vocabulary
+        found = self._compare_graphs(arithmetic, folder, manifest)
+        found |= compare_rounded(manifest.precision, lambda: self._compare_twin(twin, manifest))
+        sources = [s.source for s in dev.sentences(vocabulary, SearchOptions())[:SENTENCES]]
+        targets = vocabulary.target.encode_batch((dev.references or dev.sources)[:SENTENCES])
+        found |= compare_in_reference(twin, folder, manifest, sources, targets)
         quality: tuple[Quality, ...] = ()
-        if text.tests:
-            write_manifest(folder, on_cpu(manifest))
-            quality = translation_figures(folder, text.tests)
-        finish(folder, manifest.model_copy(update={"quality": quality}))
-    return read_manifest(out)
+        if self.text.tests:
+            write_manifest(folder, on_cpu(manifest))  # for now: what is scored is a bundle
+            quality = translation_figures(folder, self.text.tests)
+        return found, quality
+
+    def _compare_twin(self, twin: TranslationModel, manifest: Manifest) -> dict[str, Any]:
+        """Whole searches of both models in PyTorch."""
+        stepper = TorchStepper(twin)
+        parity = measure(TorchStepper(self.model), stepper, stepper, self.vocabulary, self.text.dev)
+        check(parity, manifest.decoder_kind, manifest.precision)
+        return parity.to_dict()
+
+    def _compare_graphs(
+        self, arithmetic: Arithmetic[TranslationModel], folder: Path, manifest: Manifest
+    ) -> dict[str, Any]:
+        if not runs_on_cpu(manifest.precision):
+            return {}
+        dev, vocabulary = self.text.dev, self.vocabulary
+        bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
+        checkpoint, twin = TorchStepper(self.model), TorchStepper(arithmetic.twin)
+        parity = measure(checkpoint, twin, bundle, vocabulary, dev)
+        if manifest.precision == "int8":
+            kind, noisy = manifest.decoder_kind, lambda: TorchStepper(jittered(arithmetic.twin))
+            parity = measure_noise(parity, kind, twin, noisy, vocabulary, dev)
+        logger.info("parity with the checkpoint: %s", parity.to_dict())
+        check(parity, manifest.decoder_kind, manifest.precision)
+        found = {**parity.to_dict(), "fp32_products": len(arithmetic.products.exact)}
+        if manifest.shortlist is not None:
+            chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
+            found["shortlist"] = compare_shortlist(bundle, chooser, vocabulary, dev)
+        return found
 
 
-def _exported(trained: Trained) -> ExportedModel:
-    return ExportedModel(
+def log_prob_changes(
+    model: TranslationModel, twin: TranslationModel, sentences: list[Sentence]
+) -> Changes:
+    """How a twin changes the log-probability of what the model itself writes, nats a token."""
+    options = SearchOptions(loop_guard=False)
+    sentences = [replace(sentence, options=options) for sentence in sentences]
+    checkpoint, stepper = TorchStepper(model), TorchStepper(twin)
+    outputs = search_all(checkpoint, sentences)
+    own = total_log_probs(checkpoint, sentences, outputs)
+    tokens = sum(len(output) + 1 for output in outputs)
+
+    def changes() -> NDArray[np.float64]:
+        return (total_log_probs(stepper, sentences, outputs) - own) / tokens
+
+    return changes
+
+
+def trained_translation(
+    path: Path, form: Form, texts: Texts, *, shortlist: bool
+) -> TranslationSubject:
+    """A run's translation model, compared on its validation pairs unless others are given; with
+    `shortlist` the run's training text is read, from which shortlists are learnt."""
+    if shortlist:
+        check_shortlist(form.target)
+    # What is wrong with a file should show before the work.
+    test_sets = [(test.name, test.read()) for test in texts.tests]
+    pair = texts.dev or validation_pair(find_checkpoint(path))
+    dev = pair.read()
+    fitting = fitting_sentences(form.precision, form.activations, pair.source, dev)
+    trained = load_trained(path)
+    tests = tuple((name, _told(trained, text, name)) for name, text in test_sets)
+    return TranslationSubject(
         trained.model,
         Vocabulary.of(trained.tokenizer),
         {TOKENIZER_FILE: trained.tokenizer.serialized()},
@@ -173,6 +196,8 @@ def _exported(trained: Trained) -> ExportedModel:
             "search": SEARCH_DEFAULTS,
             **told_origin(trained.recipe),
         },
+        ComparedText(pair.name, _told(trained, dev, pair.name), fitting, tests),
+        shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,
     )
 
 
@@ -206,33 +231,3 @@ def _languages(data: DataConfig) -> Languages:
         pairs=data.directions,
         tags=data.language_tags,
     )
-
-
-def _compare(
-    exported: ExportedModel,
-    arithmetic: Arithmetic[TranslationModel],
-    folder: Path,
-    manifest: Manifest,
-    dev: DevSet,
-) -> dict[str, Any]:
-    """What the manifest says of parity; raises ParityError where a bundle is not good enough."""
-    found: dict[str, Any] = {}
-    model, vocabulary = exported.model, exported.vocabulary
-    if runs_on_cpu(manifest.precision):
-        bundle = OnnxStepper(folder, on_cpu(manifest), default_threads())
-        checkpoint, twin = TorchStepper(model), TorchStepper(arithmetic.twin)
-        parity = measure(checkpoint, twin, bundle, vocabulary, dev)
-        if manifest.precision == "int8":
-            kind, noisy = manifest.decoder_kind, lambda: TorchStepper(jittered(arithmetic.twin))
-            parity = measure_noise(parity, kind, twin, noisy, vocabulary, dev)
-        logger.info("parity with the checkpoint: %s", parity.to_dict())
-        check(parity, manifest.decoder_kind, manifest.precision)
-        found = {**parity.to_dict(), "fp32_products": len(arithmetic.products.exact)}
-        if manifest.shortlist is not None:
-            chooser = ShortlistStepper(folder, manifest, default_threads(), encoder=bundle.encoder)
-            found["shortlist"] = compare_shortlist(bundle, chooser, vocabulary, dev)
-    found |= compare_rounded(model, arithmetic.twin, manifest.precision, vocabulary, dev)
-    sources = [s.source for s in dev.sentences(vocabulary, SearchOptions())[:SENTENCES]]
-    targets = vocabulary.target.encode_batch((dev.references or dev.sources)[:SENTENCES])
-    found |= compare_in_reference(arithmetic.twin, folder, manifest, sources, targets)
-    return {**found, **arithmetic.report, **told(manifest)}

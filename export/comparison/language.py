@@ -5,6 +5,7 @@ Shape letters: T tokens of a window, V vocabulary.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass
 
@@ -42,6 +43,10 @@ class LanguageParity:
     def perplexity_change(self) -> float:
         """Of the bundle, relative to its checkpoint; 0 is none."""
         return self.perplexity_bundle / self.perplexity_checkpoint - 1.0
+
+    def to_dict(self) -> dict[str, float]:
+        """Plain data, rounded for reading."""
+        return {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(self).items()}
 
 
 def measure_language(

@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import onnxruntime
 
 from export.arithmetic.half import HALF_TYPES
-from export.comparison.language import LanguageParity, check_language, twin_parity
-from export.comparison.translation import check, measure
 from export.errors import ExportError
 from export.gates.reference_run import run_reference
-from export.texts.dev_set import DevSet
-from export.texts.vocabulary import Vocabulary
-from serving.bundle.manifest import DecoderKind, Manifest
+from serving.bundle.manifest import Manifest
 from serving.runtime.device import runs_on_cpu
-from training.decoding.stepper import TorchStepper
-from training.models import CausalLanguageModel, Network, TranslationModel
-from training.results.perplexity import Window
+from training.models import Network
 
 _LOGITS = ("logits_max_difference", "logits_mean_difference")
 _DEVICE = "on a CUDA device: none of these graphs has run there"
@@ -53,36 +47,19 @@ def told(manifest: Manifest) -> dict[str, Any]:
 
 
 def compare_rounded(
-    model: TranslationModel,
-    twin: TranslationModel,
-    precision: str,
-    vocabulary: Vocabulary,
-    dev: DevSet,
+    precision: str, measure_twin: Callable[[], Mapping[str, Any]]
 ) -> dict[str, Any]:
-    """The figures of whole searches in PyTorch with all roundings of 16 bits, for the manifest;
-    nothing for other precisions.
+    """The figures of `measure_twin` for the manifest, which compares a model in PyTorch with its
+    twin, that has all roundings of 16 bits; nothing for other precisions.
 
     ONNX Runtime's CPU provider leaves many roundings out: it computes products in fp32 and drops
-    the casts between them. Raises ParityError where they cost too much.
+    the casts between them.
     """
     if precision not in HALF_TYPES:
         return {}
-    stepper = TorchStepper(twin)
-    parity = measure(TorchStepper(model), stepper, stepper, vocabulary, dev)
-    kind: DecoderKind = model.decoder_kind
-    check(parity, kind, precision)
-    return {"rounded_in_pytorch": _without_logits(parity.to_dict())}
-
-
-def compare_rounded_language(
-    model: CausalLanguageModel, twin: CausalLanguageModel, precision: str, windows: list[Window]
-) -> dict[str, Any]:
-    """`compare_rounded` for a language model: its perplexity."""
-    if precision not in HALF_TYPES:
-        return {}
-    parity = twin_parity(model, twin, windows)
-    check_language(parity, precision)
-    return {"rounded_in_pytorch": _without_logits(language_figures(parity))}
+    # Logits are those of a model that was compared with itself.
+    figures = {name: value for name, value in measure_twin().items() if name not in _LOGITS}
+    return {"rounded_in_pytorch": figures}
 
 
 def compare_in_reference(
@@ -98,13 +75,3 @@ def compare_in_reference(
     run = run_reference(twin, folder, manifest, sources, targets)
     figures = {k: float(f"{v:.4g}") for k, v in dataclasses.asdict(run).items()}
     return {"onnx_reference": figures | {"tokens": run.tokens}}
-
-
-def language_figures(parity: LanguageParity) -> dict[str, float]:
-    """Plain data, rounded for reading."""
-    return {k: float(f"{v:.5g}") for k, v in dataclasses.asdict(parity).items()}
-
-
-def _without_logits(found: dict[str, Any]) -> dict[str, Any]:
-    """Of a model that was compared with itself."""
-    return {name: value for name, value in found.items() if name not in _LOGITS}

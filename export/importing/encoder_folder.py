@@ -14,7 +14,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from tokenizers import decoders, models, normalizers, pre_tokenizers, processors
 from torch import Tensor, nn
 
-from export.bundles.encoder import ExportedEncoder
+from export.bundles.encoder import ReadEncoder
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Weights, read_json, read_objects, read_weights
 from export.importing.model import ACTIVATIONS
@@ -40,7 +40,7 @@ _LAYER = {
 """Parts of an encoder layer, and what they are called in a BERT of Hugging Face."""
 
 
-def read_encoder(folder: Path, pooling: Pooling | None = None) -> ExportedEncoder:
+def read_encoder(folder: Path, pooling: Pooling | None = None) -> ReadEncoder:
     """Read a folder; a model with a classifier classifies, any other one embeds.
 
     `pooling`, `cls` or `mean`, is for embeddings of folders that do not name theirs. Raises
@@ -65,16 +65,16 @@ def read_encoder(folder: Path, pooling: Pooling | None = None) -> ExportedEncode
         weights.copy(model.output, "classifier")
         assert model.pooler.dense is not None
         weights.copy(model.pooler.dense, "pooler.dense")
-        return ExportedEncoder(model.eval(), tokenizer, length, labels)
+        return ReadEncoder(model.eval(), tokenizer, length, labels)
     found, normalised = _pooling(folder)
     pooling = pooling or found
     if pooling is None:
         raise ExportError(
             f"{folder}: neither a classifier nor a pooling is in it; say --pooling cls or mean to "
-            "`python -m macaron export import-encoder`"
+            "`python -m macaron export import`"
         )
     model = SentenceEmbedder(encoder, pooling, normalised=normalised)
-    return ExportedEncoder(model.eval(), tokenizer, length, ())
+    return ReadEncoder(model.eval(), tokenizer, length, ())
 
 
 def encoder_config(tree: dict[str, Any], path: Path) -> BertConfig:

@@ -46,6 +46,11 @@ def _read_value(path: Path) -> Any:
         raise ExportError(f"{path}: not valid JSON: {error}") from error
 
 
+def has_config(source: Path) -> bool:
+    """Whether a folder has a `config.json`, which says what it is: it is none of other toolkits."""
+    return (source / CONFIG).is_file()
+
+
 class Options:
     """The options of a `config.json`. What nobody has asked for is refused at the end: an option
     that is not known may change what the model computes."""
@@ -67,6 +72,16 @@ class Options:
             raise ExportError(f"{self.path}: {name} must be an integer >= 0, got {value!r}")
         return value
 
+    def need(self, name: str, kind: type) -> Any:
+        """An option that must be there and of that type."""
+        value = self.get(name)
+        if type(value) is not kind:
+            raise ExportError(
+                f"{self.path}: {name} must be of the type {kind.__name__}, got "
+                f"{'nothing' if value is None else type(value).__name__}"
+            )
+        return value
+
     def equal(self, *names: str) -> int:
         """The value of options that must be one integer in all models here."""
         values = [self.integer(name) for name in names]
@@ -86,6 +101,11 @@ class Options:
                 f"{self.path}: {name} {value!r} is not supported; it must be {listed}"
             )
         return value
+
+    def must_be(self, value: object, *names: str) -> None:
+        """Options that must have this value, or are not there."""
+        for name in names:
+            self.must(name, value, default=value)
 
     def finish(self, harmless: Iterable[str]) -> None:
         """Raise ExportError for an option that was not read and is none of the `harmless` ones."""
@@ -230,17 +250,22 @@ def _cut_off(path: Path, error: Exception) -> ExportError:
     return ExportError(f"{path}: cannot be read, it may be cut off: {reason}")
 
 
-def find_checkpoint_file(source: Path) -> Path | None:
-    """The `.pt` that the source is, or the only one in it; None where there is none."""
+def has_checkpoint_file(source: Path) -> bool:
+    """Whether the source is a `.pt`, or a folder that holds one alone and no `config.json`."""
+    return not has_config(source) and _find_checkpoint_file(source) is not None
+
+
+def checkpoint_file(source: Path) -> Path:
+    """The `.pt` that the source is, or the only one in it; raises ExportError where there is
+    none."""
+    found = _find_checkpoint_file(source)
+    if found is None:
+        raise ExportError(f"{source}: must be a checkpoint (.pt), or a folder that holds one")
+    return found
+
+
+def _find_checkpoint_file(source: Path) -> Path | None:
     if source.is_dir():
         files = sorted(source.glob("*.pt"))
         return files[0] if len(files) == 1 else None
     return source if source.suffix == ".pt" and source.is_file() else None
-
-
-def checkpoint_file(source: Path) -> Path:
-    """The same; raises ExportError where there is none."""
-    found = find_checkpoint_file(source)
-    if found is None:
-        raise ExportError(f"{source}: must be a checkpoint (.pt), or a folder that holds one")
-    return found

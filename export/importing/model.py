@@ -17,50 +17,20 @@ from serving.errors import InvalidOptionError
 from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS, parse_options
 from training.models import TransformerConfig, TranslationModel, build_model
+from training.models.bert import Pooling
 
 SOURCE_MODEL, TARGET_MODEL, VOCABULARY = "source.model", "target.model", "vocabulary.json"
 SOURCE_VOCABULARY = "source.vocabulary.json"
 SOURCE_RULES, TARGET_RULES = "source.moses.json", "target.moses.json"
 """What a bundle calls the files of an imported tokenizer."""
 
-HARMLESS = frozenset(
-    {
-        "activation_dropout",
-        "architectures",
-        "attention_dropout",
-        "attn_implementation",
-        "classif_dropout",
-        "classifier_dropout",
-        "decoder_layerdrop",
-        "dropout",
-        "dtype",
-        "early_stopping",
-        "encoder_layerdrop",
-        "extra_pos_embeddings",
-        "finetuning_task",
-        "forced_eos_token_id",
-        "gradient_checkpointing",
-        "id2label",
-        "init_std",
-        "label2id",
-        "max_length",
-        "min_length",
-        "model_type",
-        "no_repeat_ngram_size",
-        "num_hidden_layers",
-        "output_attentions",
-        "output_hidden_states",
-        "output_past",
-        "problem_type",
-        "return_dict",
-        "save_step",
-        "task_specific_params",
-        "tokenizer_class",
-        "torch_dtype",
-        "transformers_version",
-        "use_cache",
-    }
-)
+_NAMES = """activation_dropout architectures attention_dropout attn_implementation classif_dropout
+classifier_dropout decoder_layerdrop dropout dtype early_stopping encoder_layerdrop
+extra_pos_embeddings finetuning_task forced_eos_token_id gradient_checkpointing id2label init_std
+label2id max_length min_length model_type no_repeat_ngram_size num_hidden_layers output_attentions
+output_hidden_states output_past problem_type return_dict save_step task_specific_params
+tokenizer_class torch_dtype transformers_version use_cache"""
+HARMLESS = frozenset(_NAMES.split())
 """Options of training, of other tasks and of the library itself, which change no logit."""
 
 
@@ -77,6 +47,21 @@ class LanguageChoice:
 
 
 AS_TOLD = LanguageChoice()
+
+
+@dataclass(frozen=True)
+class Told:
+    """What the user says of a checkpoint that does not say it itself, or says something else."""
+
+    family: str | None = None
+    languages: LanguageChoice = AS_TOLD
+    licence: str | None = None
+    pooling: Pooling | None = None
+    attribution: str = ""
+    """Of an encoder: its origin and licence."""
+
+
+NOTHING_TOLD = Told()
 
 
 @dataclass(frozen=True)

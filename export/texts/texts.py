@@ -85,7 +85,7 @@ def validation_pair(checkpoint: Path) -> TextPair:
 
     Raises ExportError where it kept none.
     """
-    for folder in _run_folders(checkpoint):
+    for folder in run_folders(checkpoint):
         told = folder / VALIDATION_LANGUAGES
         pair = TextPair(
             "validation",
@@ -120,6 +120,26 @@ class Text:
         return lines
 
 
+@dataclass(frozen=True)
+class Texts:
+    """What a bundle is compared and scored on; what is left out is found elsewhere: the held-out
+    text of a run, or what is built in. Each task has a use for some of them."""
+
+    dev: TextPair | None = None
+    """To compare translations on."""
+    text: Path | None = None
+    """To compare on: sources alone, documents, or the lines of an encoder, of a run labelled."""
+    tests: tuple[TextPair, ...] = ()
+    """To score translations on."""
+    test_texts: tuple[Text, ...] = ()
+    """To score a language model on."""
+    task: Path | None = None
+    """Labelled texts to score an encoder of others on."""
+
+
+NO_TEXTS = Texts()
+
+
 def read_sources(file: Path) -> DevSet:
     """The lines with words of a text without references.
 
@@ -132,7 +152,7 @@ def read_sources(file: Path) -> DevSet:
 
 
 def fitting_sentences(
-    precision: str, activations: Activations, source: Path, dev: DevSet
+    precision: str, activations: Activations | None, source: Path, dev: DevSet
 ) -> list[int]:
     """The numbers of the sentences with words to which a precision is fitted: int8 to the last
     ones, as logits are compared on the first, fp16 to up to 256 from all of the text, others, and
@@ -160,7 +180,7 @@ def validation_text(checkpoint: Path) -> Text:
 
     Raises ExportError where it kept none.
     """
-    for folder in _run_folders(checkpoint):
+    for folder in run_folders(checkpoint):
         if (folder / VALIDATION_TEXT).is_file():
             return Text("validation", folder / VALIDATION_TEXT, clean=True)
     raise ExportError(
@@ -233,6 +253,6 @@ def windows_of(reader: DocumentReader, file: Path, lines: list[str]) -> list[Win
     return rolling_windows(documents, reader.length, reader.start)
 
 
-def _run_folders(checkpoint: Path) -> Iterator[Path]:
+def run_folders(checkpoint: Path) -> Iterator[Path]:
     """Where a run's files may lie: in the checkpoint's folder or in one of two above it."""
     yield from (checkpoint, checkpoint.parent, checkpoint.parent.parent)

@@ -7,6 +7,7 @@ from pathlib import Path
 import httpx
 import pytest
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving import Translator
 from tests.system.server import running
@@ -18,7 +19,7 @@ pytestmark = pytest.mark.usefixtures("traced_once")
 
 def test_an_imported_model_is_served_as_any_other(tmp_path: Path) -> None:
     write_opus(tmp_path / "opus-mt-de-en")
-    import_bundle(tmp_path / "opus-mt-de-en", tmp_path / "bundles" / "opus", precision="int8")
+    import_bundle(tmp_path / "opus-mt-de-en", tmp_path / "bundles" / "opus", Form("int8"))
     texts = [source for source, _ in toy_pairs(6, seed=3)]
     wanted = Translator(tmp_path / "bundles" / "opus", threads=1).translate(texts)
     (tmp_path / "server").mkdir()

@@ -9,7 +9,8 @@ import httpx
 import pytest
 import torch
 
-from export.bundles.translation import export_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from serving import Translator
 from serving.errors import TooLongError
 from serving.queue.limits import BatchLimits
@@ -53,7 +54,7 @@ def test_a_joint_model_copies_over_http(tiny_model: TinyModel, tmp_path: Path) -
     train(load_recipe(str(recipe), OVERRIDES), run)
     torch.set_num_threads(threads)
     for precision in ("fp32", "int8"):
-        manifest = export_bundle(run, bundles / precision, precision=precision, target="cpu")
+        manifest = export_run(run, bundles / precision, Form(precision))
         assert (manifest.family, manifest.decoder_kind) == ("joint", "joint")
         assert manifest.parity["bleu_checkpoint"] > 95.0
     source, target = (lines(run / f"validation.{s}") for s in ("source", "target"))

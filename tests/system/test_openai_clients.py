@@ -15,6 +15,7 @@ import httpx
 import openai
 import pytest
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving import Generator
 from serving.search.sampling_options import GenerationOptions
@@ -35,7 +36,7 @@ def bundles(
     shutil.copytree(tiny_language_model.fp32, bundles / "lm")
     write_llama(sources / "llama", max_position_embeddings=256)
     # lm-eval names no model where it asks for tokens: it gets the preferred one.
-    import_bundle(sources / "llama", bundles / "chat", precision="fp32", priority=-1)
+    import_bundle(sources / "llama", bundles / "chat", Form("fp32", priority=-1))
     return bundles
 
 

@@ -3,29 +3,21 @@ trained from it."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 
 from tokenizers import Tokenizer as FastTokenizer
 
 from export.errors import ExportError
-from export.importing.folder import Options, read_weights
+from export.importing.folder import Options
+from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
 from export.importing.hugging_face.mbart import learnt_config, learnt_state
-from export.importing.model import (
-    HARMLESS,
-    FastTokenizerFile,
-    Imported,
-    LanguageChoice,
-    generation_options,
-    loaded,
-    read_options,
-    search_options,
-    special_id,
-)
+from export.importing.model import HARMLESS, FastTokenizerFile, Imported, LanguageChoice
 from export.importing.vocabularies.byte_pairs import SPECIAL, read_byte_pairs
 from serving.bundle.languages import Languages
-from serving.search.ids import SpecialIds
 from serving.search.options import MAX_STEPS
+from training.models import TransformerConfig
 
 _FIRST, _, _, _UNKNOWN = SPECIAL
 _HARMLESS = HARMLESS | {"replacing_rate", "student_decoder_layers", "student_encoder_layers"}
@@ -34,37 +26,31 @@ _HARMLESS = HARMLESS | {"replacing_rate", "student_decoder_layers", "student_enc
 def read_bart(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of BART; raises ExportError, with file and entry, for what is not supported.
     Without a choice it reads and writes English."""
-    options, generation = read_options(folder), generation_options(folder)
-    config = learnt_config(options, "post")
-    size = config.vocab_size
-    content = read_byte_pairs(folder, size)
-    ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
-    special_ids = SpecialIds(
-        pad=special_id(options, "pad_token_id", size),
-        unk=ids[_UNKNOWN],
-        bos=special_id(options, "decoder_start_token_id", size),
-        eos=special_id(options, "eos_token_id", size),
-    )
-    forced = _is_first_forced(options, generation, ids[_FIRST])
-    search = search_options(options, generation)
+    kind = "BART of Hugging Face transformers"
+    family = Family(kind, _read_config, _read_text, learnt_state, _HARMLESS)
+    imported = read_folder(folder, choice, family)
+    config = imported.model.config
+    assert isinstance(config, TransformerConfig)
+    # What is left of the table is for an output as long, of which a request may give the start.
+    return replace(imported, max_source=config.max_positions - MAX_STEPS - 2)
+
+
+def _read_config(options: Options) -> TransformerConfig:
     options.must("prefix", "", " ", default="")  # a space, which its own tokenizer has not either
-    options.finish(_HARMLESS)
-    state = learnt_state(read_weights(folder), config)
-    return Imported(
-        "BART of Hugging Face transformers",
-        loaded(config, state),
-        FastTokenizerFile(content),
-        special_ids,
-        _languages(choice, first_is_forced=forced),
-        search,
-        # What is left of the table is for an output as long, of which a request may give the start.
-        max_source=config.max_positions - MAX_STEPS - 2,
+    return learnt_config(options, "post")
+
+
+def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+    content = read_byte_pairs(folder.path, folder.config.vocab_size)
+    ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
+    forced = _is_first_forced(folder.options, folder.generation, ids[_FIRST])
+    return TextPart(
+        FastTokenizerFile(content), ids[_UNKNOWN], _languages(choice, first_is_forced=forced)
     )
 
 
 def _is_first_forced(options: Options, generation: Options, first: int) -> bool:
     """Whether each output has to begin with the piece with which each source does."""
-    options.get("bos_token_id")  # the vocabulary has told it
     named = generation.get("forced_bos_token_id", options.get("forced_bos_token_id"))
     if named not in (None, first):
         raise ExportError(

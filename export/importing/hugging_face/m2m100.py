@@ -10,24 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from export.errors import ExportError
-from export.importing.folder import CONFIG, Options, read_json, read_weights
-from export.importing.layers import drop_sinusoids, transformer_state
-from export.importing.model import (
-    HARMLESS,
-    Imported,
-    LanguageChoice,
-    Pieces,
-    find_file,
-    generation_options,
-    loaded,
-    read_options,
-    read_sizes,
-    search_options,
-    special_id,
-)
-from export.importing.vocabularies.languages import short_code
+from export.importing.folder import CONFIG, Options, Weights, read_json
+from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.layers import State, drop_sinusoids, transformer_state
+from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
+from export.importing.vocabularies.languages import check_known, short_code
 from serving.bundle.languages import Languages
-from serving.search.ids import SpecialIds
 from training.models import TransformerConfig
 from training.models.embedding import fairseq_sinusoid
 
@@ -48,38 +36,12 @@ MODEL = "sentencepiece.bpe.model"
 def read_m2m100(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of M2M100 or NLLB; raises ExportError, with file and entry, for what is not
     supported."""
-    options, generation = read_options(folder), generation_options(folder)
-    config = _read_config(options)
-    size = config.vocab_size
-    is_nllb = not (folder / "vocab.json").is_file()
-    ids, tags = _nllb_pieces(folder) if is_nllb else _m2m100_pieces(folder)
-    written = _written(ids, size, folder)
-    special_ids = SpecialIds(
-        pad=special_id(options, "pad_token_id", size),
-        unk=ids["<unk>"],
-        bos=special_id(options, "decoder_start_token_id", size),
-        eos=special_id(options, "eos_token_id", size),
-    )
-    for name in ("bos_token_id", "forced_bos_token_id"):
-        options.get(name)  # the language of the request is forced
-    search = search_options(options, generation)
-    options.finish(HARMLESS)
-    weights = read_weights(folder)
-    drop_sinusoids(weights, "embed_positions.weights", fairseq_sinusoid, config.model_dim, before=2)
-    state = transformer_state(weights, config)
-    weights.finish()
-    silent = CONTROL | set(tags.values())
-    control = {i for piece, i in ids.items() if piece in silent}
-    control |= set(range(size)) - set(ids.values())
-    model = find_file(folder, MODEL, "the SentencePiece model")
-    return Imported(
-        f"{'NLLB-200' if is_nllb else 'M2M100'} of Hugging Face transformers",
-        loaded(config, state),
-        Pieces(written, frozenset(control), model, model),
-        special_ids,
-        many_languages(tags, choice),
-        search,
-    )
+    kind = f"{'NLLB-200' if _is_nllb(folder) else 'M2M100'} of Hugging Face transformers"
+    return read_folder(folder, choice, Family(kind, _read_config, _read_text, _read_state))
+
+
+def _is_nllb(folder: Path) -> bool:
+    return not (folder / "vocab.json").is_file()
 
 
 CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
@@ -87,16 +49,33 @@ CONTROL = frozenset({"<s>", "<pad>", "</s>", "<mask>"})
 
 
 def _read_config(options: Options) -> TransformerConfig:
-    options.must("tie_word_embeddings", True, default=True)
-    options.must("is_encoder_decoder", True, default=True)
-    options.must("normalize_before", True, default=True)
-    options.must("normalize_embedding", False, default=False)
-    options.must("add_final_layer_norm", True, default=True)
-    options.must("static_position_embeddings", True, default=True)
-    options.must("add_bias_logits", False, default=False)
+    options.must_be(True, "tie_word_embeddings", "is_encoder_decoder", "normalize_before")
+    options.must_be(True, "add_final_layer_norm", "static_position_embeddings")
+    options.must_be(False, "normalize_embedding", "add_bias_logits")
     options.get("max_position_embeddings")  # sinusoids have no end
+    options.get("forced_bos_token_id")  # the language of the request is forced
     sizes = read_sizes(options, activation="relu", scale_embedding=True)
     return replace(sizes, norm="pre", positions="fairseq")
+
+
+def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+    size = folder.config.vocab_size
+    pieces = _nllb_pieces if _is_nllb(folder.path) else _m2m100_pieces
+    ids, tags = pieces(folder.path)
+    written = _written(ids, size, folder.path)
+    silent = CONTROL | set(tags.values())
+    control = {i for piece, i in ids.items() if piece in silent}
+    control |= set(range(size)) - set(ids.values())
+    path = find_file(folder.path, MODEL, "the SentencePiece model")
+    return TextPart(
+        Pieces(written, frozenset(control), path, path), ids["<unk>"], many_languages(tags, choice)
+    )
+
+
+def _read_state(weights: Weights, folder: Folder) -> State:
+    dim = folder.config.model_dim
+    drop_sinusoids(weights, "embed_positions.weights", fairseq_sinusoid, dim, before=2)
+    return transformer_state(weights, folder.config)
 
 
 def _m2m100_pieces(folder: Path) -> tuple[dict[str, int], dict[str, str]]:
@@ -174,13 +153,8 @@ def _written(ids: Mapping[str, int], size: int, folder: Path) -> list[str]:
 def many_languages(tags: Mapping[str, str], choice: LanguageChoice) -> Languages:
     """The languages of a model that has a tag of each, on both sides; raises ExportError for a
     chosen one that it does not know."""
-    for option, codes in (("--from", choice.source), ("--to", choice.target)):
-        for code in codes:
-            if code not in tags:
-                raise ExportError(
-                    f"{option} must be of the languages of the model, {','.join(sorted(tags))}; "
-                    f"got {code!r}"
-                )
+    check_known("--from", choice.source, tags)
+    check_known("--to", choice.target, tags)
     source, target = choice.source or tuple(tags), choice.target or tuple(tags)
     return Languages(
         source=source,

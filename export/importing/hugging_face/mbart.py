@@ -6,26 +6,13 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-import sentencepiece
-
 from export.errors import ExportError
-from export.importing.folder import CONFIG, Options, Weights, read_json, read_weights
+from export.importing.folder import CONFIG, Options, Weights, read_json
+from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
 from export.importing.hugging_face.m2m100 import MODEL, SPECIAL, many_languages
 from export.importing.layers import State, take_norm, transformer_state
-from export.importing.model import (
-    HARMLESS,
-    Imported,
-    LanguageChoice,
-    Pieces,
-    find_file,
-    generation_options,
-    loaded,
-    read_options,
-    read_sizes,
-    search_options,
-    special_id,
-)
-from serving.search.ids import SpecialIds
+from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
+from export.importing.vocabularies.sentencepieces import pieces_of, read_sentencepiece
 from serving.search.options import MAX_STEPS
 from training.models import TransformerConfig
 
@@ -44,43 +31,32 @@ _UNUSED_ROWS = 2
 def read_mbart(folder: Path, choice: LanguageChoice) -> Imported:
     """Read a folder of mBART-50; raises ExportError, with file and entry, for what is not
     supported."""
-    options, generation = read_options(folder), generation_options(folder)
-    config = learnt_config(options, "pre")
-    size = config.vocab_size
-    written = _pieces(folder, size)
-    special_ids = SpecialIds(
-        pad=special_id(options, "pad_token_id", size),
-        unk=written.index("<unk>"),
-        bos=special_id(options, "decoder_start_token_id", size),
-        eos=special_id(options, "eos_token_id", size),
-    )
-    for name in ("bos_token_id", "forced_bos_token_id"):
-        options.get(name)  # the language of the request is forced
-    search = search_options(options, generation)
-    options.finish(HARMLESS)
-    state = learnt_state(read_weights(folder), config)
+    kind = "mBART-50 of Hugging Face transformers"
+    return read_folder(folder, choice, Family(kind, _read_config, _read_text, learnt_state))
+
+
+def _read_config(options: Options) -> TransformerConfig:
+    options.get("forced_bos_token_id")  # the language of the request is forced
+    return learnt_config(options, "pre")
+
+
+def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+    written, path = _pieces(folder.path, folder.config.vocab_size), folder.path / MODEL
     silent = {"<s>", "<pad>", "</s>", "<mask>", *TAGS}
-    model = find_file(folder, MODEL, "the SentencePiece model")
-    return Imported(
-        "mBART-50 of Hugging Face transformers",
-        loaded(config, state),
-        Pieces(written, frozenset(i for i, p in enumerate(written) if p in silent), model, model),
-        special_ids,
+    control = frozenset(i for i, piece in enumerate(written) if piece in silent)
+    return TextPart(
+        Pieces(written, control, path, path),
+        written.index("<unk>"),
         many_languages({tag[:2]: tag for tag in TAGS}, choice),
-        search,
     )
 
 
 def learnt_config(options: Options, norm: str) -> TransformerConfig:
     """What BART and those after it have in common: a norm behind the embedding, and learnt
     positions; those with `norm` before their layers have one at the end, too."""
-    options.must("normalize_embedding", True, default=True)
-    for name in ("normalize_before", "add_final_layer_norm"):
-        options.must(name, norm == "pre", default=norm == "pre")
-    for name in ("static_position_embeddings", "add_bias_logits", "is_decoder"):
-        options.must(name, False, default=False)
-    for name in ("tie_word_embeddings", "is_encoder_decoder"):
-        options.must(name, True, default=True)
+    options.must_be(True, "normalize_embedding", "tie_word_embeddings", "is_encoder_decoder")
+    options.must_be(norm == "pre", "normalize_before", "add_final_layer_norm")
+    options.must_be(False, "static_position_embeddings", "add_bias_logits", "is_decoder")
     return replace(
         read_sizes(options, activation="gelu", scale_embedding=False),
         norm=norm,
@@ -103,9 +79,10 @@ def _read_positions(options: Options) -> int:
     return positions
 
 
-def learnt_state(weights: Weights, config: TransformerConfig) -> State:
+def learnt_state(weights: Weights, folder: Folder) -> State:
     """All that is in the weights of a model with learnt positions, a norm after the embedding and a
     bias of the output, as BART has them."""
+    config = folder.config
     dim, size = config.model_dim, config.vocab_size
     state = transformer_state(weights, config)
     for side in ("encoder", "decoder"):
@@ -116,7 +93,6 @@ def learnt_state(weights: Weights, config: TransformerConfig) -> State:
         state |= take_norm(weights, norm, f"{side}_side.norm", dim)
         weights.drop(f"model.{side}.version")  # of fairseq's layers, in older files
     state["output_bias"] = weights.take("final_logits_bias", 1, size)[0]
-    weights.finish()
     return state
 
 
@@ -131,12 +107,7 @@ def _pieces(folder: Path, size: int) -> list[str]:
             "'MBart50Tokenizer', whose tag stands before the source"
         )
     path = find_file(folder, MODEL, "the SentencePiece model")
-    try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ExportError(f"{path}: no usable SentencePiece model: {reason}") from error
-    own = [str(model.id_to_piece(i)) for i in range(3, model.vocab_size())]
+    own = pieces_of(read_sentencepiece(path))[3:]
     written = [*SPECIAL, *own, *TAGS, "<mask>"]
     if len(written) != size:
         raise ExportError(

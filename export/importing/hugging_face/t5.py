@@ -9,7 +9,6 @@ from dataclasses import dataclass, replace
 from itertools import product
 from pathlib import Path
 
-import sentencepiece
 from tokenizers import AddedToken, decoders, models, pre_tokenizers
 from tokenizers import Tokenizer as FastTokenizer
 
@@ -30,7 +29,8 @@ from export.importing.model import (
     special_id,
 )
 from export.importing.vocabularies.byte_pairs import read_tokenizer_file
-from export.importing.vocabularies.languages import short_code
+from export.importing.vocabularies.languages import check_known, short_code
+from export.importing.vocabularies.sentencepieces import pieces_of, read_sentencepiece
 from export.importing.vocabularies.text_side import TOKENIZER, fast_vocabulary
 from serving.bundle.fast_vocabulary import BYTES
 from serving.bundle.languages import Languages
@@ -106,12 +106,8 @@ def _read_vocabulary(folder: Path, options: Options, generation: Options, size: 
 
 
 def _of_model(path: Path, told: SpecialIds, size: int) -> _Vocabulary:
-    try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ExportError(f"{path}: no usable SentencePiece model: {reason}") from error
-    own = [str(model.id_to_piece(i)) for i in range(model.vocab_size())]
+    model = read_sentencepiece(path)
+    own = pieces_of(model)
     if not 0 <= size - len(own) <= _MOST_UNUSED:
         raise ExportError(
             f"{path}: has {len(own)} pieces, but the embedding has {size} rows ({CONFIG}'s "
@@ -185,12 +181,7 @@ def _languages(options: Options, choice: LanguageChoice, vocabulary: _Vocabulary
 
 def _tagged(choice: LanguageChoice, tags: Mapping[str, str], vocabulary: _Vocabulary) -> Languages:
     """Languages of a model that reads the tag of the target before each source, in any of them."""
-    for code in choice.target:
-        if code not in tags:
-            raise ExportError(
-                f"--to must be of the languages of the model, {','.join(sorted(tags))}; got "
-                f"{code!r}"
-            )
+    check_known("--to", choice.target, tags)
     prefixes = {}
     for code in choice.target or tags:
         pieces = vocabulary.split(f"{tags[code].removeprefix(_SPACE)} a")

@@ -13,7 +13,7 @@ from tokenizers import Tokenizer as FastTokenizer
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Weights
+from export.importing.folder import Options, Weights
 from export.importing.language_models.llama import SIZES, Names, llama_state
 from export.importing.language_models.model import ImportedLanguageModel, loaded, model_config
 from serving.search.ids import SpecialIds
@@ -30,55 +30,22 @@ _MERGED += r"""| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"""
 """What Llama 3 never merges across."""
 
 
-class _Header:
-    """The entries of a file that are no tensors."""
-
-    def __init__(self, path: Path, reader: GGUFReader) -> None:
-        self.path, self._reader = path, reader
-        self._seen: set[str] = set()
-
-    def get(self, name: str, default: Any = None) -> Any:
-        """An entry's value, or the default where it is not there."""
-        self._seen.add(name)
-        field = self._reader.get_field(name)
-        return default if field is None else field.contents()
-
-    def need(self, name: str, kind: type) -> Any:
-        """An entry that must be there and of that type."""
-        value = self.get(name)
-        if type(value) is not kind:
-            raise ExportError(
-                f"{self.path}: {name} must be of the type {kind.__name__}, got "
-                f"{'nothing' if value is None else type(value).__name__}"
-            )
-        return value
-
-    def must(self, name: str, *supported: Any, default: Any = None) -> Any:
-        """An entry that must have one of these values."""
-        value = self.get(name, default)
-        if value not in supported:
-            listed = " or ".join(map(repr, supported))
-            raise ExportError(
-                f"{self.path}: {name} {value!r} is not supported; it must be {listed}"
-            )
-        return value
-
-    def finish(self) -> None:
-        """Raise ExportError for an option of the model that was not read: it may change what the
-        model computes."""
-        for name in sorted(self._reader.fields.keys() - self._seen):
-            if name.startswith("llama."):
-                raise ExportError(f"{self.path}: the option {name!r} is not known")
+def is_gguf(source: Path) -> bool:
+    """Whether it is a file that begins as GGUF does."""
+    if not source.is_file():
+        return False
+    with source.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def read_gguf(path: Path) -> ImportedLanguageModel:
     """Read a file; raises ExportError, with file and entry, for what is not supported."""
     reader = _open(path)
-    header = _Header(path, reader)
+    header = Options(path, {name: field.contents() for name, field in reader.fields.items()})
     header.must("general.architecture", "llama")
     tokens = header.need("tokenizer.ggml.tokens", list)
     sizes, longest = _read_sizes(header, len(tokens))
-    header.finish()
+    header.finish(name for name in reader.fields if not name.startswith("llama."))
     weights = Weights(path, _read_tensors(path, reader), "its header")
     sizes["tie_embeddings"] = f"{_NAMES.output}.weight" not in weights
     if _SLOWER in weights:
@@ -128,7 +95,7 @@ def _open(path: Path) -> GGUFReader:
         raise ExportError(f"{path}: cannot be read, it may be cut off: {reason}") from error
 
 
-def _read_sizes(header: _Header, vocab_size: int) -> tuple[dict[str, Any], int]:
+def _read_sizes(header: Options, vocab_size: int) -> tuple[dict[str, Any], int]:
     """The sizes of the model, and how many tokens it may read."""
     scaling = header.must("llama.rope.scaling.type", "none", "linear", default="none")
     header.must("llama.expert_count", 0, default=0)
@@ -211,7 +178,7 @@ _NAMES = Names(
 )
 
 
-def _read_special_ids(header: _Header, vocab_size: int) -> tuple[SpecialIds, tuple[int, ...]]:
+def _read_special_ids(header: Options, vocab_size: int) -> tuple[SpecialIds, tuple[int, ...]]:
     """The special ids, and those that end a text beside eos: the ends of a turn and of a message,
     at which llama.cpp stops too."""
     eos = header.need("tokenizer.ggml.eos_token_id", int)
@@ -228,7 +195,7 @@ def _read_special_ids(header: _Header, vocab_size: int) -> tuple[SpecialIds, tup
     return SpecialIds(**found, eos=eos), tuple(others)
 
 
-def _read_tokenizer(header: _Header, tokens: list[str], special_ids: SpecialIds) -> bytes:
+def _read_tokenizer(header: Options, tokens: list[str], special_ids: SpecialIds) -> bytes:
     """The vocabulary as a file of the `tokenizers` library."""
     header.must("tokenizer.ggml.model", "gpt2")
     header.must("tokenizer.ggml.add_eos_token", False, default=False)

@@ -20,37 +20,12 @@ from training.models import CausalLanguageModel, LanguageModelConfig
 TEMPLATE = "chat_template.jinja"
 """A file of a checkpoint, and what a bundle calls its own."""
 
-HARMLESS = frozenset(
-    {
-        "chunk_size_feed_forward",
-        "dtype",
-        "architectures",
-        "attention_dropout",
-        "attn_pdrop",
-        "embd_pdrop",
-        "id2label",
-        "initializer_range",
-        "is_llama_config",
-        "label2id",
-        "model_type",
-        "output_attentions",
-        "output_hidden_states",
-        "problem_type",
-        "reorder_and_upcast_attn",
-        "resid_pdrop",
-        "return_dict",
-        "summary_activation",
-        "summary_first_dropout",
-        "summary_proj_to_labels",
-        "summary_type",
-        "summary_use_proj",
-        "task_specific_params",
-        "torch_dtype",
-        "transformers.js_config",
-        "transformers_version",
-        "use_cache",
-    }
-)
+_NAMES = """chunk_size_feed_forward dtype architectures attention_dropout attn_pdrop embd_pdrop
+id2label initializer_range is_llama_config label2id model_type output_attentions
+output_hidden_states problem_type reorder_and_upcast_attn resid_pdrop return_dict summary_activation
+summary_first_dropout summary_proj_to_labels summary_type summary_use_proj task_specific_params
+torch_dtype transformers.js_config transformers_version use_cache"""
+HARMLESS = frozenset(_NAMES.split())
 """Options of training, of other tasks and of the library itself, which change no logit."""
 
 

@@ -10,48 +10,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import sentencepiece
 import yaml
 
 from export.errors import ExportError
-from export.importing.folder import Options
+from export.importing.folder import Options, has_config
 from export.importing.marian.file import is_model, read_mapping
 from export.importing.marian.shortlist import is_shortlist
 from export.importing.model import LanguageChoice, Pieces, check_search, find_file
-from export.importing.vocabularies.languages import is_tag, language_tags, short_code, tagged
+from export.importing.vocabularies.languages import (
+    NamedLanguage,
+    is_tag,
+    marian_languages,
+    short_code,
+)
+from export.importing.vocabularies.sentencepieces import pieces_of, read_sentencepiece
 from serving.bundle.languages import Languages
 
 _DECODERS = (".yml", ".yaml")
-_HARMLESS = frozenset(
-    {
-        "alignment",
-        "cache-size",
-        "cpu-threads",
-        "gemm-precision",
-        "int8shift",
-        "int8shiftAll",
-        "int8shiftAlpha",
-        "int8shiftAlphaAll",
-        "log",
-        "log-level",
-        "max-length",
-        "max-length-break",
-        "max-length-crop",
-        "max-length-factor",
-        "maxi-batch",
-        "maxi-batch-sort",
-        "mini-batch",
-        "mini-batch-words",
-        "quiet",
-        "quiet-translation",
-        "relative-paths",
-        "skip-cost",
-        "ssplit-mode",
-        "ssplit-prefix-file",
-        "version",
-        "workspace",
-    }
-)
+_NAMES = """alignment cache-size cpu-threads gemm-precision int8shift int8shiftAll int8shiftAlpha
+int8shiftAlphaAll log log-level max-length max-length-break max-length-crop max-length-factor
+maxi-batch maxi-batch-sort mini-batch mini-batch-words quiet quiet-translation relative-paths
+skip-cost ssplit-mode ssplit-prefix-file version workspace"""
+_HARMLESS = frozenset(_NAMES.split())
 """Options of a decoder that are about its speed and form, not about what is written."""
 _MODELS = re.compile(r"^models[ \t]*:[ \t]*(\[|$)", re.MULTILINE)
 """A list of files; in a YAML of pieces a number would follow."""
@@ -76,7 +56,9 @@ class MarianFiles:
 def has_marian(source: Path) -> bool:
     """Whether it is a model of Marian: a file of it, its decoder's YAML, or a folder with one."""
     if source.is_dir():
-        return any(is_model(path) or _is_decoder(path) for path in source.iterdir())
+        return not has_config(source) and any(
+            is_model(path) or _is_decoder(path) for path in source.iterdir()
+        )
     return is_model(source) or _is_decoder(source)
 
 
@@ -247,16 +229,12 @@ def _distinct(paths: Iterable[Path]) -> list[Path]:
 
 
 def _sentencepiece(path: Path) -> tuple[list[str], set[int], int, int]:
-    try:
-        model = sentencepiece.SentencePieceProcessor(model_file=str(path))
-    except (OSError, RuntimeError) as error:
-        reason = " ".join(str(error).split())
-        raise ExportError(f"{path}: no usable SentencePiece model: {reason}") from error
+    model = read_sentencepiece(path)
     ids = range(model.vocab_size())
     if model.eos_id() < 0:
         raise ExportError(f"{path}: it has no piece </s>, which ends a source and a target")
     control = {i for i in ids if model.is_control(i)}
-    return [str(model.id_to_piece(i)) for i in ids], control, model.eos_id(), model.unk_id()
+    return pieces_of(model), control, model.eos_id(), model.unk_id()
 
 
 def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
@@ -281,23 +259,9 @@ def _yaml_vocabulary(path: Path) -> tuple[list[str], set[int], int, int]:
 def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> Languages:
     """The languages that are given, or that the names of the files tell; raises ExportError where
     neither does."""
-    told = _told_pair(files)
-    source = choice.source or told[:1]
-    if not source:
-        raise ExportError(
-            f"{files.model}: its name tells no languages; say which the model reads and writes "
-            "with --from CODE and --to CODE"
-        )
-    tags = language_tags(pieces.source_written or pieces.written)
-    if tags:
-        return tagged(source, choice.target, tags)
-    target = choice.target or told[1:]
-    if len(target) != 1:
-        raise ExportError(
-            f"{files.model}: its name tells no languages, and it has no tags of several; say which "
-            "one the model writes with --to CODE"
-        )
-    return Languages(source=source, target=target)
+    told, untold = _told_pair(files), f"{files.model}: its name tells no languages"
+    named = [NamedLanguage(codes, untold) for codes in (told[:1], told[1:])]
+    return marian_languages(choice, pieces.source_written or pieces.written, *named)
 
 
 def _told_pair(files: MarianFiles) -> tuple[str, ...]:

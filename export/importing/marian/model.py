@@ -28,33 +28,12 @@ _ACTIVATIONS = {"relu": "relu", "swish": "silu"}
 _NEVER = -1e3
 """A bias that no logit makes up for, and beside which fp32 still holds their thousandths: as in
 Marian, neither <unk> nor the start is ever written."""
-_HARMLESS = frozenset(
-    {
-        "bert-train-type-embeddings",
-        "bert-type-vocab-size",
-        "dec-cell",
-        "dec-cell-base-depth",
-        "dec-cell-high-depth",
-        "dim-rnn",
-        "enc-cell",
-        "enc-cell-depth",
-        "enc-type",
-        "lemma-dependency",
-        "max-length",
-        "original-type",
-        "output-approx-knn",
-        "skip",
-        "transformer-aan-activation",
-        "transformer-aan-depth",
-        "transformer-aan-nogate",
-        "transformer-depth-scaling",
-        "transformer-dim-aan",
-        "transformer-guided-alignment-layer",
-        "ulr-dim-emb",
-        "ulr-trainable-transformation",
-        "version",
-    }
-)
+_NAMES = """bert-train-type-embeddings bert-type-vocab-size dec-cell dec-cell-base-depth
+dec-cell-high-depth dim-rnn enc-cell enc-cell-depth enc-type lemma-dependency max-length
+original-type output-approx-knn skip transformer-aan-activation transformer-aan-depth
+transformer-aan-nogate transformer-depth-scaling transformer-dim-aan
+transformer-guided-alignment-layer ulr-dim-emb ulr-trainable-transformation version"""
+_HARMLESS = frozenset(_NAMES.split())
 """Of other kinds of models, and of training."""
 _USUAL: dict[str, object] = {
     "factor-predictor": "",

@@ -14,7 +14,12 @@ from export.importing.hugging_face.m2m100 import CONTROL, many_languages, tags_a
 from export.importing.model import Imported, LanguageChoice, loaded
 from export.importing.toolkits.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.toolkits.spec_layers import SpecLayers
-from export.importing.vocabularies.languages import is_tag, language_tags, tagged
+from export.importing.vocabularies.languages import (
+    NamedLanguage,
+    is_tag,
+    language_tags,
+    marian_languages,
+)
 from export.importing.vocabularies.pair import (
     Written,
     check_special,
@@ -87,14 +92,9 @@ def read_ctranslate2(source: Path, choice: LanguageChoice) -> Imported:
 def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages | None:
     """The languages of a model that is told them by tags, as Marian's, M2M100's and NLLB's are,
     or None where its vocabulary has none; raises ExportError for others."""
-    tags = language_tags(written.source)
-    if tags:
-        if not choice.source:
-            raise ExportError(
-                f"{folder}: does not say which languages the model reads; give them with "
-                "--from CODE,..."
-            )
-        return tagged(choice.source, choice.target, tags)
+    if language_tags(written.source):
+        untold = NamedLanguage((), f"{folder}: does not tell its languages")
+        return marian_languages(choice, written.source, untold, untold)
     tags = {} if written.differ else tags_among(written.target)
     if tags:
         return many_languages(tags, choice)

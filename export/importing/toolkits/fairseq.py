@@ -17,7 +17,7 @@ from typing import Any
 from torch import Tensor
 
 from export.errors import ExportError
-from export.importing.folder import Weights, checkpoint_file, read_pickled
+from export.importing.folder import Weights, checkpoint_file, has_checkpoint_file, read_pickled
 from export.importing.layers import State, take_norm, transformer_state
 from export.importing.model import ACTIVATIONS, Imported, LanguageChoice, loaded
 from export.importing.vocabularies.languages import short_code
@@ -49,6 +49,11 @@ def find_dictionaries(source: Path) -> list[Path]:
     """The files of the dictionary beside a checkpoint."""
     folder = source if source.is_dir() else source.parent
     return sorted(folder.glob("dict.*.txt"))
+
+
+def has_fairseq(source: Path) -> bool:
+    """Whether it is one `.pt`, or a folder with one, with files of a dictionary beside it."""
+    return has_checkpoint_file(source) and bool(find_dictionaries(source))
 
 
 def read_fairseq(source: Path, choice: LanguageChoice) -> Imported:

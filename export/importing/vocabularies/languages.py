@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 
 from export.errors import ExportError
+from export.importing.model import LanguageChoice
 from serving.bundle.languages import Languages
 
 _TWO_LETTERS = {
@@ -61,15 +63,51 @@ def language_tags(written: Iterable[str]) -> dict[str, str]:
     return tags
 
 
-def tagged(source: tuple[str, ...], target: tuple[str, ...], tags: dict[str, str]) -> Languages:
-    """Languages of a model that reads the tag of the target before each source. `tags` are all that
-    it has, by code; without `target` all of them are meant."""
-    for code in target:
+@dataclass(frozen=True)
+class NamedLanguage:
+    """A language that a checkpoint names."""
+
+    code: tuple[str, ...]
+    """One, or none."""
+    untold: str
+    """What is said where there is none."""
+
+
+def marian_languages(
+    choice: LanguageChoice,
+    source_written: Iterable[str],
+    source: NamedLanguage,
+    target: NamedLanguage,
+) -> Languages:
+    """The languages of a model of Marian: the chosen ones, else those that its checkpoint names,
+    else, of the target, all of which the source's vocabulary has tags. Raises ExportError where
+    none is told."""
+    read = choice.source or source.code
+    tags = language_tags(source_written)
+    if not read:
+        written = "" if tags or target.code else ", and which it writes with --to CODE"
+        raise ExportError(
+            f"{source.untold}; say which the model reads with --from CODE,...{written}"
+        )
+    if tags:
+        check_known("--to", choice.target, tags)
+        kept = {code: tags[code] for code in choice.target or tags}
+        pairs = tuple((a, b) for a in read for b in kept if a != b)
+        return Languages(source=read, target=tuple(kept), pairs=pairs, tags=kept)
+    target_codes = choice.target or target.code
+    if len(target_codes) != 1:
+        raise ExportError(
+            f"{target.untold}, and the model has no tags of several; say which one it writes with "
+            "--to CODE"
+        )
+    return Languages(source=read, target=target_codes)
+
+
+def check_known(option: str, codes: Iterable[str], tags: Mapping[str, str]) -> None:
+    """Raise ExportError for a code that the option has, and that has no tag."""
+    for code in codes:
         if code not in tags:
             raise ExportError(
-                f"--to must be of the languages that the model has tags for: "
-                f"{','.join(sorted(tags))}; got {code!r}"
+                f"{option} must be of the languages of the model, {','.join(sorted(tags))}; got "
+                f"{code!r}"
             )
-    kept = {code: tags[code] for code in target or tags}
-    pairs = tuple((a, b) for a in source for b in kept if a != b)
-    return Languages(source=source, target=tuple(kept), pairs=pairs, tags=kept)

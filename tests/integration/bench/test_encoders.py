@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 
 from bench.__main__ import main
-from export.importing.encoder_bundle import write_foreign_encoder
+from export.bundles.subject import Form
+from export.importing.bundle import import_bundle
+from export.importing.model import Told
+from export.texts.texts import Texts
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import write_lines
 
@@ -52,8 +55,12 @@ def test_a_bundle_of_another_encoder_is_refused(
     tiny_encoders: TinyEncoders, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     text = write_lines(tmp_path)
-    write_foreign_encoder(
-        tiny_encoders.embedder, tmp_path / "cls", text=text, precision="fp32", pooling="cls"
+    import_bundle(
+        tiny_encoders.embedder,
+        tmp_path / "cls",
+        Form("fp32"),
+        Texts(text=text),
+        Told(pooling="cls"),
     )
     command = ["encoders", "--bundle", str(tmp_path / "cls")]
     command += ["--source", str(tiny_encoders.embedder)]

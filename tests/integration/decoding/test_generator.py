@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from export.__main__ import main as export_main
-from export.bundles.language import export_language_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from export.comparison.language import LanguageParity, check_language
 from export.errors import ParityError
 from serving.__main__ import main
@@ -211,11 +212,11 @@ def test_products_that_int8_spoils_stay_fp32(
             ffn.down_proj.weight[:, 0] = 0.0
     monkeypatch.setattr("export.bundles.language.load_language_model", lambda _: trained)
     run = tiny_language_model.run
-    manifest = export_language_bundle(run, tmp_path / "lm", precision="int8", target="cpu")
+    manifest = export_run(run, tmp_path / "lm", Form("int8"))
     assert 1 <= manifest.parity["fp32_products"] <= len(trained.model.layers)
-    monkeypatch.setattr("export.arithmetic.choice.keep_exact_language", lambda *_: frozenset())
+    monkeypatch.setattr("export.arithmetic.choice.keep_exact", lambda *_: frozenset())
     with pytest.raises(ParityError, match="perplexity changes from"):
-        export_language_bundle(run, tmp_path / "other", precision="int8", target="cpu")
+        export_run(run, tmp_path / "other", Form("int8"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -230,7 +231,7 @@ def test_weights_that_no_file_of_a_graph_holds_lie_beside_it(
     monkeypatch.setattr("export.graphs.shared_weights._LEAST_BYTES", 1 << 10)
     folder = tmp_path / "lm"
     run = tiny_language_model.run
-    manifest = export_language_bundle(run, folder, precision=precision, target="cpu")
+    manifest = export_run(run, folder, Form(precision))
     usual = tiny_language_model.fp32 if precision == "fp32" else tiny_language_model.int8
     assert "shared.bin" in manifest.files
     assert not (usual / "shared.bin").exists()

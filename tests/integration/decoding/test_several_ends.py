@@ -12,6 +12,7 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from serving.generation.choices import Generation
 from serving.generation.generator import Generator
@@ -63,7 +64,7 @@ def case(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Case:
     with torch.no_grad():
         theirs.lm_head.weight[ENDS] *= 2.0  # each is often the likeliest
     theirs.save_pretrained(folder / "source")
-    import_bundle(folder / "source", folder / "bundles" / "model", precision="fp32")
+    import_bundle(folder / "source", folder / "bundles" / "model", Form("fp32"))
     return Case(theirs, folder / "bundles", Generator(folder / "bundles" / "model", threads=1))
 
 

@@ -15,7 +15,8 @@ from torch import Tensor
 from export.__main__ import main
 from export.arithmetic.activation_ranges import measure_ranges
 from export.arithmetic.quantize import Products, QuantizedLinear, quantized_twin
-from export.bundles.translation import export_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from export.comparison.significance import BleuChange, bleu_change
 from export.comparison.translation import (
     PairedStepper,
@@ -28,7 +29,7 @@ from export.comparison.translation import (
 from export.errors import ParityError
 from export.graphs.writing import write_graphs
 from export.texts.dev_set import DevSet
-from export.texts.texts import TextPair
+from export.texts.texts import TextPair, Texts
 from export.texts.vocabulary import Vocabulary
 from serving.bundle.folder import read_manifest, write_manifest
 from serving.errors import BundleError
@@ -272,15 +273,13 @@ def test_a_product_that_int8_spoils_stays_fp32(
         return write_graphs(*arguments, products=products, **options)
 
     monkeypatch.setattr("export.bundles.translation.write_graphs", write)
-    manifest = export_bundle(
-        tiny_model.run, tmp_path / "out", precision="int8", target="cpu", shortlist=True
-    )
+    manifest = export_run(tiny_model.run, tmp_path / "out", Form("int8"), shortlist=True)
     assert written[0]
     assert written[0] <= spoilt
     assert manifest.parity["fp32_products"] == len(written[0])
-    monkeypatch.setattr("export.arithmetic.choice.keep_exact_translation", lambda *_: frozenset())
+    monkeypatch.setattr("export.arithmetic.choice.keep_exact", lambda *_: frozenset())
     with pytest.raises(ParityError, match="log-probability"):
-        export_bundle(tiny_model.run, tmp_path / "other", precision="int8", target="cpu")
+        export_run(tiny_model.run, tmp_path / "other", Form("int8"))
 
 
 @pytest.mark.parametrize("precision", ["fp32", "int8"])
@@ -498,7 +497,7 @@ def test_a_damaged_graph_fails_parity_and_leaves_nothing(
 
     monkeypatch.setattr("export.bundles.translation.write_graphs", damaged)
     with pytest.raises(ParityError, match=r"logits differ by up to .* \(limit 0.001\)"):
-        export_bundle(tiny_model.run, tmp_path / "out", precision="fp32", target="cpu")
+        export_run(tiny_model.run, tmp_path / "out", Form("fp32"))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -598,7 +597,7 @@ def test_command(tiny_model: TinyModel, tmp_path: Path, capsys: pytest.CaptureFi
 def test_checkpoint_without_text_to_compare_on(tiny_model: TinyModel, tmp_path: Path) -> None:
     missing = TextPair("dev", tmp_path / "none.de", tmp_path / "none.en")
     with pytest.raises(Exception, match=r"none\.de"):
-        export_bundle(tiny_model.run, tmp_path / "out", precision="fp32", target="cpu", dev=missing)
+        export_run(tiny_model.run, tmp_path / "out", Form("fp32"), Texts(dev=missing))
 
 
 def test_two_texts_of_one_name_are_refused(

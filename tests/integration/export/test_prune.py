@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from export.bundles.translation import export_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from serving import Translator
 from tests.toy.recipe import write_toy_recipe
 from training.__main__ import main
@@ -64,7 +65,7 @@ def test_a_pruned_run_trains_on_exports_and_serves(
     assert "--force" in capsys.readouterr().err
     recipe = load_recipe(str(out / "config.yaml"), ["loop.max_steps=6", "optim.warmup_steps=2"])
     assert train(recipe, out).name == "step_00000006"
-    export_bundle(out, tmp_path / "bundle", precision="fp32", target="cpu")
+    export_run(out, tmp_path / "bundle", Form("fp32"))
     assert len(Translator(tmp_path / "bundle").translate(["ein Hund", "das Haus"])) == 2
 
 

@@ -16,11 +16,11 @@ from starlette.testclient import TestClient
 
 from export.__main__ import main
 from export.arithmetic.half import HalfFit
-from export.bundles.language import export_language_bundle
-from export.bundles.translation import export_bundle
+from export.bundles.run import export_run
+from export.bundles.subject import Form
 from export.engines.engine import export_engines
 from export.errors import ExportError, ParityError
-from export.texts.texts import Text, TextPair
+from export.texts.texts import Text, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import CacheSizes
 from serving.errors import BundleError
@@ -48,7 +48,7 @@ def validation(run: Path) -> TextPair:
 def fp16(tiny_model: TinyModel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fp16") / "tiny"
     tests = (validation(tiny_model.run),)
-    export_bundle(tiny_model.run, folder, precision="fp16", target="cuda", tests=tests)
+    export_run(tiny_model.run, folder, Form("fp16", "cuda"), Texts(tests=tests))
     return folder
 
 
@@ -57,7 +57,7 @@ def language_fp16(
     tiny_language_model: TinyLanguageModel, tmp_path_factory: pytest.TempPathFactory
 ) -> Path:
     folder = tmp_path_factory.mktemp("fp16") / "lm"
-    export_language_bundle(tiny_language_model.run, folder, precision="fp16", target="cuda")
+    export_run(tiny_language_model.run, folder, Form("fp16", "cuda"))
     return folder
 
 
@@ -81,7 +81,7 @@ def test_weights_in_int8_pass_the_gates_of_fp16_in_less_space(
     tiny_model: TinyModel, fp16: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     out = tmp_path / "w8a16"
-    parity = export_bundle(tiny_model.run, out, precision="w8a16", target="cuda").parity
+    parity = export_run(tiny_model.run, out, Form("w8a16", "cuda")).parity
     for found in (parity, parity["rounded_in_pytorch"]):
         assert found["identical"] >= 0.9 * found["sentences"]
         assert abs(found["log_prob_change"]) < 0.01
@@ -248,7 +248,7 @@ def test_what_comes_near_the_largest_number_of_fp16_stays_fp32_and_is_named(
     trained = with_outliers(load_trained(tiny_model.run), 30_000.0)
     monkeypatch.setattr("export.bundles.translation.load_trained", lambda _: trained)
     out = tmp_path / "out"
-    parity = export_bundle(tiny_model.run, out, precision="fp16", target="cuda").parity
+    parity = export_run(tiny_model.run, out, Form("fp16", "cuda")).parity
     kept = [f"decoder.{n}.ffn.{side}_proj" for n in (0, 1) for side in ("down", "up")]
     assert parity["fp16"]["kept_fp32"] == kept
     assert [parity["fp16"]["magnitudes"][name] for name in kept] == [30_000.0] * 4
@@ -269,9 +269,9 @@ def test_what_would_overflow_fails_though_the_cpu_does_not_round(
             layer.ffn.up_proj.weight[0, 0], layer.ffn.up_proj.weight[0, 1] = 60_000.0, -60_000.0
     monkeypatch.setattr("export.bundles.translation.load_trained", lambda _: trained)
     unmeasured = HalfFit(frozenset(), {})
-    monkeypatch.setattr("export.arithmetic.choice.fit_half_translation", lambda *_: unmeasured)
+    monkeypatch.setattr("export.arithmetic.choice.fit_half", lambda *_: unmeasured)
     with pytest.raises(ParityError, match="the model gave a non-finite score"):
-        export_bundle(tiny_model.run, tmp_path / "out", precision="fp16", target="cuda")
+        export_run(tiny_model.run, tmp_path / "out", Form("fp16", "cuda"))
     assert not list(tmp_path.iterdir())
 
 
@@ -283,7 +283,7 @@ def test_attention_on_numbers_too_large_for_fp16_is_refused(
         trained.model.decoder[0].self_attention.in_proj.bias[-1] = 30_000.0  # type: ignore[index, union-attr]
     monkeypatch.setattr("export.bundles.translation.load_trained", lambda _: trained)
     with pytest.raises(ExportError, match="--precision bf16 or fp32"):
-        export_bundle(tiny_model.run, tmp_path / "out", precision="fp16", target="cuda")
+        export_run(tiny_model.run, tmp_path / "out", Form("fp16", "cuda"))
     assert not list(tmp_path.iterdir())
 
 
@@ -293,7 +293,7 @@ def test_bf16_is_gated_where_it_can_be_and_says_where_it_cannot(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    parity = export_bundle(tiny_model.run, tmp_path / "a", precision="bf16", target="cuda").parity
+    parity = export_run(tiny_model.run, tmp_path / "a", Form("bf16", "cuda")).parity
     assert parity["rounded_in_pytorch"]["sentences"] == 20
     assert parity["onnx_reference"]["tokens"] == 16
     assert 0 < parity["onnx_reference"]["logits_mean_difference"] < 0.05
@@ -306,12 +306,11 @@ def test_bf16_is_gated_where_it_can_be_and_says_where_it_cannot(
     with pytest.raises(BundleError, match=r"a bf16 bundle needs a session on cuda"):
         Translator(tmp_path / "a")
     with pytest.raises(ExportError, match="bf16 cannot be scored on test texts here"):
-        export_language_bundle(
+        export_run(
             tiny_language_model.run,
             tmp_path / "b",
-            precision="bf16",
-            target="cuda",
-            tests=(Text("own", tiny_language_model.text),),
+            Form("bf16", "cuda"),
+            Texts(test_texts=(Text("own", tiny_language_model.text),)),
         )
 
 

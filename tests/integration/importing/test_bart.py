@@ -12,10 +12,11 @@ import torch
 from starlette.testclient import TestClient
 from tokenizers.implementations import ByteLevelBPETokenizer
 
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.bart import read_bart
-from export.importing.model import AS_TOLD, FastTokenizerFile, Imported, LanguageChoice
+from export.importing.model import AS_TOLD, FastTokenizerFile, Imported, LanguageChoice, Told
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
@@ -64,7 +65,7 @@ def case(tmp_path_factory: pytest.TempPathFactory) -> Case:
 
 @pytest.fixture(scope="module")
 def translator(case: Case, traced_once: None) -> Translator:
-    manifest = import_bundle(case.folder, case.folder.parent / "bundles" / "bart", precision="int8")
+    manifest = import_bundle(case.folder, case.folder.parent / "bundles" / "bart", Form("int8"))
     assert manifest.languages.trained == (("en", "en"),)
     return Translator(case.folder.parent / "bundles" / "bart", threads=1)
 
@@ -145,7 +146,10 @@ def test_a_vocabulary_in_one_file_is_the_same(case: Case, tmp_path: Path) -> Non
     languages = found.languages
     assert (languages.source_tags, languages.first_pieces) == ({"de": "<s>"}, {})
     manifest = import_bundle(
-        tmp_path, tmp_path / "bundle", precision="fp32", choice=LanguageChoice(("de",), ("en",))
+        tmp_path,
+        tmp_path / "bundle",
+        Form("fp32"),
+        told=Told(languages=LanguageChoice(("de",), ("en",))),
     )
     assert manifest.parity["logits_max_difference"] < 1e-3
     texts = Translator(tmp_path / "bundle", threads=1).texts

@@ -13,9 +13,10 @@ import pytest
 import torch
 from starlette.testclient import TestClient
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.marian import read_marian
-from export.importing.model import AS_TOLD, Imported, LanguageChoice
+from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
 from serving.search.options import SearchOptions
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
@@ -50,7 +51,7 @@ def opus(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Opus:
     source = folder / "opus-mt-de-en"
     theirs = write_opus(source)
     for precision in ("fp32", "int8"):
-        import_bundle(source, folder / precision / "opus", precision=precision)
+        import_bundle(source, folder / precision / "opus", Form(precision))
     return Opus(
         source,
         theirs,
@@ -212,8 +213,8 @@ def tagged(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> tuple
     import_bundle(
         folder / "opus-mt-de-mul",
         folder / "bundles" / "many",
-        precision="int8",
-        choice=LanguageChoice(target=("fr", "en")),
+        Form("int8"),
+        told=Told(languages=LanguageChoice(target=("fr", "en"))),
     )
     return folder / "opus-mt-de-mul", folder / "bundles"
 
@@ -257,7 +258,7 @@ def apart(
     source = tmp_path_factory.mktemp("apart") / "opus-mt-de-en"
     theirs = write_opus_apart(source, **APART[request.param])
     fp32 = source.parent / "fp32" / "opus"
-    import_bundle(source, fp32, precision="fp32")
+    import_bundle(source, fp32, Form("fp32"))
     return Opus(source, theirs, read_marian(source, AS_TOLD), fp32, fp32)
 
 

@@ -18,11 +18,12 @@ import sentencepiece
 import torch
 
 from bench.subjects.ctranslate2 import convert_to_ctranslate2
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
 from export.importing.hugging_face.m2m100 import read_m2m100, tags_among
 from export.importing.hugging_face.marian import read_marian
-from export.importing.model import AS_TOLD, LanguageChoice
+from export.importing.model import AS_TOLD, LanguageChoice, Told
 from export.importing.toolkits.ctranslate2 import read_ctranslate2
 from export.importing.toolkits.ctranslate2_file import read_spec_file
 from serving.bundle.folder import read_manifest
@@ -200,7 +201,7 @@ def same_beams(
 
 def test_tags_on_both_sides_choose_the_languages(many: Path, tmp_path: Path) -> None:
     choice = LanguageChoice(("de", "en"), ("en", "fr"))
-    manifest = import_bundle(many, tmp_path / "bundle", precision="fp32", choice=choice)
+    manifest = import_bundle(many, tmp_path / "bundle", Form("fp32"), told=Told(languages=choice))
     assert manifest.languages.source_tags == {"de": "deu_Latn", "en": "eng_Latn"}
     assert manifest.languages.first_pieces == {"en": "eng_Latn", "fr": "fra_Latn"}
     cut = sentencepiece.SentencePieceProcessor(model_file=str(many / "sentencepiece.bpe.model"))
@@ -229,10 +230,12 @@ def test_a_tag_before_the_source_chooses_the_target(tmp_path: Path) -> None:
         converter.convert(str(tmp_path / "ct2"))
     for name in ("source.spm", "target.spm"):
         shutil.copy(tmp_path / "opus" / name, tmp_path / "ct2")
-    with pytest.raises(ExportError, match="give them with --from"):
+    with pytest.raises(ExportError, match="say which the model reads with --from"):
         read_ctranslate2(tmp_path / "ct2", AS_TOLD)
     choice = LanguageChoice(("de",), ("en", "fr"))
-    manifest = import_bundle(tmp_path / "ct2", tmp_path / "bundle", precision="fp32", choice=choice)
+    manifest = import_bundle(
+        tmp_path / "ct2", tmp_path / "bundle", Form("fp32"), told=Told(languages=choice)
+    )
     assert manifest.languages.tags == {"en": ">>eng<<", "fr": ">>fra<<"}
     cut = sentencepiece.SentencePieceProcessor(model_file=str(tmp_path / "ct2" / "source.spm"))
     peer = ctranslate2.Translator(str(tmp_path / "ct2"), device="cpu", intra_threads=1)
@@ -246,7 +249,7 @@ def test_a_package_of_argos_translates_as_ctranslate2_does(tmp_path: Path) -> No
     write_model(package / "model", positions="relative", max_relative_distance=4)
     shutil.move(package / "model" / PIECES, package / PIECES)
     (package / "metadata.json").write_text('{"from_code": "de", "to_code": "en"}')
-    manifest = import_bundle(package, tmp_path / "bundle", precision="fp32")
+    manifest = import_bundle(package, tmp_path / "bundle", Form("fp32"))
     assert (manifest.languages.source, manifest.languages.target) == (("de",), ("en",))
     assert manifest.tokenizer.source_end is False
     assert read_manifest(tmp_path / "bundle") == manifest
@@ -347,11 +350,11 @@ def test_what_is_wrong_is_told_with_file_and_entry(
 
 def test_languages_must_be_told(plain: Path, tmp_path: Path) -> None:
     with pytest.raises(ExportError, match=r"give one with --from CODE, got none"):
-        import_bundle(plain, tmp_path / "bundle", precision="fp32")
+        import_bundle(plain, tmp_path / "bundle", Form("fp32"))
     with pytest.raises(ExportError, match=r"give one with --to CODE, got en,fr"):
         read_ctranslate2(plain, LanguageChoice(("de",), ("en", "fr")))
     assert not (tmp_path / "bundle").exists()
-    assert recognise(plain) is read_ctranslate2
+    assert recognise(plain).family == "ctranslate2"
 
 
 def test_numbers_are_read_as_ctranslate2_wrote_them(tmp_path: Path) -> None:

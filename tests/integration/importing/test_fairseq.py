@@ -14,9 +14,10 @@ import pytest
 import torch
 from torch import Tensor
 
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD
+from export.importing.model import AS_TOLD, Told
 from export.importing.toolkits.fairseq import read_fairseq
 from serving.translation.translator import Translator
 from tests.toy.checkpoints import PAIRS, randomise
@@ -152,13 +153,13 @@ def write_macaron_net(folder: Path, **changed: Any) -> Any:
 def test_a_checkpoint_of_macaron_net_translates(tmp_path: Path) -> None:
     model = write_macaron_net(tmp_path / "run")
     file = tmp_path / "run" / "checkpoint_best.pt"
-    found = recognise(file)(file, AS_TOLD)
+    found = recognise(file).read(file, Told())
     assert found.model.config == model.config
     assert found.kind == "a Macaron Net of fairseq"
     state = found.model.state_dict()
     for name, tensor in model.state_dict().items():
         torch.testing.assert_close(state[name], tensor, rtol=0, atol=0, msg=name)
-    import_bundle(file, tmp_path / "bundle", precision="fp32")
+    import_bundle(file, tmp_path / "bundle", Form("fp32"))
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]
     together = translator.translate(texts)

@@ -14,6 +14,7 @@ import torch
 from safetensors.torch import load_file
 
 from export.__main__ import main
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.language_models.gguf import read_gguf
@@ -156,8 +157,8 @@ def test_positions_are_scaled_as_llama_3_does(tmp_path: Path) -> None:
 
 def test_a_file_becomes_a_bundle_as_its_folder_does(tmp_path: Path) -> None:
     write_gguf(tmp_path, "F32")
-    import_bundle(tmp_path / "model.gguf", tmp_path / "file", precision="fp32")
-    import_bundle(tmp_path / "folder", tmp_path / "other", precision="fp32")
+    import_bundle(tmp_path / "model.gguf", tmp_path / "file", Form("fp32"))
+    import_bundle(tmp_path / "folder", tmp_path / "other", Form("fp32"))
     file, folder = (Generator(tmp_path / name, threads=1) for name in ("file", "other"))
     texts, options = ["the old man", "漢字 3", ""], GenerationOptions(max_length=20, temperature=0)
     assert [file.encode(text) for text in texts] == [folder.encode(text) for text in texts]
@@ -182,7 +183,7 @@ Change = Callable[[bytes], bytes]
             ["tokenizer.ggml.pre 'bloom'", "gpt-2"],
         ),
         ({"llama__rope__scaling__type": "yarn"}, None, ["llama.rope.scaling.type 'yarn'"]),
-        ({"llama__logit_scale": "2"}, None, ["the option 'llama.logit_scale' is not known"]),
+        ({"llama__logit_scale": "2"}, None, ["the option 'llama.logit_scale' ('2') is not known"]),
         ({}, lambda content: content[:2000], ["cannot be read, it may be cut off"]),
         ({}, lambda content: content[:-2000], ["cannot be read, it may be cut off"]),
         (

@@ -11,10 +11,12 @@ import numpy as np
 import pytest
 import torch
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.language_models.gpt2 import read_gpt2
 from export.importing.language_models.llama import read_llama
 from export.importing.language_models.model import ImportedLanguageModel
+from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Activations
 from serving.errors import ContextLengthError
@@ -90,7 +92,7 @@ def generators(case: Case, traced_once: None) -> dict[str, Generator]:
     }
     for name, (precision, activations) in forms.items():
         out = case.folder.parent / name / "model"
-        import_bundle(case.folder, out, precision=precision, activations=activations)
+        import_bundle(case.folder, out, Form(precision, activations=activations))
         found[name] = Generator(out, threads=1)
     return found
 
@@ -215,7 +217,7 @@ def test_a_text_of_ones_own_fits_int8_to_it(case: Case, tmp_path: Path) -> None:
     text = tmp_path / "own.txt"
     text.write_text("".join(f"{english}\n" for _, english in toy_pairs(40, seed=3)))
     out = tmp_path / "model"
-    import_bundle(case.folder, out, precision="int8", dev=text)
+    import_bundle(case.folder, out, Form("int8"), Texts(text=text))
     manifest = read_manifest(out)
     assert manifest.activations == "static"
     assert manifest.parity["data"] == "own.txt"

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from sacremoses import MosesDetokenizer
 from torch import Tensor
 
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.model import AS_TOLD
@@ -249,7 +250,7 @@ def test_a_model_with_two_vocabularies_becomes_an_int8_bundle_that_translates(
     given = conv_options(share_all_embeddings=False, share_decoder_input_output_embed=False)
     weights = random_weights(given, size, source_size)
     save(tmp_path / "run", weights, args=argparse.Namespace(**given))
-    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", precision="int8")
+    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", Form("int8"))
     assert (manifest.sizes.source_vocab_size, manifest.sizes.vocab_size) == (source_size, size)
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]
@@ -295,7 +296,7 @@ def assert_as_slow(
 
 def test_a_checkpoint_becomes_an_int8_bundle_that_translates(tmp_path: Path) -> None:
     write(tmp_path / "run", decoder_conv_type="lightweight")
-    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", precision="int8")
+    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", Form("int8"))
     assert manifest.recipe["imported"]["kind"] == "a LightConv of fairseq"
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]
@@ -308,7 +309,7 @@ def test_texts_are_cut_by_the_codes_beside_it(tmp_path: Path, fast: bool) -> Non
     given = conv_options()
     written = [*_SPECIAL, *read_dictionary(tmp_path / "run" / "dict.de.txt")]
     save(tmp_path / "run", random_weights(given, len(written)), args=argparse.Namespace(**given))
-    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", precision="int8")
+    manifest = import_bundle(tmp_path / "run", tmp_path / "bundle", Form("int8"))
     assert manifest.tokenizer.kind == "moses"
     translator = Translator(tmp_path / "bundle")
     texts = [source for source, _ in PAIRS[:6]]

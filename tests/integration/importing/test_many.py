@@ -13,10 +13,11 @@ import sentencepiece
 import torch
 from starlette.testclient import TestClient
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.hugging_face.m2m100 import read_m2m100
 from export.importing.hugging_face.mbart import read_mbart
-from export.importing.model import AS_TOLD, Imported, LanguageChoice
+from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
@@ -134,7 +135,10 @@ def bundles(m2m100: Many, tmp_path_factory: pytest.TempPathFactory, traced_once:
     folder = tmp_path_factory.mktemp("bundles")
     codes = ("de", "en", "fr")
     import_bundle(
-        m2m100.folder, folder / "many", precision="int8", choice=LanguageChoice(codes, codes)
+        m2m100.folder,
+        folder / "many",
+        Form("int8"),
+        told=Told(languages=LanguageChoice(codes, codes)),
     )
     return folder
 
@@ -237,7 +241,7 @@ def test_mbart_scores_as_its_own_library_does(mbart: tuple[Path, Any, Imported])
 
 def test_mbart_becomes_a_bundle(mbart: tuple[Path, Any, Imported], tmp_path: Path) -> None:
     codes = LanguageChoice(("de",), ("en", "fr"))
-    manifest = import_bundle(mbart[0], tmp_path / "mbart", precision="fp32", choice=codes)
+    manifest = import_bundle(mbart[0], tmp_path / "mbart", Form("fp32"), told=Told(languages=codes))
     assert manifest.parity["logits_max_difference"] < 1e-3
     translator = Translator(tmp_path / "mbart")
     together = translator.translate(TEXTS, BEAMS, source="de", target="fr")

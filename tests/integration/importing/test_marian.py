@@ -13,8 +13,9 @@ import sentencepiece
 import yaml
 
 from export.arithmetic.quantize import QuantizedLinear, quantized_twin
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD, Imported, LanguageChoice
+from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
 from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
 from serving.translation.translator import Translator
@@ -44,7 +45,7 @@ SIZE, START = 120, 120
 
 
 def read(source: Path, choice: LanguageChoice = AS_TOLD) -> Imported:
-    return recognise(source)(source, choice)
+    return recognise(source).read(source, Told(languages=choice))
 
 
 def assert_logits_are(imported: Imported, reading: Reading, source_size: int = SIZE) -> None:
@@ -117,7 +118,7 @@ def test_a_student_with_two_vocabularies_and_a_shortlist_translates(tmp_path: Pa
     write_vocabulary(tmp_path / "trgvocab.deen.spm")
     lists = random_lists(SIZE)[:90]
     write_lexicon(tmp_path / "lex.50.50.deen.s2t.bin", lists, 20)
-    manifest = import_bundle(tmp_path, tmp_path / "bundle", precision="int8")
+    manifest = import_bundle(tmp_path, tmp_path / "bundle", Form("int8"))
     assert (manifest.sizes.source_vocab_size, manifest.sizes.vocab_size) == (90, SIZE + 1)
     translator = Translator(tmp_path / "bundle")
     options = replace(GREEDY, shortlist=True)
@@ -170,7 +171,7 @@ def student(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> dict
     source = folder / "deen"
     reading = Reading(dequantized(write_student(source)))
     for precision in ("fp32", "int8"):
-        import_bundle(source, folder / precision / "deen", precision=precision)
+        import_bundle(source, folder / precision / "deen", Form(precision))
     return {"source": source, "reading": reading, "folder": folder}
 
 

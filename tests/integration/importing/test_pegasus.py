@@ -9,9 +9,10 @@ import pytest
 import sentencepiece
 import torch
 
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD
+from export.importing.model import Told
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
@@ -28,7 +29,7 @@ BEAMS = SearchOptions(beam_size=4, num_hypotheses=4, max_length=20, loop_guard=F
 
 def test_it_scores_as_its_own_library_does_and_becomes_a_bundle(tmp_path: Path) -> None:
     theirs = write_pegasus(tmp_path / "pegasus")
-    ours = recognise(tmp_path / "pegasus")(tmp_path / "pegasus", AS_TOLD)
+    ours = recognise(tmp_path / "pegasus").read(tmp_path / "pegasus", Told())
     model = sentencepiece.SentencePieceProcessor(
         model_file=str(tmp_path / "pegasus" / "spiece.model")
     )
@@ -43,7 +44,7 @@ def test_it_scores_as_its_own_library_does_and_becomes_a_bundle(tmp_path: Path) 
             wanted = logits.log_softmax(-1).gather(1, labels)[:, 0].tolist()
             scores = hypothesis.token_scores
             np.testing.assert_allclose(scores, wanted[: len(scores)], atol=1e-4)
-    manifest = import_bundle(tmp_path / "pegasus", tmp_path / "bundle", precision="fp32")
+    manifest = import_bundle(tmp_path / "pegasus", tmp_path / "bundle", Form("fp32"))
     assert (manifest.languages.source, manifest.languages.target) == (("en",), ("en",))
     translator = Translator(tmp_path / "bundle")
     assert [translator.texts.encode_source(text) for text in TEXTS] == sources
@@ -59,7 +60,7 @@ def test_what_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
         ExportError, match=r"spiece.model: with special pieces there are 233, .*240"
     ):
-        recognise(folder)(folder, AS_TOLD)
+        recognise(folder).read(folder, Told())
     (folder / "tokenizer_config.json").write_text('{"offset": 0}')
     with pytest.raises(ExportError, match="offset must be 103, got 0"):
-        recognise(folder)(folder, AS_TOLD)
+        recognise(folder).read(folder, Told())

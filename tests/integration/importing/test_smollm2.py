@@ -16,6 +16,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.importing.language_models.gguf import read_gguf
 from serving.generation.generator import Generator
@@ -177,7 +178,7 @@ def model() -> CausalLanguageModel:
 @pytest.fixture(scope="module")
 def generator(tmp_path_factory: pytest.TempPathFactory) -> Generator:
     out = tmp_path_factory.mktemp("smollm2") / "smollm2"
-    import_bundle(file(), out, precision="fp32")
+    import_bundle(file(), out, Form("fp32"))
     return Generator(out, threads=1)
 
 
@@ -206,7 +207,7 @@ def test_int8_with_activations_of_16_bits_passes_its_gates(
 ) -> None:
     """Eight bits for a row are too few for this model."""
     out = tmp_path / "smollm2"
-    manifest = import_bundle(file(), out, precision="int8", activations="row16")
+    manifest = import_bundle(file(), out, Form("int8", activations="row16"))
     assert manifest.activations == "row16"
     assert manifest.parity["fp32_products"] == 0
     chat = [{"role": "user", "content": "What is the capital of Germany?"}]

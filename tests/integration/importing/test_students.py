@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from export.bundles.subject import Form
 from export.importing.bundle import import_bundle
 from export.texts.texts import SENTENCES
 from serving.bundle.manifest import Activations
@@ -41,7 +42,7 @@ def test_bundles_write_what_their_own_runtime_writes(
     texts = json.loads(SENTENCES.read_text(encoding="utf-8"))[language]
     runtime = runtime_of(folder)
     wanted = [runtime.translate(text) for text in texts]
-    import_bundle(folder, tmp_path / "student", precision=precision, activations=activations)
+    import_bundle(folder, tmp_path / "student", Form(precision, activations=activations))
     options = SearchOptions(beam_size=1, loop_guard=False, shortlist=True)
     found = Translator(tmp_path / "student", threads=1).translate_sentences(texts, options)
     same = [a == b.hypotheses[0].text for a, b in zip(wanted, found, strict=True)]

@@ -13,9 +13,11 @@ import pytest
 import sentencepiece
 import torch
 
+from export.bundles.subject import Form
 from export.errors import ExportError
 from export.importing.bundle import import_bundle, recognise
-from export.importing.model import AS_TOLD, Imported, LanguageChoice
+from export.importing.hugging_face.t5 import read_t5
+from export.importing.model import AS_TOLD, Imported, LanguageChoice, Told
 from serving.errors import UnknownLanguageError
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
@@ -62,7 +64,7 @@ class Case:
 def case(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Case:
     folder = tmp_path_factory.mktemp("t5") / "toy"
     theirs = write_t5(folder, **MODELS[request.param])
-    return Case(folder, theirs, recognise(folder)(folder, AS_TOLD))
+    return Case(folder, theirs, recognise(folder).read(folder, Told()))
 
 
 def test_it_scores_as_its_own_library_does(case: Case) -> None:
@@ -111,7 +113,7 @@ def told(tmp_path_factory: pytest.TempPathFactory, traced_once: None) -> Path:
     """A checkpoint with tasks in words, and its bundle beside it."""
     folder = tmp_path_factory.mktemp("tasks")
     write_t5(folder / "toy", task_specific_params=TASKS)
-    manifest = import_bundle(folder / "toy", folder / "bundle", precision="int8")
+    manifest = import_bundle(folder / "toy", folder / "bundle", Form("int8"))
     assert manifest.languages.trained == (("en", "de"), ("en", "fr"))
     return folder
 
@@ -154,7 +156,7 @@ def test_any_batch_of_any_targets_is_the_same_to_the_bit(told: Path) -> None:
 def test_a_choice_has_the_words_of_its_task(
     told: Path, choice: LanguageChoice, pairs: list[tuple[str, str]], prefixes: dict[str, str]
 ) -> None:
-    languages = recognise(told / "toy")(told / "toy", choice).languages
+    languages = recognise(told / "toy").read(told / "toy", Told(languages=choice)).languages
     model = sentencepiece.SentencePieceProcessor(model_file=str(told / "toy" / "spiece.model"))
     assert list(languages.trained) == pairs
     wanted = {code: TASKS[name]["prefix"] for code, name in prefixes.items()}
@@ -168,11 +170,11 @@ def test_a_tag_of_the_target_stands_before_each_source(tmp_path: Path) -> None:
     tags = ["<2de>", "<2fr>", "<2zh_Hant>", "<2translate>"]
     folder = tmp_path / "toy"
     write_t5(folder, tags=tags, decoder_start_token_id=2)
-    found = recognise(folder)(folder, AS_TOLD)
+    found = recognise(folder).read(folder, Told())
     assert set(found.languages.target) == {"de", "fr", "zh-Hant"}
     assert found.special_ids.bos == 2
     codes = LanguageChoice(("en", "de"), ("de", "fr"))
-    import_bundle(folder, tmp_path / "bundle", precision="fp32", choice=codes)
+    import_bundle(folder, tmp_path / "bundle", Form("fp32"), told=Told(languages=codes))
     translator, ids_of = Translator(tmp_path / "bundle", threads=1), pieces_of_model(folder)
     assert set(translator.manifest.languages.trained) == {("en", "de"), ("en", "fr"), ("de", "fr")}
     for text in TEXTS:
@@ -181,7 +183,7 @@ def test_a_tag_of_the_target_stands_before_each_source(tmp_path: Path) -> None:
     tag = ids_of("<2de>")[-2]
     assert tag not in translator.texts.encode_source("<2de> das", "en", "fr")  # out of reach
     with pytest.raises(ExportError, match=r"--to must be of the languages of the model.*'it'"):
-        recognise(folder)(folder, LanguageChoice((), ("it",)))
+        read_t5(folder, LanguageChoice((), ("it",)))
 
 
 def test_bytes_are_pieces_of_their_own(tmp_path: Path) -> None:
@@ -191,7 +193,7 @@ def test_bytes_are_pieces_of_their_own(tmp_path: Path) -> None:
     write_t5(tmp_path / "toy", task_specific_params=tasks)
     (tmp_path / "toy" / "spiece.model").unlink()
     (tmp_path / "toy" / "tokenizer_config.json").write_text('{"tokenizer_class": "ByT5Tokenizer"}')
-    import_bundle(tmp_path / "toy", tmp_path / "bundle", precision="int8")
+    import_bundle(tmp_path / "toy", tmp_path / "bundle", Form("int8"))
     translator, tokenizer = Translator(tmp_path / "bundle", threads=1), ByT5Tokenizer()
     texts = [*TEXTS[:3], "Zürich, 3 % ≠ 漢字! 🙂"]
     for text in texts:
@@ -208,12 +210,12 @@ def test_a_vocabulary_in_a_file_of_tokenizers_is_the_same(told: Path, tmp_path: 
     write_t5(tmp_path, task_specific_params=TASKS)
     T5Tokenizer.from_pretrained(tmp_path).save_pretrained(tmp_path / "saved")
     (tmp_path / "saved" / "tokenizer.json").rename(tmp_path / "tokenizer.json")
-    wanted = recognise(tmp_path)(tmp_path, AS_TOLD)
+    wanted = recognise(tmp_path).read(tmp_path, Told())
     (tmp_path / "spiece.model").unlink()
-    found = recognise(tmp_path)(tmp_path, AS_TOLD)
+    found = recognise(tmp_path).read(tmp_path, Told())
     assert found.special_ids == wanted.special_ids
     assert found.languages == wanted.languages
-    import_bundle(tmp_path, tmp_path / "bundle", precision="fp32")
+    import_bundle(tmp_path, tmp_path / "bundle", Form("fp32"))
     texts = [Translator(folder / "bundle", threads=1).texts for folder in (tmp_path, told)]
     for text in TEXTS:
         ids, same = (each.encode_source(text, "en", "de") for each in texts)
@@ -223,29 +225,28 @@ def test_a_vocabulary_in_a_file_of_tokenizers_is_the_same(told: Path, tmp_path: 
 
 def test_what_is_refused(told: Path, tmp_path: Path) -> None:
     write_t5(tmp_path, feed_forward_proj="gated-gelu_new")
-    reader = recognise(tmp_path)
 
     def change(**options: Any) -> None:
         tree = json.loads((told / "toy" / "config.json").read_text()) | options
         (tmp_path / "config.json").write_text(json.dumps(tree))
 
     with pytest.raises(ExportError, match="feed_forward_proj 'gated-gelu_new' is not supported"):
-        reader(tmp_path, AS_TOLD)
+        read_t5(tmp_path, AS_TOLD)
     tasks = {"translation_de_to_en": {"prefix": "a "}, "translation_fr_to_en": {"prefix": "b "}}
     write_t5(tmp_path)
     change(task_specific_params=tasks)
     with pytest.raises(ExportError, match=r"another prefix into en .*de,fr.*--from CODE"):
-        reader(tmp_path, AS_TOLD)
-    assert reader(tmp_path, LanguageChoice(("fr",))).languages.trained == (("fr", "en"),)
+        read_t5(tmp_path, AS_TOLD)
+    assert read_t5(tmp_path, LanguageChoice(("fr",))).languages.trained == (("fr", "en"),)
     change(relative_attention_max_distance=16)
     with pytest.raises(ExportError, match=r"config.json: max_distance .*num_buckets / 2 = 16"):
-        reader(tmp_path, AS_TOLD)
+        read_t5(tmp_path, AS_TOLD)
     change(num_experts=8)
     with pytest.raises(ExportError, match=r"the option 'num_experts' .*is not known"):
-        reader(tmp_path, AS_TOLD)
+        read_t5(tmp_path, AS_TOLD)
     change(d_model=30)
     with pytest.raises(ExportError, match=r"must be .* by config.json"):
-        reader(tmp_path, AS_TOLD)
+        read_t5(tmp_path, AS_TOLD)
     change(vocab_size=300)
     with pytest.raises(ExportError, match=r"spiece.model: has 150 pieces, .* 300 rows"):
-        reader(tmp_path, AS_TOLD)
+        read_t5(tmp_path, AS_TOLD)

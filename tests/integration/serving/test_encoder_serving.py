@@ -36,14 +36,16 @@ PAIR = ("the cat", "a dog sat")
 @pytest.fixture(scope="module")
 def bundles(tiny_encoders: TinyEncoders, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Those of the two tiny encoders, and one that ranks."""
-    from export.importing.encoder_bundle import write_foreign_encoder
+    from export.bundles.subject import Form
+    from export.importing.bundle import import_bundle
+    from export.texts.texts import Texts
 
     folder = tmp_path_factory.mktemp("encoders")
     for bundle in tiny_encoders.bundles.iterdir():
         (folder / bundle.name).symlink_to(bundle)
     ranker = save_encoder(folder.parent / "ranker", ("relevant",))
     text = write_lines(folder.parent)
-    write_foreign_encoder(ranker, folder / "tiny-ranker", text=text, precision="fp32")
+    import_bundle(ranker, folder / "tiny-ranker", Form("fp32"), Texts(text=text))
     return folder
 
 

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from export.bundles.subject import Form
 from export.errors import ExportError, ParityError
 from macaron.serve import main, server_command, server_environment
 from macaron.stored import _content_key
@@ -162,9 +163,9 @@ def test_what_int8_spoils_gets_16_bits_and_then_fp32(
     write_opus(source)
     asked = []
 
-    def refuse(_: Path, out: Path, *, precision: str, activations: str | None, force: bool) -> None:
-        asked.append((precision, activations))
-        if precision == "int8":
+    def refuse(_: Path, out: Path, form: Form, *, force: bool) -> None:
+        asked.append((form.precision, form.activations))
+        if form.precision == "int8":
             raise ParityError("BLEU falls by 3.0 (limit 0.3)")
         assert force
         raise ExportError("the disk is full")

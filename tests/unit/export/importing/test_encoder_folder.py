@@ -10,10 +10,14 @@ import pytest
 import torch
 from transformers import BertForSequenceClassification, BertModel, BertTokenizer
 
+from export.__main__ import main
+from export.bundles.subject import Form
 from export.comparison.encoder import EncoderParity, check_encoder, check_metric
 from export.errors import ExportError, ParityError
-from export.importing.encoder_bundle import write_foreign_encoder
+from export.importing.bundle import import_bundle
 from export.importing.encoder_folder import read_encoder
+from export.importing.model import Told
+from export.texts.texts import Texts
 from tests.toy.encoders import LINES, PIECES, save_encoder, write_lines
 from training.errors import CorpusError
 from training.models import SentenceEmbedder, TextClassifier
@@ -130,13 +134,21 @@ def test_what_is_wrong_with_a_file_is_told_with_its_line(folder: Path, tmp_path:
     ):
         task.write_text(text)
         with pytest.raises((ExportError, CorpusError), match=message):
-            write_foreign_encoder(
-                folder, tmp_path / "out", text=lines, precision="fp32", pooling="mean", task=task
+            import_bundle(
+                folder,
+                tmp_path / "out",
+                Form("fp32"),
+                Texts(text=lines, task=task),
+                Told(pooling="mean"),
             )
     (tmp_path / "few.txt").write_text("one line\n")
     with pytest.raises(ExportError, match="at least 16 lines with words are needed"):
-        write_foreign_encoder(
-            folder, tmp_path / "out", text=tmp_path / "few.txt", precision="fp32", pooling="mean"
+        import_bundle(
+            folder,
+            tmp_path / "out",
+            Form("fp32"),
+            Texts(text=tmp_path / "few.txt"),
+            Told(pooling="mean"),
         )
     assert not (tmp_path / "out").exists()
 
@@ -178,3 +190,22 @@ def test_a_tokenizer_neither_pads_nor_cuts(folder: Path) -> None:
     found = read_encoder(folder, "mean").tokenizer
     assert (found.padding, found.truncation) == (None, None)
     assert len(PIECES) == found.get_vocab_size()
+
+
+def test_what_an_encoder_has_no_use_for_is_refused(
+    folder: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = str(write_lines(tmp_path))
+    words = ["import", str(folder), str(tmp_path / "out"), "--pooling", "mean"]
+    for option in (
+        ["--target", "cuda"],
+        ["--dev", text, text],
+        ["--test", "a", text, text],
+        ["--from", "de"],
+        ["--to", "de"],
+        ["--licence", "MIT"],
+    ):
+        assert main([*words, *option]) == 1
+        told = capsys.readouterr().err
+        assert f"an encoder takes no {option[0]}; it takes --attribution, --pooling, --task" in told
+    assert not (tmp_path / "out").exists()

@@ -15,8 +15,9 @@ from safetensors.torch import load_file, save_file
 
 from export.__main__ import main
 from export.errors import ExportError
-from export.importing.bundle import recognise, told_licence
-from export.importing.model import AS_TOLD
+from export.importing.bundle import recognise
+from export.importing.model import Told
+from export.importing.subjects import told_licence
 from export.importing.vocabularies.languages import short_code, split_codes
 from tests.toy.checkpoints import write_m2m100, write_opus
 
@@ -190,7 +191,7 @@ def test_what_is_refused(
 def test_shards_and_pickled_tensors_are_the_same_weights(
     sources: dict[str, Path], tmp_path: Path
 ) -> None:
-    wanted = recognise(sources["opus"])(sources["opus"], AS_TOLD).model.state_dict()
+    wanted = recognise(sources["opus"]).read(sources["opus"], Told()).model.state_dict()
     tensors = load_file(sources["opus"] / "model.safetensors")
     for form in ("pickled", "sharded"):
         folder = tmp_path / form
@@ -206,7 +207,7 @@ def test_shards_and_pickled_tensors_are_the_same_weights(
             index = {name: file for file, held in parts.items() for name in held}
             path = folder / "model.safetensors.index.json"
             path.write_text(json.dumps({"weight_map": index}))
-        found = recognise(folder)(folder, AS_TOLD).model.state_dict()
+        found = recognise(folder).read(folder, Told()).model.state_dict()
         assert all(torch.equal(found[name], wanted[name]) for name in wanted)
 
 
@@ -217,7 +218,7 @@ def test_a_shard_cannot_lie_elsewhere(sources: dict[str, Path], tmp_path: Path) 
     index = {"weight_map": {"a": "../model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
     with pytest.raises(ExportError, match="which is no file beside it"):
-        recognise(folder)(folder, AS_TOLD)
+        recognise(folder).read(folder, Told())
 
 
 def test_texts_that_exclude_each_other(

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
-from export.bundles.language import export_language_bundle
-from export.bundles.translation import export_bundle
+from export.bundles.language import trained_language_model
+from export.bundles.subject import Form
+from export.bundles.translation import trained_translation
 from export.errors import ExportError
 from export.texts.dev_set import DevSet
-from export.texts.texts import Text, TextPair, fitting_sentences, fitting_windows
+from export.texts.texts import Text, TextPair, Texts, fitting_sentences, fitting_windows
 from training.errors import CorpusError
 from training.recipe.config import TextConfig
 from training.results.perplexity import Window
@@ -22,6 +24,9 @@ def written(folder: Path, source: str, reference: str) -> TextPair:
     (folder / "a").write_text(source)
     (folder / "b").write_text(reference)
     return TextPair("news", folder / "a", folder / "b")
+
+
+read_run = partial(trained_translation, shortlist=False)
 
 
 @pytest.mark.parametrize(
@@ -40,10 +45,7 @@ def test_a_text_that_cannot_be_used_is_refused_before_anything_is_loaded(
     texts = {"dev": text} if use == "dev" else {"tests": (text,)}
     with pytest.raises(error, match=message):
         # There is no such checkpoint, which would be the first to show.
-        export_bundle(
-            tmp_path / "nowhere", tmp_path / "out", precision="fp32", target="cpu", **texts
-        )
-    assert not (tmp_path / "out").exists()
+        read_run(tmp_path / "nowhere", Form("fp32"), Texts(**texts))
 
 
 def fitted(precision: str, sources: list[str]) -> list[str]:
@@ -84,20 +86,12 @@ def test_too_few_sentences_with_words_are_refused_before_anything_is_loaded(
         f"--precision {instead}$"
     )
     with pytest.raises(ExportError, match=message):
-        export_bundle(
-            tmp_path / "nowhere", tmp_path / "out", precision=precision, target=target, dev=text
-        )
+        read_run(tmp_path / "nowhere", Form(precision, target), Texts(dev=text))
     for unfitted in instead.split(" or "):
         wide = unfitted == "--activations row16"
+        form = Form("int8", target, "row16") if wide else Form(unfitted, target)
         with pytest.raises(Exception, match="nowhere"):  # the text is no obstacle any more
-            export_bundle(
-                tmp_path / "nowhere",
-                tmp_path / "out",
-                precision="int8" if wide else unfitted,
-                activations="row16" if wide else None,
-                target=target,
-                dev=text,
-            )
+            read_run(tmp_path / "nowhere", form, Texts(dev=text))
 
 
 def windows(*lengths: int) -> list[Window]:
@@ -125,19 +119,15 @@ def test_too_few_tokens_are_refused_before_a_language_model_is_written(
     data = SimpleNamespace(segment_length=16)
     trained = SimpleNamespace(recipe=SimpleNamespace(data=data), model=None, tokenizer=None)
     monkeypatch.setattr("export.bundles.language.load_language_model", lambda _: trained)
+    monkeypatch.setattr("export.texts.texts.read_documents", lambda *_: (["words"], None))
     monkeypatch.setattr("export.bundles.language.compared_windows", lambda *_: windows(60, 67))
     message = (
         rf"valid\.txt: {precision} is fitted to at least 128 tokens of text, got 127; .*--text .*"
         f"--precision {instead}$"
     )
+    text = Texts(text=tmp_path / "valid.txt")
     with pytest.raises(ExportError, match=message):
-        export_language_bundle(
-            tmp_path / "run",
-            tmp_path / "out",
-            precision=precision,
-            target=target,
-            text=Text("own", tmp_path / "valid.txt", clean=True),
-        )
+        trained_language_model(tmp_path / "run", Form(precision, target), text)
     assert [path.name for path in tmp_path.iterdir()] == ["valid.txt"]
 
 

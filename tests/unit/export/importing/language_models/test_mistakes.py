@@ -138,7 +138,8 @@ def test_what_belongs_to_translation_is_refused(
     text = str(sources["gpt2"] / "config.json")
     for option in (["--to", "de"], ["--dev", text, text], ["--test", "a", text, text]):
         assert main([*words, *option]) == 1
-        assert "belong to translation; --text FILE" in capsys.readouterr().err
+        told = capsys.readouterr().err
+        assert f"a language model takes no {option[0]}; it takes --licence" in told
     assert main(["import", str(sources["llama"]), *words[2:], "--precision", "fp32",
                  "--target", "cuda"]) == 1  # fmt: skip
     assert "takes no grouped queries" in capsys.readouterr().err

@@ -1,0 +1,88 @@
+"""How a folder of a family with BART's modules is read: what all have stands here, and what a
+family has of its own it tells."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from export.importing.folder import Options, Weights, read_weights
+from export.importing.layers import State
+from export.importing.model import (
+    HARMLESS,
+    FastTokenizerFile,
+    Imported,
+    LanguageChoice,
+    Pieces,
+    generation_options,
+    loaded,
+    read_options,
+    search_options,
+    special_id,
+)
+from serving.bundle.languages import Languages
+from serving.search.ids import SpecialIds
+from training.models import TransformerConfig
+
+
+@dataclass(frozen=True)
+class Folder:
+    """A folder whose configuration has been read."""
+
+    path: Path
+    options: Options
+    generation: Options
+    config: TransformerConfig
+    special_ids: SpecialIds
+    """As the options name them; the unknown piece is the vocabulary's to tell."""
+
+
+@dataclass(frozen=True)
+class TextPart:
+    """What the vocabulary of a folder tells."""
+
+    pieces: Pieces | FastTokenizerFile
+    unk: int
+    languages: Languages
+
+
+@dataclass(frozen=True)
+class Family:
+    """What one family has of its own; each part raises ExportError for what is not supported."""
+
+    kind: str
+    """What it is, for people."""
+    config: Callable[[Options], TransformerConfig]
+    text: Callable[[Folder, LanguageChoice], TextPart]
+    state: Callable[[Weights, Folder], State]
+    """Takes all weights that there are."""
+    harmless: frozenset[str] = HARMLESS
+    """Options that change no logit."""
+
+
+def read_folder(path: Path, choice: LanguageChoice, family: Family) -> Imported:
+    """Read a folder of `transformers`; raises ExportError, with file and entry, for what is not
+    supported."""
+    options, generation = read_options(path), generation_options(path)
+    config = family.config(options)
+    pad, start, eos = (
+        special_id(options, f"{name}_token_id", config.vocab_size)
+        for name in ("pad", "decoder_start", "eos")
+    )
+    options.get("bos_token_id")  # there is none, or the vocabulary tells it, too
+    folder = Folder(path, options, generation, config, SpecialIds(pad=pad, bos=start, eos=eos))
+    text = family.text(folder, choice)
+    search = search_options(options, generation)
+    options.finish(family.harmless)
+    weights = read_weights(path)
+    state = family.state(weights, folder)
+    weights.finish()
+    return Imported(
+        family.kind,
+        loaded(config, state),
+        text.pieces,
+        replace(folder.special_ids, unk=text.unk),
+        text.languages,
+        search,
+    )
