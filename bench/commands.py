@@ -46,7 +46,7 @@ from bench.runs.training_speed import (
     training_markdown,
 )
 from bench.runs.translate import BEAM, TranslatePlan, run_translate, translate_markdown
-from bench.subjects.materials import RANDOM_SENTENCES, Subject, random_subject, trained_subject
+from bench.subjects.materials import RANDOM_SENTENCES, DecodedModel, random_subject, trained_subject
 from bench.subjects.scenarios import PEER_INT8, SHAPES, Scenario, order_scenarios
 from bench.systems.compiled import check_compiler
 from serving.search.options import RANGES
@@ -380,7 +380,7 @@ def _subject(
     *,
     random_sentences: int = RANDOM_SENTENCES,
     shortlist: bool = False,
-) -> Subject:
+) -> DecodedModel:
     text = (options.source, options.reference)
     if options.checkpoint is None:
         if any(text):
@@ -397,7 +397,7 @@ def _subject(
     return trained_subject(options.checkpoint, *text, shortlist=shortlist)
 
 
-def _check_peer(subject: Subject) -> None:
+def _check_peer(subject: DecodedModel) -> None:
     """Raise BenchError for a model that CTranslate2 does not have."""
     if subject.comparison.rival.kind != PEER_INT8.kind:
         raise BenchError("CTranslate2 has no joint-representation models; give another model")

@@ -18,14 +18,14 @@ from export.errors import ExportError
 from export.importing.bundle import import_bundle
 from export.importing.model import LanguageChoice, Told
 from export.importing.vocabularies.languages import split_codes
-from export.texts.texts import Text, TextPair, Texts
+from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 
 
 def bundle(options: argparse.Namespace) -> int:
     """Export a checkpoint, of whichever kind of model its run is; prints a report as JSON."""
-    tests = tuple(Text(name, Path(file)) for name, file in options.test_text)
+    tests = tuple(DocumentsFile(name, Path(file)) for name, file in options.test_text)
     _check_names("--test-text", [test.name for test in tests])
     manifest = export_run(
         options.checkpoint,

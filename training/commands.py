@@ -21,7 +21,7 @@ from training.derive.scaling import Probe, read_probe
 from training.derive.scaling import scale as choose_size
 from training.errors import ConfigError, EndedError, RankLostError
 from training.loop.launch import check_devices, launch
-from training.loop.ranks import Ranks, is_one_of_many
+from training.loop.ranks import TrainingRanks, is_one_of_many
 from training.loop.trainer import train as train_run
 from training.recipe.config import (
     VOCABULARIES,
@@ -56,7 +56,7 @@ def train(options: argparse.Namespace) -> int:
     if options.processes > 1:
         return _launch(options, recipe, run)
     _set_threads(options)
-    ranks = Ranks.join(recipe.loop.device)
+    ranks = TrainingRanks.join(recipe.loop.device)
     if not ranks.is_first:
         logging.getLogger().setLevel(logging.WARNING)
     try:

@@ -15,7 +15,7 @@ from pathlib import Path
 from bench.errors import BenchError
 from bench.runs.gpu_work import GpuWork, work_of
 from bench.subjects.job import SystemOutput
-from bench.subjects.materials import Subject, job_for, write_materials
+from bench.subjects.materials import DecodedModel, job_for, write_materials
 from bench.subjects.scenarios import (
     COMPILED_PAIRS,
     LEAST_IDENTICAL,
@@ -117,7 +117,7 @@ class Result:
         return self.best(rival, measured.scenario).median / measured.median
 
 
-def run_engine(subject: Subject, plan: EnginePlan, progress: Progress) -> Result:
+def run_engine(subject: DecodedModel, plan: EnginePlan, progress: Progress) -> Result:
     """Measure every system on one subject."""
     result = Result()
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name, ExitStack() as stack:
@@ -200,7 +200,7 @@ def compare(
     )
 
 
-def _settings(subject: Subject, plan: EnginePlan, scenario: Scenario) -> list[_Key]:
+def _settings(subject: DecodedModel, plan: EnginePlan, scenario: Scenario) -> list[_Key]:
     return [
         (system, setting)
         for system in subject.systems
@@ -210,20 +210,20 @@ def _settings(subject: Subject, plan: EnginePlan, scenario: Scenario) -> list[_K
     ]
 
 
-def _rows(subject: Subject, scenario: Scenario) -> list[int]:
+def _rows(subject: DecodedModel, scenario: Scenario) -> list[int]:
     """The sentences of one repetition."""
     count = sentences_per_repetition(scenario.batch, forced=subject.forced)
     return spread_rows(count, len(subject.sources))
 
 
-def _work(subject: Subject, scenario: Scenario) -> GpuWork:
+def _work(subject: DecodedModel, scenario: Scenario) -> GpuWork:
     rows = spread_rows(scenario.batch, len(subject.sources))
     batch = [subject.ids(subject.sources[row]) for row in rows]
     return work_of(subject.model, batch, scenario.beam_size, subject.max_length)
 
 
 def _time_products(
-    subject: Subject, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
+    subject: DecodedModel, plan: EnginePlan, whole: Measured, folder: Path, progress: Progress
 ) -> Roofline:
     """In a process of their own, so that the engine's memory stays its own as well."""
     progress(f"{whole.scenario}: int8 products alone")
@@ -235,7 +235,7 @@ def _time_products(
 
 
 def _compare(
-    subject: Subject,
+    subject: DecodedModel,
     plan: EnginePlan,
     workers: dict[_Key, Worker],
     result: Result,

@@ -12,7 +12,7 @@ from typing import Any
 from bench.machine.gpu import MeasuredGpu
 from bench.reports.report import Machine, head_lines, table_line, versions, written_change
 from bench.runs.engine import TIE, EnginePlan, Result, Roofline
-from bench.subjects.materials import Subject
+from bench.subjects.materials import DecodedModel
 from bench.subjects.models import slot_bytes
 from bench.subjects.scenarios import LIKE, SLOT_BEAM, System
 from bench.systems.repetitions import Measured
@@ -53,7 +53,7 @@ class _CacheUsage:
     """The same for a cache in which each beam has its own slots."""
 
 
-def score_translations(subject: Subject, result: Result) -> Bleu:
+def score_translations(subject: DecodedModel, result: Result) -> Bleu:
     """BLEU of what every system wrote."""
     scores, signature = {}, ""
     for key, texts in result.translations.items():
@@ -80,7 +80,12 @@ def unequal(bleu: Bleu) -> list[str]:
 
 
 def to_markdown(
-    command: str, machine: Machine, subject: Subject, plan: EnginePlan, result: Result, bleu: Bleu
+    command: str,
+    machine: Machine,
+    subject: DecodedModel,
+    plan: EnginePlan,
+    result: Result,
+    bleu: Bleu,
 ) -> str:
     """The whole report of `bench engine`: tables of speed, memory, agreement, products and
     slots."""
@@ -97,7 +102,7 @@ def write_record(
     path: Path,
     command: str,
     machine: Machine,
-    subject: Subject,
+    subject: DecodedModel,
     plan: EnginePlan,
     result: Result,
     bleu: Bleu,
@@ -129,7 +134,9 @@ def write_record(
     write_atomically(path, (json.dumps(record, indent=1) + "\n").encode())
 
 
-def _record_row(measured: Measured, subject: Subject, result: Result, bleu: Bleu) -> dict[str, Any]:
+def _record_row(
+    measured: Measured, subject: DecodedModel, result: Result, bleu: Bleu
+) -> dict[str, Any]:
     scenario = measured.scenario
     return {
         "system": measured.system.name,
@@ -157,7 +164,7 @@ def _record_roofline(roofline: Roofline) -> dict[str, Any]:
 
 
 def _table(
-    machine: Machine, plan: EnginePlan, subject: Subject, result: Result, bleu: Bleu
+    machine: Machine, plan: EnginePlan, subject: DecodedModel, result: Result, bleu: Bleu
 ) -> Iterator[str]:
     systems = [system for system in subject.systems if system not in result.left_out]
     rivals = _beside(subject, result)
@@ -175,7 +182,7 @@ def _table(
             yield table_line(_cells(best, rivals, result, bleu, machine.gpu))
 
 
-def _beside(subject: Subject, result: Result) -> list[System]:
+def _beside(subject: DecodedModel, result: Result) -> list[System]:
     """The systems over which the table gives the speed of all."""
     return [rival for rival in subject.comparison.beside if rival not in result.left_out]
 
@@ -205,7 +212,7 @@ def _cells(
     return cells + ([f"{bleu.scores[best.system, scenario.beam_size]:.2f}"] if bleu.scores else [])
 
 
-def _notes(subject: Subject, result: Result, bleu: Bleu) -> Iterator[str]:
+def _notes(subject: DecodedModel, result: Result, bleu: Bleu) -> Iterator[str]:
     memory = "GPU memory" if subject.device == "cuda" else "Peak RSS"
     yield (
         "Medians of whole calls; each system has a process of its own and stands with its fastest "
@@ -254,7 +261,7 @@ def _roofline_lines(result: Result) -> Iterator[str]:
         )
 
 
-def _slot_lines(subject: Subject, result: Result) -> Iterator[str]:
+def _slot_lines(subject: DecodedModel, result: Result) -> Iterator[str]:
     for usage in _cache_usage(subject, result):
         mean, limit = statistics.fmean(usage.shares), usage.limit
         # No failure: how soon hypotheses of one descent crowd out the others is up to the model.
@@ -267,7 +274,7 @@ def _slot_lines(subject: Subject, result: Result) -> Iterator[str]:
         )
 
 
-def _cache_usage(subject: Subject, result: Result) -> Iterator[_CacheUsage]:
+def _cache_usage(subject: DecodedModel, result: Result) -> Iterator[_CacheUsage]:
     for steps, counts in result.slots.items():
         slot_sizes = [slot_bytes(subject.model, count.source_length) for count in counts]
         yield _CacheUsage(

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from bench.reports.report import Machine, head_lines, table_line
 from bench.subjects.job import read_id_manifest
-from bench.subjects.materials import Subject, folder_name, write_materials
+from bench.subjects.materials import DecodedModel, folder_name, write_materials
 from bench.subjects.scenarios import OUR_INT8, OUR_SHORTLIST, sentences_per_repetition, spread_rows
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
@@ -127,7 +127,7 @@ class Profile:
 
 
 def profile_decoding(
-    subject: Subject, batch: int, beam_size: int, repetitions: int, *, shortlist: bool
+    subject: DecodedModel, batch: int, beam_size: int, repetitions: int, *, shortlist: bool
 ) -> Profile:
     """Profile int8 decoding on one thread, in calls of `batch` sentences; gives medians."""
     system = OUR_SHORTLIST if shortlist else OUR_INT8
@@ -233,14 +233,14 @@ class _Clocked:
             self._stepper.trim(state, source_length)
 
 
-def _calls(subject: Subject, batch: int, options: SearchOptions) -> list[list[Sentence]]:
+def _calls(subject: DecodedModel, batch: int, options: SearchOptions) -> list[list[Sentence]]:
     """Sentences in calls of one size, as a caller would bring them."""
     rows = spread_rows(sentences_per_repetition(batch, forced=subject.forced), len(subject.sources))
     sentences = [Sentence(subject.ids(subject.sources[row]), options) for row in rows]
     return [sentences[start : start + batch] for start in range(0, len(sentences), batch)]
 
 
-def _manifest(subject: Subject, place: Path) -> Manifest:
+def _manifest(subject: DecodedModel, place: Path) -> Manifest:
     if subject.tokenizer is not None:
         return read_manifest(place)
     return read_id_manifest(str(place))

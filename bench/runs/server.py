@@ -17,7 +17,13 @@ from pathlib import Path
 from bench.machine.load import Load, full_load, poisson_load
 from bench.reports.report import Machine, head_lines, table_line
 from bench.subjects.job import Search, id_token
-from bench.subjects.materials import Subject, folder_name, job_for, static_ranges, write_materials
+from bench.subjects.materials import (
+    DecodedModel,
+    folder_name,
+    job_for,
+    static_ranges,
+    write_materials,
+)
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.systems.direct import direct_load
 from bench.systems.repetitions import Progress
@@ -98,7 +104,11 @@ class ServerResult:
 
 
 def run_server(
-    subject: Subject, texts: Sequence[str], beam_size: int, plan: ServerPlan, progress: Progress
+    subject: DecodedModel,
+    texts: Sequence[str],
+    beam_size: int,
+    plan: ServerPlan,
+    progress: Progress,
 ) -> ServerResult:
     """Measure both systems on requests of one text each."""
     search = Search(beam_size, subject.max_length)
@@ -210,7 +220,7 @@ def layouts(kind: str, cores: int) -> list[Layout]:
     return [*tried, Layout(cores, Setting(1, 1))] if cores > 1 else tried
 
 
-def texts_of(subject: Subject, *, long_tail: bool = False) -> list[str]:
+def texts_of(subject: DecodedModel, *, long_tail: bool = False) -> list[str]:
     """What the requests hold; for a random model ids, spelt as words.
 
     No text stands there twice: equal requests in flight would be decoded once. With a `long_tail`
@@ -236,7 +246,7 @@ def _joined(texts: list[str], first: int, joint: str) -> str:
     return joint.join([*(part.rstrip(".!?… ") for part in parts[:-1]), parts[-1]])
 
 
-def _write(subject: Subject, folder: Path) -> Path:
+def _write(subject: DecodedModel, folder: Path) -> Path:
     """The materials of both systems; returns the folder of this engine's bundle."""
     if subject.tokenizer is not None:
         write_materials(subject, SYSTEMS, folder)

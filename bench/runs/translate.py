@@ -16,7 +16,7 @@ from bench.errors import BenchError
 from bench.machine.processor import child_environment
 from bench.machine.stopwatch import ProcessUsage, time_process
 from bench.reports.report import Machine, head_lines, table_line, written_change
-from bench.subjects.materials import Subject, folder_name, write_materials
+from bench.subjects.materials import DecodedModel, folder_name, write_materials
 from bench.subjects.scenarios import MAX_LENGTH, OUR_INT8, PEER_INT8, Setting, System, settings
 from bench.systems.repetitions import Progress
 from export.comparison.significance import bleu_change
@@ -76,7 +76,7 @@ class TimedTranslation:
 
 
 def run_translate(
-    subject: Subject, plan: TranslatePlan, progress: Progress
+    subject: DecodedModel, plan: TranslatePlan, progress: Progress
 ) -> list[TimedTranslation]:
     """Both systems, each at its fastest setting."""
     with tempfile.TemporaryDirectory(prefix="macaron-bench-") as name:
@@ -115,7 +115,7 @@ def translate_markdown(
     command: str,
     machine: Machine,
     subject_line: str,
-    subject: Subject,
+    subject: DecodedModel,
     found: list[TimedTranslation],
 ) -> str:
     """The tables: whole processes, then their stages."""

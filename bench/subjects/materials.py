@@ -51,7 +51,7 @@ _ENGINES = "capacity=64,128,256"
 
 
 @dataclass(frozen=True)
-class Subject:
+class DecodedModel:
     """The model and the sentences that every system decodes."""
 
     name: str
@@ -106,12 +106,12 @@ class Subject:
 
 def random_subject(
     shape: str, seed: int, sentences: int = RANDOM_SENTENCES, *, shortlist: bool = False
-) -> Subject:
+) -> DecodedModel:
     """A random model of a shape, and random sources."""
     preset, changes = SHAPES[shape]
     model = random_model(replace(PRESETS[preset], **changes), seed)
     sources = random_sources(model.config.vocab_size, sentences, seed)
-    subject = Subject(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
+    subject = DecodedModel(f"shape {shape}, random weights, seed {seed}", model, sources, [], None)
     if shortlist:
         subject = replace(subject, shortlist=random_shortlist(model.config.vocab_size, seed))
     return subject
@@ -119,7 +119,7 @@ def random_subject(
 
 def trained_subject(
     run: Path, source: Path, reference: Path, *, shortlist: bool = False
-) -> Subject:
+) -> DecodedModel:
     """A run's model and a parallel text, without pairs whose source is blank.
 
     A `shortlist` is learnt from the run's training text.
@@ -139,7 +139,7 @@ def trained_subject(
     pairs = [pair for pair in read_pairs(source, reference) if pair[0].strip()]
     if not pairs:
         raise BenchError(f"{source}: every line is blank")
-    return Subject(
+    return DecodedModel(
         name=f"{trained.recipe.name}, {source.name}, {len(pairs)} sentences",
         model=trained.model,
         sources=[text for text, _ in pairs],
@@ -150,7 +150,9 @@ def trained_subject(
     )
 
 
-def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -> dict[System, str]:
+def write_materials(
+    subject: DecodedModel, systems: Sequence[System], folder: Path
+) -> dict[System, str]:
     """Write what the jobs of `job_for` load; returns the systems that this machine has no library
     for, and what is missing."""
     missing: dict[System, str] = {}
@@ -171,7 +173,7 @@ def write_materials(subject: Subject, systems: Sequence[System], folder: Path) -
     return missing
 
 
-def _write_model(subject: Subject, place: Path, system: System) -> None:
+def _write_model(subject: DecodedModel, place: Path, system: System) -> None:
     """The model as a system loads it; raises ImportError where CTranslate2 is to, and is not
     there."""
     if system.kind in ("eager", "compiled"):
@@ -188,7 +190,7 @@ def _write_model(subject: Subject, place: Path, system: System) -> None:
         _write_bundle(subject, place, system)
 
 
-def job_for(system: System, setting: Setting, subject: Subject, folder: Path) -> BenchJob:
+def job_for(system: System, setting: Setting, subject: DecodedModel, folder: Path) -> BenchJob:
     """What a worker loads for a system with a thread setting."""
     return BenchJob(
         kind=system.kind,
@@ -204,7 +206,7 @@ def job_for(system: System, setting: Setting, subject: Subject, folder: Path) ->
     )
 
 
-def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
+def _write_bundle(subject: DecodedModel, folder: Path, system: System) -> None:
     """A bundle; without a tokenizer only its graphs and their manifest."""
     exact: frozenset[bytes] = frozenset()
     ranges = static_ranges(subject) if system.precision == "int8" else None
@@ -234,13 +236,13 @@ def _write_bundle(subject: Subject, folder: Path, system: System) -> None:
     write_manifest(folder, manifest.model_copy(update={"languages": languages}))
 
 
-def static_ranges(subject: Subject) -> dict[bytes, StaticRange]:
+def static_ranges(subject: DecodedModel) -> dict[bytes, StaticRange]:
     """The activations' scales of a subject's int8 bundle, from some of its sources."""
     twin = quantized_twin(subject.model)
     return measure_translation_ranges(twin, _few(subject), subject.max_length)
 
 
-def _few(subject: Subject) -> list[Sentence]:
+def _few(subject: DecodedModel) -> list[Sentence]:
     """Some of its sources, to which int8 and fp16 are fitted."""
     return [Sentence(subject.ids(source)) for source in subject.sources[:_RANGE_SENTENCES]]
 
@@ -251,7 +253,7 @@ def folder_name(system: System) -> str:
     return "-".join([*parts, *([system.device] if system.on_gpu else [])])
 
 
-def _vocabulary(subject: Subject) -> list[str]:
+def _vocabulary(subject: DecodedModel) -> list[str]:
     size = subject.model.config.vocab_size
     if subject.tokenizer is None:
         return [id_token(token_id) for token_id in range(size)]

@@ -28,7 +28,7 @@ from export.comparison.encoder import (
 )
 from export.errors import ExportError
 from export.graphs.writing import write_text_graph
-from export.texts.labelled import Task, cosine, read_own_task
+from export.texts.labelled import LabelledTask, cosine, read_own_task
 from export.texts.texts import Texts, run_folders
 from serving.bundle.encoder_tokenizer import EncodedText, EncoderTokenizer
 from serving.bundle.manifest import Manifest, Quality
@@ -80,7 +80,7 @@ class EncoderSubject:
     text_name: str
     texts: list[EncodedText]
     """On which the bundle is compared."""
-    task: Task | None
+    task: LabelledTask | None
     """Labelled texts on which it is scored."""
     facts: Mapping[str, Any] = field(default_factory=dict)
 

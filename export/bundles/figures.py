@@ -9,7 +9,7 @@ from pathlib import Path
 
 from export.comparison.language import bundle_loss
 from export.texts.dev_set import DevSet
-from export.texts.texts import DocumentReader, Text, windows_of
+from export.texts.texts import DocumentReader, DocumentsFile, windows_of
 from serving.bundle.manifest import Quality
 from serving.queue.limits import BatchLimits
 from serving.runtime.language_stepper import LanguageStepper
@@ -49,7 +49,7 @@ def _scores(translator: Translator, name: str, text: DevSet) -> Iterator[Quality
 
 
 def language_figure(
-    reader: DocumentReader, stepper: LanguageStepper, text: Text, lines: list[str]
+    reader: DocumentReader, stepper: LanguageStepper, text: DocumentsFile, lines: list[str]
 ) -> Quality:
     """Rolling perplexity of a text, of which these are the lines, under a bundle, a word and a
     token."""

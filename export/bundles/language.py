@@ -28,7 +28,7 @@ from export.gates.reference_run import SENTENCES
 from export.graphs.writing import write_language_graphs
 from export.texts.texts import (
     DocumentReader,
-    Text,
+    DocumentsFile,
     Texts,
     compared_windows,
     fitting_windows,
@@ -60,7 +60,7 @@ class LanguageSubject:
     """On which the bundle is compared."""
     fitted: list[Window]
     """To which int8 and fp16 are fitted."""
-    tests: tuple[tuple[Text, list[str]], ...] = ()
+    tests: tuple[tuple[DocumentsFile, list[str]], ...] = ()
     """On which it is scored."""
     max_positions: int | None = None
     """Tokens of prompt and output together; None where length is open."""
@@ -136,7 +136,9 @@ def trained_language_model(path: Path, form: Form, texts: Texts) -> LanguageSubj
     """A run's language model, compared on its validation text unless another one is given."""
     trained = load_language_model(path)
     data = trained.recipe.data
-    text = Text("--text", texts.text) if texts.text else validation_text(trained.checkpoint)
+    text = (
+        DocumentsFile("--text", texts.text) if texts.text else validation_text(trained.checkpoint)
+    )
     # What is wrong with a file should show before the work.
     tests = tuple((test, test.read(data)) for test in texts.test_texts)
     reader = DocumentReader.of(trained)

@@ -16,7 +16,7 @@ from export.errors import ParityError
 from export.texts.labelled import cosine
 from serving.arrays import Floats
 from serving.encoding.reader import probabilities
-from serving.runtime.text_encoder import Text, TextEncoder, calls, pack
+from serving.runtime.text_encoder import EncoderInput, TextEncoder, calls, pack
 from training.models import TextModel
 from training.models.attention import Packing
 
@@ -50,7 +50,7 @@ class EncoderParity:
 
 
 @torch.no_grad()
-def read_all(model: TextModel, texts: Sequence[Text]) -> Floats:
+def read_all(model: TextModel, texts: Sequence[EncoderInput]) -> Floats:
     """What the model reads from each text, [B,W]."""
     found_BW = np.empty((len(texts), model.width), np.float32)
     for numbers in calls([len(text.ids) for text in texts]):
@@ -62,7 +62,12 @@ def read_all(model: TextModel, texts: Sequence[Text]) -> Floats:
 
 
 def measure_encoder(
-    model: TextModel, twin: TextModel, bundle: TextEncoder, texts: Sequence[Text], *, classes: bool
+    model: TextModel,
+    twin: TextModel,
+    bundle: TextEncoder,
+    texts: Sequence[EncoderInput],
+    *,
+    classes: bool,
 ) -> EncoderParity:
     """Compare a bundle with its checkpoint.
 

@@ -20,7 +20,7 @@ from training.tasks.finetuning import LineReader, measure
 
 
 @dataclass(frozen=True)
-class Task:
+class LabelledTask:
     """Texts, and what the numbers that are read from them are worth."""
 
     name: str
@@ -36,7 +36,7 @@ class Task:
         return 100.0 * self.measured(found)
 
 
-def read_task(path: Path, tokenizer: EncoderTokenizer, labels: Sequence[str]) -> Task:
+def read_task(path: Path, tokenizer: EncoderTokenizer, labels: Sequence[str]) -> LabelledTask:
     """A table whose last column is the label, of a text or two, or for an encoder without `labels`
     how alike two texts are.
 
@@ -65,10 +65,10 @@ def read_task(path: Path, tokenizer: EncoderTokenizer, labels: Sequence[str]) ->
     def measured(found: Sequence[Floats]) -> float:
         return float(class_metrics(found[0], wanted, labels)["accuracy"])
 
-    return Task(path.name, "accuracy", [texts], len(lines), measured)
+    return LabelledTask(path.name, "accuracy", [texts], len(lines), measured)
 
 
-def _alike(path: Path, lines: Sequence[LabelledLine], tokenizer: EncoderTokenizer) -> Task:
+def _alike(path: Path, lines: Sequence[LabelledLine], tokenizer: EncoderTokenizer) -> LabelledTask:
     wanted = scores(path, lines)
     _check_different(path, wanted)
     texts = [
@@ -78,7 +78,7 @@ def _alike(path: Path, lines: Sequence[LabelledLine], tokenizer: EncoderTokenize
     def measured(found: Sequence[Floats]) -> float:
         return float(score_metrics(cosine(found[0], found[1]), wanted)["spearman"])
 
-    return Task(path.name, "Spearman", texts, len(lines), measured)
+    return LabelledTask(path.name, "Spearman", texts, len(lines), measured)
 
 
 def _check_different(path: Path, wanted: Sequence[float]) -> None:
@@ -88,7 +88,7 @@ def _check_different(path: Path, wanted: Sequence[float]) -> None:
 
 def read_own_task(
     path: Path, lines: Sequence[LabelledLine], recipe: FineTuningRecipe, tokenizer: EncoderTokenizer
-) -> Task:
+) -> LabelledTask:
     """Lines of a run's own kind, measured by what chose its best checkpoint; raises CorpusError,
     with the line of `path`, for a label that training has not."""
     data, by = recipe.data, recipe.loop.best_by
@@ -101,7 +101,7 @@ def read_own_task(
     def measured(found: Sequence[Floats]) -> float:
         return float(measure(data, found, wanted)[metric])
 
-    return Task(path.name, metric, texts, len(lines), measured)
+    return LabelledTask(path.name, metric, texts, len(lines), measured)
 
 
 def cosine(first_BW: Floats, second_BW: Floats) -> Floats:

@@ -101,7 +101,7 @@ def validation_pair(checkpoint: Path) -> TextPair:
 
 
 @dataclass(frozen=True)
-class Text:
+class DocumentsFile:
     """A file of a language model's documents, one a line, plain or .gz, under a name."""
 
     name: str
@@ -131,7 +131,7 @@ class Texts:
     """To compare on: sources alone, documents, or the lines of an encoder, of a run labelled."""
     tests: tuple[TextPair, ...] = ()
     """To score translations on."""
-    test_texts: tuple[Text, ...] = ()
+    test_texts: tuple[DocumentsFile, ...] = ()
     """To score a language model on."""
     task: Path | None = None
     """Labelled texts to score an encoder of others on."""
@@ -175,14 +175,14 @@ def fitting_sentences(
     return sentences[:: -(-len(sentences) // _MEASURED_SENTENCES)]
 
 
-def validation_text(checkpoint: Path) -> Text:
+def validation_text(checkpoint: Path) -> DocumentsFile:
     """The held-out text of the run of a language model that a checkpoint folder belongs to.
 
     Raises ExportError where it kept none.
     """
     for folder in run_folders(checkpoint):
         if (folder / VALIDATION_TEXT).is_file():
-            return Text("validation", folder / VALIDATION_TEXT, clean=True)
+            return DocumentsFile("validation", folder / VALIDATION_TEXT, clean=True)
     raise ExportError(
         f"{checkpoint}: its run holds no {VALIDATION_TEXT} to compare on; give --text FILE"
     )

@@ -24,7 +24,7 @@ CALL_TOKENS = 512
 passes between its operators outgrows the processor's cache."""
 
 
-class Text(Protocol):
+class EncoderInput(Protocol):
     """The ids that an encoder reads, and of which part of the text each is."""
 
     @property
@@ -51,7 +51,7 @@ class TextEncoder:
         self._outputs = [graph.outputs[0].name]
         self._width = graph.outputs[0].axes[-1]
 
-    def run(self, texts: Sequence[Text]) -> Floats:
+    def run(self, texts: Sequence[EncoderInput]) -> Floats:
         """What is read from each text, [B,W]: a text's numbers do not depend on the others."""
         if len(texts) == 1:
             return self._read(texts)
@@ -60,7 +60,7 @@ class TextEncoder:
             found_BW[numbers] = self._read([texts[number] for number in numbers])
         return found_BW
 
-    def _read(self, texts: Sequence[Text]) -> Floats:
+    def _read(self, texts: Sequence[EncoderInput]) -> Floats:
         """[B,W], in one call."""
         inputs = dict(zip(self._inputs, pack(texts), strict=True))
         found_BW: Floats = self._session.run(self._outputs, inputs)[0]
@@ -93,7 +93,7 @@ class _Places(NamedTuple):
     packed_row: Ints
 
 
-def pack(texts: Sequence[Text]) -> Packed:
+def pack(texts: Sequence[EncoderInput]) -> Packed:
     """Lay texts behind one another; S is a multiple of 8."""
     lengths = tuple([len(text.ids) for text in texts])
     places = _alone(lengths[0]) if len(lengths) == 1 else _places(lengths)

@@ -14,7 +14,7 @@ from serving.resident import resident_bytes
 from serving.search.ids import EOS_ID
 from training.batches.batching import PairBatch
 from training.loop.optim import build_optimizer
-from training.loop.ranks import Ranks
+from training.loop.ranks import TrainingRanks
 from training.models import TranslationModel, build_model
 from training.recipe.config import AUTO, DataConfig, Recipe, TranslationRecipe
 from training.runs.claim import has_begun
@@ -34,7 +34,7 @@ _MEMORY = Path("/proc/meminfo")
 _GROUP = Path("/sys/fs/cgroup")
 
 
-def settle_budget(recipe: Recipe, run: Path, ranks: Ranks) -> Recipe:
+def settle_budget(recipe: Recipe, run: Path, ranks: TrainingRanks) -> Recipe:
     """The recipe with a number where its token budget is `auto`: that of the run where it has
     begun, otherwise what fits into the memory of rank 0's device, the same for all.
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from training.errors import ConfigError
-from training.loop.ranks import Ranks
+from training.loop.ranks import TrainingRanks
 from training.loop.updates import Update
 from training.models import Trainable
 from training.recipe.config import DataConfig, PretrainingConfig, Recipe, TextConfig
@@ -21,7 +21,12 @@ class GradientSum:
     """Computes gradients of the mean loss of a label over all batches of an update."""
 
     def __init__(
-        self, recipe: Recipe, model: Trainable, data: Task, device: torch.device, ranks: Ranks
+        self,
+        recipe: Recipe,
+        model: Trainable,
+        data: Task,
+        device: torch.device,
+        ranks: TrainingRanks,
     ) -> None:
         self._recipe, self._model, self._data = recipe, model, data
         self._device, self._ranks = device, ranks

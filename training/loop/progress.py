@@ -16,7 +16,7 @@ from tqdm import tqdm
 
 from serving.resident import resident_bytes
 from training.errors import EndedError
-from training.loop.ranks import Ranks
+from training.loop.ranks import TrainingRanks
 from training.recipe.config import Recipe, recipe_to_dict
 from training.runs.log import MetricsLog
 from training.runs.trackers import TensorBoard, Tracker, Trackers, find_tracker
@@ -119,7 +119,7 @@ class Reporter:
     Raises ConfigError where there is no such tracker as the recipe names.
     """
 
-    def __init__(self, recipe: Recipe, run: Path, step: int, ranks: Ranks) -> None:
+    def __init__(self, recipe: Recipe, run: Path, step: int, ranks: TrainingRanks) -> None:
         self._recipe, self._run, self._step = recipe, run, step
         self._log = MetricsLog(run, step) if ranks.is_first else None
         self._line = LiveLine(step, recipe.loop.max_steps) if ranks.is_first else None

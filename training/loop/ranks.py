@@ -31,7 +31,7 @@ RANK, SIZE, LOCAL_RANK = "RANK", "WORLD_SIZE", "LOCAL_RANK"
 ADDRESS, PORT = "MASTER_ADDR", "MASTER_PORT"
 
 
-class Ranks:
+class TrainingRanks:
     """One process among those of a run; by default it is the only one, and asks nobody."""
 
     def __init__(self, rank: int = 0, size: int = 1) -> None:
@@ -44,7 +44,7 @@ class Ranks:
         return self.rank == 0
 
     @classmethod
-    def join(cls, device: str) -> Ranks:
+    def join(cls, device: str) -> TrainingRanks:
         """Meet the others that `launch` or torchrun has started, as the environment says.
 
         Raises ConfigError where the device cannot be used, RankLostError where the others do not

@@ -23,7 +23,7 @@ from training.loop.budget import settle_budget
 from training.loop.gradients import GradientSum
 from training.loop.optim import build_optimizer, head_dropout_rate, set_rates
 from training.loop.progress import LogWindow, Reporter
-from training.loop.ranks import Ranks
+from training.loop.ranks import TrainingRanks
 from training.loop.speed import matrix_seconds
 from training.loop.updates import Ahead, Place, Update, iterate_updates
 from training.models import Network, Trainable, build_trainable, check_model
@@ -55,7 +55,7 @@ COMPILER = "inductor"
 
 
 def train(
-    recipe: Recipe, run: Path, stop_after: int | None = None, ranks: Ranks | None = None
+    recipe: Recipe, run: Path, stop_after: int | None = None, ranks: TrainingRanks | None = None
 ) -> Path:
     """Train until max_steps or early stopping; returns the last checkpoint.
 
@@ -68,7 +68,7 @@ def train(
     run of another recipe or text, DivergedError where a gradient is not finite, ConfigError or
     CorpusError where the recipe cannot be followed.
     """
-    ranks = ranks or Ranks()
+    ranks = ranks or TrainingRanks()
     # What is wrong with the recipe should show before the work, and of several processes rank 0
     # alone tells it: where it ends here, the others find it lost.
     with ranks.first_alone():
@@ -100,10 +100,10 @@ class Trainer:
     """A run while it trains: model, optimiser, and how far it has come."""
 
     def __init__(
-        self, recipe: Recipe, folder: Path, data: Task, ranks: Ranks | None = None
+        self, recipe: Recipe, folder: Path, data: Task, ranks: TrainingRanks | None = None
     ) -> None:
         self.recipe, self.folder, self.data = recipe, folder, data
-        self.ranks = ranks or Ranks()
+        self.ranks = ranks or TrainingRanks()
         self.device = find_device(self.ranks.device(recipe.loop.device))
         self.model = self._first_model().to(self.device)
         self.model.checkpointing = recipe.loop.activation_checkpointing

@@ -11,7 +11,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from export.errors import ExportError
 from export.importing.folder import Options
-from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.hugging_face.family import Family, Folder, VocabularyPart, read_folder
 from export.importing.hugging_face.mbart import learnt_config, learnt_state
 from export.importing.model import HARMLESS, FastTokenizerFile, Imported, LanguageChoice
 from export.importing.vocabularies.byte_pairs import SPECIAL, read_byte_pairs
@@ -40,11 +40,11 @@ def _read_config(options: Options) -> TransformerConfig:
     return learnt_config(options, "post")
 
 
-def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     content = read_byte_pairs(folder.path, folder.config.vocab_size)
     ids = FastTokenizer.from_str(content.decode()).get_vocab(with_added_tokens=True)
     forced = _is_first_forced(folder.options, folder.generation, ids[_FIRST])
-    return TextPart(
+    return VocabularyPart(
         FastTokenizerFile(content), ids[_UNKNOWN], _languages(choice, first_is_forced=forced)
     )
 

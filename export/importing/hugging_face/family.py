@@ -39,7 +39,7 @@ class Folder:
 
 
 @dataclass(frozen=True)
-class TextPart:
+class VocabularyPart:
     """What the vocabulary of a folder tells."""
 
     pieces: Pieces | FastTokenizerFile
@@ -54,7 +54,7 @@ class Family:
     kind: str
     """What it is, for people."""
     config: Callable[[Options], TransformerConfig]
-    text: Callable[[Folder, LanguageChoice], TextPart]
+    text: Callable[[Folder, LanguageChoice], VocabularyPart]
     state: Callable[[Weights, Folder], State]
     """Takes all weights that there are."""
     harmless: frozenset[str] = HARMLESS

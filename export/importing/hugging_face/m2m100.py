@@ -11,7 +11,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json
-from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.hugging_face.family import Family, Folder, VocabularyPart, read_folder
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
 from export.importing.vocabularies.languages import check_known, short_code
@@ -58,7 +58,7 @@ def _read_config(options: Options) -> TransformerConfig:
     return replace(sizes, norm="pre", positions="fairseq")
 
 
-def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     size = folder.config.vocab_size
     pieces = _nllb_pieces if _is_nllb(folder.path) else _m2m100_pieces
     ids, tags = pieces(folder.path)
@@ -67,7 +67,7 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
     control = {i for piece, i in ids.items() if piece in silent}
     control |= set(range(size)) - set(ids.values())
     path = find_file(folder.path, MODEL, "the SentencePiece model")
-    return TextPart(
+    return VocabularyPart(
         Pieces(written, frozenset(control), path, path), ids["<unk>"], many_languages(tags, choice)
     )
 

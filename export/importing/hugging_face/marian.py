@@ -9,7 +9,7 @@ from typing import Any
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json
-from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.hugging_face.family import Family, Folder, VocabularyPart, read_folder
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import (
     Imported,
@@ -20,7 +20,7 @@ from export.importing.model import (
     special_id,
 )
 from export.importing.vocabularies.languages import (
-    NamedLanguage,
+    CheckpointLanguage,
     is_tag,
     marian_languages,
     short_code,
@@ -80,7 +80,7 @@ def _read_state(weights: Weights, folder: Folder) -> State:
     return {**state, "output_bias": bias_1V[0]}
 
 
-def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     """The vocabulary, of both sides or of each, and the languages, as the tokenizer's options
     tell."""
     path, config, pad = folder.path, folder.config, folder.special_ids.pad
@@ -119,13 +119,15 @@ def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
     languages = marian_languages(
         choice, source, _named(told_in, told, "source_lang"), _named(told_in, told, "target_lang")
     )
-    return TextPart(pieces, unk, languages)
+    return VocabularyPart(pieces, unk, languages)
 
 
-def _named(path: Path, told: dict[str, Any], option: str) -> NamedLanguage:
+def _named(path: Path, told: dict[str, Any], option: str) -> CheckpointLanguage:
     code = told.get(option)
     short = short_code(code) if isinstance(code, str) else None
-    return NamedLanguage((short,) if short else (), f"{path}: {option} {code!r} names no language")
+    return CheckpointLanguage(
+        (short,) if short else (), f"{path}: {option} {code!r} names no language"
+    )
 
 
 def _read_ids(folder: Path, name: str, rows: int) -> list[str]:

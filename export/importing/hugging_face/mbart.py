@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json
-from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.hugging_face.family import Family, Folder, VocabularyPart, read_folder
 from export.importing.hugging_face.m2m100 import MODEL, SPECIAL, many_languages
 from export.importing.layers import State, take_norm, transformer_state
 from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
@@ -40,11 +40,11 @@ def _read_config(options: Options) -> TransformerConfig:
     return learnt_config(options, "pre")
 
 
-def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     written, path = _pieces(folder.path, folder.config.vocab_size), folder.path / MODEL
     silent = {"<s>", "<pad>", "</s>", "<mask>", *TAGS}
     control = frozenset(i for i, piece in enumerate(written) if piece in silent)
-    return TextPart(
+    return VocabularyPart(
         Pieces(written, control, path, path),
         written.index("<unk>"),
         many_languages({tag[:2]: tag for tag in TAGS}, choice),

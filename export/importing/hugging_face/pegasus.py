@@ -8,7 +8,7 @@ from pathlib import Path
 
 from export.errors import ExportError
 from export.importing.folder import CONFIG, Options, Weights, read_json
-from export.importing.hugging_face.family import Family, Folder, TextPart, read_folder
+from export.importing.hugging_face.family import Family, Folder, VocabularyPart, read_folder
 from export.importing.layers import State, drop_sinusoids, transformer_state
 from export.importing.model import Imported, LanguageChoice, Pieces, find_file, read_sizes
 from export.importing.vocabularies.sentencepieces import pieces_of, read_sentencepiece
@@ -40,10 +40,10 @@ def _read_config(options: Options) -> TransformerConfig:
     return replace(sizes, norm="pre", positions="marian", output_bias=True)
 
 
-def _read_text(folder: Folder, choice: LanguageChoice) -> TextPart:
+def _read_text(folder: Folder, choice: LanguageChoice) -> VocabularyPart:
     path = find_file(folder.path, MODEL, "the SentencePiece model")
     written = _pieces(path, folder.config.vocab_size)
-    return TextPart(
+    return VocabularyPart(
         Pieces(written, frozenset(range(_OWN + _OFFSET)), path, path),
         written.index("<unk>"),
         Languages(source=choice.source or ("en",), target=choice.target or ("en",)),

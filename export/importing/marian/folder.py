@@ -18,7 +18,7 @@ from export.importing.marian.file import is_model, read_mapping
 from export.importing.marian.shortlist import is_shortlist
 from export.importing.model import LanguageChoice, Pieces, check_search, find_file
 from export.importing.vocabularies.languages import (
-    NamedLanguage,
+    CheckpointLanguage,
     is_tag,
     marian_languages,
     short_code,
@@ -260,7 +260,7 @@ def languages_of(files: MarianFiles, choice: LanguageChoice, pieces: Pieces) -> 
     """The languages that are given, or that the names of the files tell; raises ExportError where
     neither does."""
     told, untold = _told_pair(files), f"{files.model}: its name tells no languages"
-    named = [NamedLanguage(codes, untold) for codes in (told[:1], told[1:])]
+    named = [CheckpointLanguage(codes, untold) for codes in (told[:1], told[1:])]
     return marian_languages(choice, pieces.source_written or pieces.written, *named)
 
 

@@ -15,7 +15,7 @@ from export.importing.model import Imported, LanguageChoice, loaded
 from export.importing.toolkits.ctranslate2_file import is_spec_file, read_spec_file
 from export.importing.toolkits.spec_layers import SpecLayers
 from export.importing.vocabularies.languages import (
-    NamedLanguage,
+    CheckpointLanguage,
     is_tag,
     language_tags,
     marian_languages,
@@ -93,7 +93,7 @@ def _tagged(folder: Path, choice: LanguageChoice, written: Written) -> Languages
     """The languages of a model that is told them by tags, as Marian's, M2M100's and NLLB's are,
     or None where its vocabulary has none; raises ExportError for others."""
     if language_tags(written.source):
-        untold = NamedLanguage((), f"{folder}: does not tell its languages")
+        untold = CheckpointLanguage((), f"{folder}: does not tell its languages")
         return marian_languages(choice, written.source, untold, untold)
     tags = {} if written.differ else tags_among(written.target)
     if tags:

@@ -64,7 +64,7 @@ def language_tags(written: Iterable[str]) -> dict[str, str]:
 
 
 @dataclass(frozen=True)
-class NamedLanguage:
+class CheckpointLanguage:
     """A language that a checkpoint names."""
 
     code: tuple[str, ...]
@@ -76,8 +76,8 @@ class NamedLanguage:
 def marian_languages(
     choice: LanguageChoice,
     source_written: Iterable[str],
-    source: NamedLanguage,
-    target: NamedLanguage,
+    source: CheckpointLanguage,
+    target: CheckpointLanguage,
 ) -> Languages:
     """The languages of a model of Marian: the chosen ones, else those that its checkpoint names,
     else, of the target, all of which the source's vocabulary has tags. Raises ExportError where

@@ -20,7 +20,7 @@ from export.bundles.run import export_run
 from export.bundles.subject import Form
 from export.engines.engine import export_engines
 from export.errors import ExportError, ParityError
-from export.texts.texts import Text, TextPair, Texts
+from export.texts.texts import DocumentsFile, TextPair, Texts
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import CacheSizes
 from serving.errors import BundleError
@@ -310,7 +310,7 @@ def test_bf16_is_gated_where_it_can_be_and_says_where_it_cannot(
             tiny_language_model.run,
             tmp_path / "b",
             Form("bf16", "cuda"),
-            Texts(test_texts=(Text("own", tiny_language_model.text),)),
+            Texts(test_texts=(DocumentsFile("own", tiny_language_model.text),)),
         )
 
 

@@ -22,7 +22,7 @@ from tests.toy.refusal import refusal
 from tests.toy.run import ToyRun, train_toy
 from training.corpora.pairs import read_lines
 from training.errors import CheckpointError, ConfigError, CorpusError, DivergedError
-from training.loop.ranks import Ranks
+from training.loop.ranks import TrainingRanks
 from training.loop.trainer import Trainer, train
 from training.loop.updates import Place, Update
 from training.models import Transformer
@@ -420,7 +420,7 @@ def test_without_memory_for_one_row_the_error_names_what_makes_rows_shorter(
     assert not some.gradient.halved
 
 
-class OtherHalves(Ranks):
+class OtherHalves(TrainingRanks):
     """One of two processes, of which the other has nothing to compute and has taken halves."""
 
     def sum(self, values: list[float]) -> list[float]:

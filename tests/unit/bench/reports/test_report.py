@@ -14,7 +14,7 @@ import pytest
 from bench.reports.report import Machine, versions
 from bench.runs.engine import Agreement, EnginePlan, Result, Roofline
 from bench.runs.engine_report import Bleu, score_translations, to_markdown, unequal, write_record
-from bench.subjects.materials import Subject
+from bench.subjects.materials import DecodedModel
 from bench.subjects.scenarios import (
     EAGER,
     OUR_FP32,
@@ -34,7 +34,7 @@ SCENARIO = Scenario(8, 5)
 SIZES: dict[str, Any] = {"model_dim": 16, "num_heads": 2, "num_decoder_layers": 4, "vocab_size": 9}
 
 
-def make_result(subject: Subject) -> Result:
+def make_result(subject: DecodedModel) -> Result:
     """System n needs n times 100 ms a sentence."""
     measured = [
         Measured(system, Setting(1, 1), SCENARIO, [RepetitionTime(0.1 * n, 1, 25, 2**20)])
@@ -47,8 +47,8 @@ def make_result(subject: Subject) -> Result:
     return result
 
 
-def make_subject(config: ModelConfig) -> Subject:
-    return Subject("random", build_model(config), [[4, 3]], [], None)
+def make_subject(config: ModelConfig) -> DecodedModel:
+    return DecodedModel("random", build_model(config), [[4, 3]], [], None)
 
 
 PLAN = EnginePlan([SCENARIO], repetitions=1, cores=2)

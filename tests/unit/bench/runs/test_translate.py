@@ -7,7 +7,7 @@ import pytest
 from bench.machine.stopwatch import ProcessUsage
 from bench.reports.report import Machine
 from bench.runs.translate import Stage, TimedTranslation, _fastest_batches, translate_markdown
-from bench.subjects.materials import Subject
+from bench.subjects.materials import DecodedModel
 from bench.subjects.scenarios import OUR_INT8, PEER_INT8, Setting, System
 from training.models import TransformerConfig, build_model
 
@@ -28,7 +28,7 @@ def translated(system: System, seconds: list[float], lines: list[str]) -> TimedT
 
 def test_processes_stand_beside_each_other() -> None:
     config = TransformerConfig(model_dim=16, num_heads=2, vocab_size=9)
-    subject = Subject("a run", build_model(config), SOURCES, REFERENCES, None)
+    subject = DecodedModel("a run", build_model(config), SOURCES, REFERENCES, None)
     ours = translated(OUR_INT8, [5.0, 1.0, 2.0], REFERENCES)
     theirs = translated(PEER_INT8, [4.0], ["one of them was there", *REFERENCES[1:]])
     lines = translate_markdown("command", MACHINE, "a run.", subject, [ours, theirs]).splitlines()

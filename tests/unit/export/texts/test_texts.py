@@ -14,7 +14,7 @@ from export.bundles.subject import Form
 from export.bundles.translation import trained_translation
 from export.errors import ExportError
 from export.texts.dev_set import DevSet
-from export.texts.texts import Text, TextPair, Texts, fitting_sentences, fitting_windows
+from export.texts.texts import DocumentsFile, TextPair, Texts, fitting_sentences, fitting_windows
 from training.errors import CorpusError
 from training.recipe.config import TextConfig
 from training.results.perplexity import Window
@@ -148,4 +148,4 @@ def test_a_text_of_a_language_model_that_cannot_be_used(
     data = TextConfig(train=("a",), validation="b")
     for clean in (False, True):
         with pytest.raises(error, match=f"{name}.*{message}|{name}{message}"):
-            Text("own", tmp_path / name, clean).read(data)
+            DocumentsFile("own", tmp_path / name, clean).read(data)

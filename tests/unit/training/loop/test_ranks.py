@@ -10,13 +10,13 @@ import torch
 from torch import nn
 
 from training.errors import RankLostError
-from training.loop.ranks import Ranks, is_one_of_many
+from training.loop.ranks import TrainingRanks, is_one_of_many
 
 
 def test_alone_every_question_answers_itself(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("RANK", "WORLD_SIZE"):
         monkeypatch.delenv(name, raising=False)
-    ranks = Ranks.join("cpu")
+    ranks = TrainingRanks.join("cpu")
     assert ranks.is_first
     assert ranks.sum([1.5, 2.0]) == [1.5, 2.0]
     assert ranks.from_first("mine") == "mine"
@@ -35,14 +35,14 @@ def test_alone_every_question_answers_itself(monkeypatch: pytest.MonkeyPatch) ->
 
 def test_shares_are_disjoint_and_whole_however_many_batches_there_are() -> None:
     for count in range(8):
-        shares = [Ranks(rank, 3).share_of(list(range(count))) for rank in range(3)]
+        shares = [TrainingRanks(rank, 3).share_of(list(range(count))) for rank in range(3)]
         assert sorted(batch for share in shares for batch in share) == list(range(count))
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 
 
 def test_dropout_differs_between_ranks_and_steps_and_is_the_same_again() -> None:
     def draw(rank: int, step: int) -> float:
-        Ranks(rank, 4).seed(1, step)
+        TrainingRanks(rank, 4).seed(1, step)
         return float(torch.rand(1))
 
     with torch.random.fork_rng():
@@ -66,21 +66,21 @@ def test_one_of_many_has_torchruns_environment(
 
 def test_each_process_has_its_own_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOCAL_RANK", "3")
-    assert Ranks(3, 4).device("cuda") == "cuda:3"
-    assert Ranks(3, 4).device("cpu") == "cpu"
-    assert Ranks().device("cuda") == "cuda"
+    assert TrainingRanks(3, 4).device("cuda") == "cuda:3"
+    assert TrainingRanks(3, 4).device("cpu") == "cpu"
+    assert TrainingRanks().device("cuda") == "cuda"
 
 
 def test_sigterm_to_one_of_several_is_told_and_ends_nothing() -> None:
     before = signal.getsignal(signal.SIGTERM)
-    ranks = Ranks(1, 2)
+    ranks = TrainingRanks(1, 2)
     ranks.sum = lambda values: values  # type: ignore[method-assign]
     with ranks.heeding_sigterm() as asked_to_end:
         assert not asked_to_end()
         os.kill(os.getpid(), signal.SIGTERM)
         assert asked_to_end()
     assert signal.getsignal(signal.SIGTERM) is before
-    with Ranks().heeding_sigterm():
+    with TrainingRanks().heeding_sigterm():
         assert signal.getsignal(signal.SIGTERM) is before
 
 
@@ -94,4 +94,4 @@ def test_an_error_that_comes_when_a_sum_is_read_is_of_a_lost_process(
     monkeypatch.setattr("training.loop.ranks.dist.all_reduce", lambda total: None)
     monkeypatch.setattr(torch, "tensor", lambda values, **options: [Queued() for _ in values])
     with pytest.raises(RankLostError, match=r"another process of this run has ended \(NCCL"):
-        Ranks(0, 2).sum([1.0])
+        TrainingRanks(0, 2).sum([1.0])
