@@ -30,9 +30,10 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedModel
 from serving.translation.processes.isolated import IsolatedTranslator
+from serving.translation.request import Request
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.ticket import TranslationTicket
 
 _MAX_BATCH = 32
 _BACKLOG = 2048

@@ -13,6 +13,7 @@ from serving.errors import ServingError
 from serving.search.options import parse_options
 from serving.text.document import Format
 from serving.threads import keep_numpy_single
+from serving.translation.request import Wishes
 from serving.translation.results import Translation
 from serving.translation.translator import Translator
 
@@ -121,11 +122,11 @@ class Worker:
         for index, result in self._translator.translate_each(
             list(texts.values()),
             self._options,
-            task.target_prefix,
-            format=task.format,
-            split=task.split,
             source=task.source,
             target=task.target,
+            format=task.format,
+            split=task.split,
+            wishes=Wishes(target_prefix=task.target_prefix),
         ):
             found[numbers[index]] = (
                 result if isinstance(result, ServingError) else self._wanted(result)

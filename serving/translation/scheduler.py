@@ -18,9 +18,10 @@ from serving.runtime.session import DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.answers import AnswerCache
+from serving.translation.request import Request
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.texts import TextProcessor
-from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.ticket import TranslationTicket
 from serving.translation.work import SentenceWork
 
 
@@ -89,16 +90,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         prepared: list[tuple[Sentence | None, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
-                sentence = self._texts.prepare(
-                    request.text,
-                    request.options,
-                    request.target_prefix,
-                    alignments=request.alignments,
-                    terms=request.terms,
-                    stream=request.stream,
-                    source=request.source,
-                    target=request.target,
-                )
+                sentence = self._texts.prepare(request)
             except RequestError as error:
                 error.index = index
                 raise

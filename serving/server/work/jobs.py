@@ -36,12 +36,13 @@ from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
 from serving.text.growing import GrowingTexts
+from serving.translation.request import Request
 from serving.translation.results import (
     check_single,
     join_timings,
     join_translations,
 )
-from serving.translation.ticket import Completed, Request, TranslationTicket
+from serving.translation.ticket import Completed, TranslationTicket
 
 P = ParamSpec("P")
 R = TypeVar("R")

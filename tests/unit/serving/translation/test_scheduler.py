@@ -22,10 +22,11 @@ from serving.queue.limits import BatchLimits
 from serving.queue.request_queue import RequestQueue
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
+from serving.translation.request import Request, Wishes
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.running import JOIN_EVERY
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.ticket import TranslationTicket
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper
 
@@ -158,7 +159,9 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
         for text in texts
     ]
     alone = [
-        translator.translate_sentences([r.text], r.options, target_prefix=[r.target_prefix])[0]
+        translator.translate_sentences(
+            [r.text], r.options, wishes=Wishes(target_prefix=[r.target_prefix])
+        )[0]
         for r in requests
     ]
     scheduler = TranslationScheduler(translator, limits=BatchLimits(max_rows=7))
