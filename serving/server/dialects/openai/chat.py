@@ -8,26 +8,26 @@ from collections.abc import Sequence
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from serving.errors import RequestError
 from serving.generation.choices import TokenScore
 from serving.generation.ticket import Delta, GenerationDone, GenerationRequest, PromptRead
 from serving.server.dialects.openai.generating import (
+    Begun,
+    answered,
     generation_options,
     in_wire_names,
     refused,
-    stream_events,
-    timeout_of,
 )
 from serving.server.dialects.openai.wire import SamplingFields, UsageBody, Whole
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.wire import STREAM_HEADERS, Wire, json_response
+from serving.server.http.wire import Wire
+from serving.server.models.served import ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.in_flight import completed
+from serving.server.work.pipeline import Order, Pipeline, TimeLimit
 
 _LONGEST = 1024
 """Tokens of an answer where the request names no limit."""
@@ -150,8 +150,9 @@ class ChatAnswer:
         self._body, self._outputs = body, outputs
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
-    def whole(self, done: GenerationDone) -> ChatCompletion:
-        """The whole answer."""
+    def whole(self, results: Sequence[GenerationDone]) -> ChatCompletion:
+        """The whole answer; a chat is one prompt."""
+        [done] = results
         choices = [
             ChatChoice(
                 index=place,
@@ -166,7 +167,7 @@ class ChatAnswer:
             created=self._created,
             model=self._body.model,
             choices=choices,
-            usage=_usage([done]),
+            usage=_usage(results),
         )
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[ChatChunk]:
@@ -237,16 +238,21 @@ class ChatEndpoint:
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
-        self._gatekeeper = backend.gatekeeper
+        self._pipeline = Pipeline(backend.settings, backend.gatekeeper)
 
     async def chat(self, request: Request, context: RequestContext) -> Response:
         """Answer the last message, at once or as a stream of chunks."""
         body = await read_json(request, ChatRequest, self._settings.max_body_bytes)
-        model = self._registry.choose_language_model(body.model)
-        _check(body)
-        timeout_s = timeout_of(body, self._settings)
-        context.note_model(model.name, 1)
-        self._gatekeeper.charge(context, sum(len(message.text) for message in body.messages))
+        characters = sum(len(message.text) for message in body.messages)
+
+        def choose(limit: TimeLimit) -> Order[Begun]:
+            model = self._registry.choose_language_model(body.model)
+            _check(body)
+            return Order(model.name, 1, characters, lambda: self._submit(model, body, limit))
+
+        return await answered(self._pipeline, body, characters, choose, request, context)
+
+    def _submit(self, model: ServedLanguageModel, body: ChatRequest, limit: TimeLimit) -> Begun:
         messages = [
             {
                 "role": "system" if message.role == "developer" else message.role,
@@ -254,8 +260,7 @@ class ChatEndpoint:
             }
             for message in body.messages
         ]
-        # Tokenising a full body takes long enough to hold up other requests.
-        ids = await run_in_threadpool(model.generator.prompts.encode_chat, messages)
+        ids = model.generator.prompts.encode_chat(messages)
         longest = model.generator.prompts.longest(self._settings.max_context_tokens)
         own = {
             "max_length": body.max_completion_tokens
@@ -264,18 +269,12 @@ class ChatEndpoint:
             "num_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         }
         options = generation_options(body, own, 1, self._settings)
-        given = GenerationRequest(prompt=ids, options=options, timeout_s=timeout_s)
+        given = GenerationRequest(prompt=ids, options=options, timeout_s=limit.timeout_s)
         try:
-            ticket = await run_in_threadpool(model.scheduler.submit, given)
+            tickets = model.scheduler.submit_all([given], limit.max_wait_s)
         except RequestError as error:
             raise in_wire_names(error).renamed({"prompt": "messages"}) from error
-        answer = ChatAnswer(body, options.num_hypotheses)
-        if body.stream:
-            stream = stream_events(answer, [ticket], context, wants_usage=body.wants_usage)
-            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-        [done] = await completed([ticket], request.receive, timeout_s)
-        context.tokens += done.num_generated_tokens
-        return json_response(answer.whole(done))
+        return ChatAnswer(body, options.num_hypotheses), tickets
 
 
 def _check(body: ChatRequest) -> None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Protocol
 
 from pydantic import BaseModel
-from starlette.responses import Response
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
 
 from serving.errors import RequestError, ServingError, UnknownModelError
 from serving.generation.ticket import Delta, GenerationDone, GenerationTicket, PromptRead
@@ -20,22 +22,28 @@ from serving.server.dialects.openai.wire import (
     options_of,
 )
 from serving.server.http.access_log import RequestContext
-from serving.server.http.settings import Settings, variable
-from serving.server.http.wire import json_response
+from serving.server.http.settings import Settings
+from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.work.admission import check_generation
-from serving.server.work.in_flight import followed
+from serving.server.work.pipeline import Caller, Order, Pipeline, TimeLimit
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
 
-class StreamedAnswer(Protocol):
-    """Makes the chunks of a stream, which share its id."""
+class Answer(Protocol):
+    """Makes the answer to one request, whole or in the chunks of a stream, which share its id."""
+
+    def whole(self, results: Sequence[GenerationDone]) -> BaseModel: ...
 
     def prompt_chunks(self, number: int, event: PromptRead) -> Sequence[BaseModel]: ...
 
     def chunk(self, number: int, delta: Delta) -> BaseModel: ...
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> BaseModel: ...
+
+
+Begun = tuple[Answer, list[GenerationTicket]]
+"""What makes the answer, and a ticket for each prompt."""
 
 
 def generation_options(
@@ -49,15 +57,6 @@ def generation_options(
     except RequestError as error:
         raise in_wire_names(error) from error
     return options
-
-
-def timeout_of(body: SamplingFields, settings: Settings) -> float:
-    """Seconds that the request has; raises RequestError for more than any may have."""
-    timeout_s = body.timeout_s or settings.default_timeout_s
-    if timeout_s > settings.max_timeout_s:
-        limit = f"{settings.max_timeout_s:g} ({variable('max_timeout_s')})"
-        raise refused("timeout_s", f"must be at most {limit}, got {timeout_s:g}")
-    return timeout_s
 
 
 def refused(parameter: str, reason: str) -> RequestError:
@@ -84,9 +83,29 @@ def render_error(error: ServingError) -> Response:
     return json_response(_openai_error(error), status=error.status)
 
 
-async def stream_events(
-    answer: StreamedAnswer,
-    tickets: Sequence[GenerationTicket],
+async def answered(
+    pipeline: Pipeline,
+    body: SamplingFields,
+    characters: int,
+    choose: Callable[[TimeLimit], Order[Begun]],
+    request: Request,
+    context: RequestContext,
+) -> Response:
+    """Have prompts of so many characters gone on from, with the model that `choose` takes; answers
+    at once or as a stream of chunks."""
+    limit = pipeline.limit(body.timeout_s)
+    answer, tickets = await pipeline.begin(characters, context, lambda: choose(limit))
+    if body.stream:
+        events = pipeline.events(tickets, Caller(context), limit.timeout_s)
+        stream = _sent(answer, events, context, wants_usage=body.wants_usage)
+        return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
+    caller = Caller(context, request.receive)
+    return json_response(answer.whole(await pipeline.results(tickets, caller, limit.timeout_s)))
+
+
+async def _sent(
+    answer: Answer,
+    events: AsyncGenerator[tuple[int, PromptRead | Delta | GenerationDone]],
     context: RequestContext,
     *,
     wants_usage: bool,
@@ -95,24 +114,21 @@ async def stream_events(
     request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
     results: dict[int, GenerationDone] = {}
     try:
-        async for number, event in followed(tickets, context):
-            if isinstance(event, Delta):
-                yield _event(answer.chunk(number, event))
-            elif isinstance(event, PromptRead):
-                for chunk in answer.prompt_chunks(number, event):
-                    yield _event(chunk)
-            else:
-                results[number] = event
-                context.tokens += event.num_generated_tokens
+        async with aclosing(events):
+            async for number, event in events:
+                if isinstance(event, Delta):
+                    yield _event(answer.chunk(number, event))
+                elif isinstance(event, PromptRead):
+                    for chunk in answer.prompt_chunks(number, event):
+                        yield _event(chunk)
+                else:
+                    results[number] = event
         if wants_usage:
-            yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
+            yield _event(answer.usage_chunk([results[n] for n in range(len(results))]))
         yield b"data: [DONE]\n\n"
     except ServingError as error:
         context.error = error.code
         yield _event(_openai_error(error))
-    finally:
-        for ticket in tickets:
-            ticket.cancel()  # changes nothing where it has ended
 
 
 def _event(body: BaseModel) -> bytes:

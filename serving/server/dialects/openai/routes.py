@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import Response, StreamingResponse
+from starlette.responses import Response
 
 from serving.errors import RequestError
-from serving.generation.choices import written_form
+from serving.generation.choices import Prompt, written_form
 from serving.generation.ticket import GenerationRequest
 from serving.server.api.dialect import Dialect, DialectRoute
 from serving.server.dialects.openai.answers import CompletionAnswer, prompts_of
@@ -15,12 +17,12 @@ from serving.server.dialects.openai.chat import ChatEndpoint
 from serving.server.dialects.openai.description import describe
 from serving.server.dialects.openai.embeddings import EmbeddingEndpoint
 from serving.server.dialects.openai.generating import (
+    Begun,
+    answered,
     generation_options,
     in_wire_names,
     refused,
     render_error,
-    stream_events,
-    timeout_of,
 )
 from serving.server.dialects.openai.wire import (
     CompletionRequest,
@@ -34,10 +36,10 @@ from serving.server.dialects.openai.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.wire import STREAM_HEADERS, json_response
+from serving.server.http.wire import json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.in_flight import completed
+from serving.server.work.pipeline import Order, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
 
@@ -46,7 +48,7 @@ class _OpenAIEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
-        self._gatekeeper = backend.gatekeeper
+        self._pipeline = Pipeline(backend.settings, backend.gatekeeper)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
         """Every language model that is loaded, then every encoder; translators are not listed."""
@@ -65,23 +67,24 @@ class _OpenAIEndpoints:
     async def completions(self, request: Request, context: RequestContext) -> Response:
         """Generate text after each prompt, and answer at once or as a stream of chunks."""
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
-        model = self._registry.choose_language_model(body.model)
-        requests, timeout_s = self._requests(body)
-        context.note_model(model.name, len(requests))
-        self._gatekeeper.charge(context, sum(len(request.prompt) for request in requests))
-        try:
-            # Tokenising a full body takes long enough to hold up other requests.
-            tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
-        except RequestError as error:
-            raise in_wire_names(error) from error
-        options = requests[0].options
-        answer = CompletionAnswer(body, model.generator.prompts, options.num_hypotheses)
-        if body.stream:
-            stream = stream_events(answer, tickets, context, wants_usage=body.wants_usage)
-            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-        results = await completed(tickets, request.receive, timeout_s)
-        context.tokens += sum(result.num_generated_tokens for result in results)
-        return json_response(answer.whole(results))
+        prompts = prompts_of(body)
+        characters = sum(map(len, prompts))
+
+        def choose(limit: TimeLimit) -> Order[Begun]:
+            model = self._registry.choose_language_model(body.model)
+            requests = self._requests(body, prompts, limit.timeout_s)
+
+            def submit() -> Begun:
+                try:
+                    tickets = model.scheduler.submit_all(requests, limit.max_wait_s)
+                except RequestError as error:
+                    raise in_wire_names(error) from error
+                outputs = requests[0].options.num_hypotheses
+                return CompletionAnswer(body, model.generator.prompts, outputs), tickets
+
+            return Order(model.name, len(requests), characters, submit)
+
+        return await answered(self._pipeline, body, characters, choose, request, context)
 
     async def tokenizer_info(self, request: Request, _: RequestContext) -> Response:
         """Tell the special tokens of a model, and how large its vocabulary is."""
@@ -141,29 +144,27 @@ class _OpenAIEndpoints:
             device_reason=model.device.reason,
         )
 
-    def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:
-        """One request of the scheduler for each prompt, and the seconds they have; raises
-        RequestError."""
-        settings, prompts = self._settings, prompts_of(body)
+    def _requests(
+        self, body: CompletionRequest, prompts: Sequence[Prompt], timeout_s: float
+    ) -> list[GenerationRequest]:
+        """One request of the scheduler for each prompt; raises RequestError."""
         if body.suffix:
             raise refused("suffix", "must be null or empty: no model here fills in")
         if body.stream and (body.best_of or 1) > (body.n or 1):
             raise refused("best_of", "must be at most n with stream: it ranks whole outputs")
-        timeout_s = timeout_of(body, settings)
         own = {
             "max_length": 16 if body.max_tokens is None else body.max_tokens,
             "best_of": None if body.best_of == (body.n or 1) else body.best_of,
             "num_logprobs": body.logprobs,
         }
-        options = generation_options(body, own, len(prompts), settings)
+        options = generation_options(body, own, len(prompts), self._settings)
         score = bool(body.echo) and body.logprobs is not None
-        requests = [
+        return [
             GenerationRequest(
                 prompt=prompt, options=options, score_prompt=score, timeout_s=timeout_s
             )
             for prompt in prompts
         ]
-        return requests, timeout_s
 
 
 def _tokenize(model: ServedLanguageModel, text: str) -> list[int]:
