@@ -71,8 +71,8 @@ class Readings:
 
             return Order(encoder.name, len(texts), characters, submit)
 
-        encoder, tickets, tokens = await self._pipeline.begin(characters, context, choose)
-        caller = Caller(context, request.receive)
+        caller = Caller(context, characters, request.receive)
+        encoder, tickets, tokens = await self._pipeline.begin(caller, choose)
         found = await self._pipeline.results(tickets, caller, limit.timeout_s)
         return Read(encoder, np.stack(found), tokens)
 

@@ -43,7 +43,7 @@ class Jobs:
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
-        return await _last(await self._begun(job, Caller(context, receive)))
+        return await _last(await self._begun(job, Caller(context, self._size(job), receive)))
 
     async def stream(self, job: TranslationJob, context: RequestContext) -> _Events:
         """Translate the texts of a job and give what becomes certain of them, at last the result.
@@ -52,13 +52,13 @@ class Jobs:
 
         Raises what `translate` does before there is anything to read, and while it is read.
         """
-        return await self._begun(job, Caller(context))
+        return await self._begun(job, Caller(context, self._size(job)))
 
     async def _begun(self, job: TranslationJob, caller: Caller) -> _Events:
         """Submit the texts of a job, or a first part of them; gives what is to be read of all."""
         limit = self._pipeline.limit(job.timeout_s)
         open_source = job.source == AUTO
-        parts = await apart(self._size(job), self._planner.parts, job) if open_source else []
+        parts = await apart(caller, self._planner.parts, job) if open_source else []
         if not parts:
             return await self._routed(job, caller, limit)
         with parts[0].naming():
@@ -84,7 +84,7 @@ class Jobs:
 
     async def _routed(self, job: TranslationJob, caller: Caller, limit: TimeLimit) -> _Events:
         """Submit texts that all go one way, in one leg or in two."""
-        between = await apart(self._size(job), self._planner.between, job)
+        between = await apart(caller, self._planner.between, job)
         if between is None:
             return await self._leg(job, caller, limit)
         # Of the first leg nothing is told.
@@ -125,7 +125,7 @@ class Jobs:
                 submit=lambda: (plans, _submit(job, plans, limit, told=told)),
             )
 
-        begun = await self._pipeline.begin(self._size(job), caller.context, choose)
+        begun = await self._pipeline.begin(caller, choose)
         return self._followed(job, *begun, caller, limit.timeout_s)
 
     async def _followed(
@@ -153,7 +153,7 @@ class Jobs:
                 if grown is not None:
                     yield TextPartial(*grown)
         done = [results[number] for number in range(len(tickets))]
-        yield await apart(self._size(job), job_result, job, plans, done)
+        yield await apart(caller, job_result, job, plans, done)
 
     def _size(self, job: TranslationJob) -> float:
         """The characters to read; no thread but another one may wait for a model to be loaded."""

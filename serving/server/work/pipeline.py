@@ -36,6 +36,8 @@ class Caller:
     """Whoever waits for an answer."""
 
     context: RequestContext
+    characters: float
+    """How many of the caller's are read: many are read on another thread."""
     receive: Receive | None = None
     """Tells when the client leaves, where the answer is wanted whole; None where it is streamed:
     who streams it sees to that."""
@@ -70,10 +72,10 @@ class Order(Generic[R]):
     """Encodes the texts and queues them, all or none."""
 
 
-async def apart(characters: float, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-    """Call `act`: on another thread where it reads so many characters that it would hold up other
-    requests."""
-    if characters <= _AT_ONCE:
+async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call `act`: on another thread where it reads so much of the caller's that it would hold up
+    other requests."""
+    if caller.characters <= _AT_ONCE:
         return act(*args, **kwargs)
     return await run_in_threadpool(act, *args, **kwargs)
 
@@ -98,20 +100,18 @@ class Pipeline:
             )
         return TimeLimit(timeout_s, None)
 
-    async def begin(
-        self, characters: float, context: RequestContext, choose: Callable[[], Order[R]]
-    ) -> R:
-        """Have the model for so many characters chosen and the texts queued; gives what the order's
-        `submit` does. Raises what the two do, and RateLimitedError."""
+    async def begin(self, caller: Caller, choose: Callable[[], Order[R]]) -> R:
+        """Have the model chosen and the texts queued; gives what the order's `submit` does. Raises
+        what the two do, and RateLimitedError."""
 
         def act() -> R:
             order = choose()
-            context.note_model(order.model, order.texts)
+            caller.context.note_model(order.model, order.texts)
             if order.characters is not None:
-                self._gatekeeper.charge(context, order.characters)
+                self._gatekeeper.charge(caller.context, order.characters)
             return order.submit()
 
-        return await apart(characters, act)
+        return await apart(caller, act)
 
     async def results(
         self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float

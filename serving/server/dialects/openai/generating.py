@@ -94,12 +94,12 @@ async def answered(
     """Have prompts of so many characters gone on from, with the model that `choose` takes; answers
     at once or as a stream of chunks."""
     limit = pipeline.limit(body.timeout_s)
-    answer, tickets = await pipeline.begin(characters, context, lambda: choose(limit))
+    caller = Caller(context, characters, None if body.stream else request.receive)
+    answer, tickets = await pipeline.begin(caller, lambda: choose(limit))
     if body.stream:
-        events = pipeline.events(tickets, Caller(context), limit.timeout_s)
+        events = pipeline.events(tickets, caller, limit.timeout_s)
         stream = _sent(answer, events, context, wants_usage=body.wants_usage)
         return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-    caller = Caller(context, request.receive)
     return json_response(answer.whole(await pipeline.results(tickets, caller, limit.timeout_s)))
 
 
