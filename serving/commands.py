@@ -16,9 +16,8 @@ from serving.lines import LineEncodingError, decode_line, decode_lines
 from serving.progress import ProgressLine
 from serving.search.options import parse_options
 from serving.threads import default_threads
-from serving.translation.request import Wishes
 from serving.translation.results import Score, Translation
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 
 if TYPE_CHECKING:
     from serving.arrays import Floats

@@ -17,8 +17,8 @@ from bench.subjects.job import BenchJob, Search
 from bench.systems.child import start_child
 from serving.server.http.settings import Settings
 from serving.translation.processes.isolated import IsolatedTranslator
-from serving.translation.request import Request
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 
 
 def direct_load(

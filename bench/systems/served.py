@@ -30,10 +30,9 @@ from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
 from serving.server.models.served import ServedModel
 from serving.translation.processes.isolated import IsolatedTranslator
-from serving.translation.request import Request
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import TranslationTicket
+from serving.translation.ticket import Request, TranslationTicket
 
 _MAX_BATCH = 32
 _BACKLOG = 2048

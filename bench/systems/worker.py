@@ -213,7 +213,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
     from serving.search.beam import BeamSearch
     from serving.search.options import SearchOptions
     from serving.search.sentence import Sentence
-    from serving.translation.request import Request
+    from serving.translation.ticket import Request
 
     steps = max(SLOT_STEPS)
     chosen = [sources[row] for row in request["rows"]]

@@ -13,9 +13,8 @@ from serving.errors import ServingError
 from serving.search.options import parse_options
 from serving.text.document import Format
 from serving.threads import keep_numpy_single
-from serving.translation.request import Wishes
 from serving.translation.results import Translation
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -18,10 +18,9 @@ from serving.runtime.session import DeviceUse
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.translation.answers import AnswerCache
-from serving.translation.request import Request
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.texts import TextProcessor
-from serving.translation.ticket import TranslationTicket
+from serving.translation.ticket import Request, TranslationTicket
 from serving.translation.work import SentenceWork
 
 

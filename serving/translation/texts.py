@@ -26,7 +26,6 @@ from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
-from serving.translation.request import Request
 from serving.translation.results import (
     Again,
     Done,
@@ -35,6 +34,7 @@ from serving.translation.results import (
     TextHypothesis,
     Translation,
 )
+from serving.translation.ticket import Request
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""

@@ -24,8 +24,8 @@ from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import Stepper
 from serving.text.characters import check_text
 from serving.text.document import Document, Format
+from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
-from serving.translation.request import NO_WISHES, Request, Wishes
 from serving.translation.results import (
     Again,
     Done,
@@ -40,11 +40,28 @@ from serving.translation.results import (
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
+from serving.translation.ticket import Request
 
 _WARM_UP_TEXT = "A warm-up."
 _ALLOWING = "zero_shot=True (on the command line --zero-shot)"
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What is rarely asked of the translation of texts in Python."""
+
+    target_prefix: str | Sequence[str] = ""
+    """What translations begin with: one text for all, or one a text; of several sentences the
+    first gets it."""
+    alignments: bool = False
+    """Whether each hypothesis gets word links."""
+    terms: Terms = NO_TERMS
+    """Terms that every sentence's translation must or may not hold."""
+
+
+NO_WISHES = Wishes()
 
 
 @dataclass(frozen=True)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from serving.translation.request import Request, Wishes
 from serving.translation.results import Translation
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 TEXTS = [

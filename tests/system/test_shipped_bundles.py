@@ -14,7 +14,7 @@ from serving.bundle.folder import find_bundles, read_manifest
 from serving.search.beam import decode
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Hypothesis
-from serving.translation.request import Request
+from serving.translation.ticket import Request
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 BUNDLES = [

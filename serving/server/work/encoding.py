@@ -18,7 +18,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.models.served import ServedEncoder
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Caller, Order, Pipeline
+from serving.server.work.pipeline import Caller, Chosen, Pipeline
 
 Given = Input | list[int]
 """A text, two that are read together, or ids."""
@@ -60,7 +60,7 @@ class Readings:
         whole = [_whole(given) for given in texts]
         characters = sum(map(len, whole))
 
-        def choose() -> Order[tuple[ServedEncoder, list[ReadTicket], int]]:
+        def choose() -> Chosen[tuple[ServedEncoder, list[ReadTicket], int]]:
             encoder = self._registry.choose_encoder(task, model)
             check_texts(whole, self._settings)
 
@@ -69,7 +69,7 @@ class Readings:
                 tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
                 return encoder, tickets, sum(len(text.ids) for text in encoded)
 
-            return Order(encoder.name, len(texts), characters, submit)
+            return Chosen(encoder.name, len(texts), characters, submit)
 
         caller = Caller(context, characters, request.receive)
         encoder, tickets, tokens = await self._pipeline.begin(caller, choose)

@@ -17,7 +17,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.work.pipeline import Caller, Order, Pipeline, TimeLimit, apart
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit, apart
 from serving.server.work.pivot import Part, first_leg, joined_legs, second_leg
 from serving.server.work.planning import Plan, Planner, common_name, job_result, requests
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
@@ -116,9 +116,9 @@ class Jobs:
         `told` where the caller wants a stream; texts that are no client's are `counted` already."""
         told = told and caller.receive is None
 
-        def choose() -> Order[_Submitted]:
+        def choose() -> Chosen[_Submitted]:
             plans = self._planner.plans(job, counted=counted)
-            return Order(
+            return Chosen(
                 model=common_name(plans),
                 texts=len(plans),
                 characters=None if counted else sum(map(len, job.texts)),

@@ -60,7 +60,7 @@ class TimeLimit:
 
 
 @dataclass(frozen=True)
-class Order(Generic[R]):
+class Chosen(Generic[R]):
     """Texts of one request, for which a model has been chosen."""
 
     model: str
@@ -100,16 +100,16 @@ class Pipeline:
             )
         return TimeLimit(timeout_s, None)
 
-    async def begin(self, caller: Caller, choose: Callable[[], Order[R]]) -> R:
-        """Have the model chosen and the texts queued; gives what the order's `submit` does. Raises
+    async def begin(self, caller: Caller, choose: Callable[[], Chosen[R]]) -> R:
+        """Have the model chosen and the texts queued; gives what its `submit` does. Raises
         what the two do, and RateLimitedError."""
 
         def act() -> R:
-            order = choose()
-            caller.context.note_model(order.model, order.texts)
-            if order.characters is not None:
-                self._gatekeeper.charge(caller.context, order.characters)
-            return order.submit()
+            chosen = choose()
+            caller.context.note_model(chosen.model, chosen.texts)
+            if chosen.characters is not None:
+                self._gatekeeper.charge(caller.context, chosen.characters)
+            return chosen.submit()
 
         return await apart(caller, act)
 

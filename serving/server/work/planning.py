@@ -23,9 +23,8 @@ from serving.server.work.translation_job import JobResult, TextResult, Translati
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
 from serving.text.document import Document
-from serving.translation.request import Request
 from serving.translation.results import check_single, join_timings, join_translations
-from serving.translation.ticket import Completed
+from serving.translation.ticket import Completed, Request
 
 _ZERO_SHOT = "zero_shot"
 """The warning of a translation between languages on whose pair its model was not trained."""

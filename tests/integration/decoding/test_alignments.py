@@ -12,8 +12,8 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.alignment import word_spans
-from serving.translation.request import Request, Wishes
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 GREEDY = SearchOptions(beam_size=1, loop_guard=False)

@@ -10,9 +10,9 @@ import pytest
 
 from serving.search.options import SearchOptions
 from serving.text.terms import Terms
-from serving.translation.request import Request, Wishes
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 from tests.conftest import TinyModel
 from tests.integration.demo import MODELS, TEXTS, alone
 

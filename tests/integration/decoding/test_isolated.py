@@ -32,10 +32,9 @@ from serving.translation.processes.group import ProcessGroup
 from serving.translation.processes.isolated import IsolatedEngine, IsolatedTranslator
 from serving.translation.processes.loop import DecodingLoop, portable
 from serving.translation.processes.orders import Order
-from serving.translation.request import Request
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Completed, PartialTranslation, TranslationTicket
+from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until

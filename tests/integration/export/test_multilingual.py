@@ -23,7 +23,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.translation.request import Request
+from serving.translation.ticket import Request
 from serving.translation.translator import Translator
 from tests.conftest import single_thread
 from tests.toy.languages import texts, translated, write_multilingual_recipe

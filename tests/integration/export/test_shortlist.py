@@ -28,10 +28,9 @@ from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from serving.search.stepper import StepInputs
-from serving.translation.request import Request, Wishes
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Completed
-from serving.translation.translator import Translator
+from serving.translation.ticket import Completed, Request
+from serving.translation.translator import Translator, Wishes
 from tests.conftest import TinyModel
 from tests.integration.export.test_bundle import (
     decode_joining,

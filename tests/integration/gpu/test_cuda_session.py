@@ -24,8 +24,8 @@ from serving.search.options import SearchOptions
 from serving.search.sampled_batch import GenerationBatch
 from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs
-from serving.translation.request import Request
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.integration.decoding.test_language_decoding import output, random_ids
 from tests.integration.export.test_bundle import decode_joining, every_hypothesis, random_sentences
 from tests.integration.gpu.test_cuda_graphs import LANGUAGE, Written, write

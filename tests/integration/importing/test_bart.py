@@ -24,8 +24,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.text.terms import Terms
-from serving.translation.request import Wishes
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_bart
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper

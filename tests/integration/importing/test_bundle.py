@@ -22,8 +22,8 @@ from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.text.terms import Terms
-from serving.translation.request import Request, Wishes
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_opus, write_opus_apart
 from tests.toy.corpus import toy_pairs
 

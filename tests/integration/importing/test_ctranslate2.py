@@ -27,8 +27,7 @@ from export.importing.toolkits.ctranslate2 import read_ctranslate2
 from export.importing.toolkits.ctranslate2_file import read_spec_file
 from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
-from serving.translation.request import Wishes
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import (
     PAIRS,
     pieces_of,

@@ -24,8 +24,8 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.translation.request import Request, Wishes
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_m2m100, write_mbart50, write_nllb
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper

@@ -20,8 +20,7 @@ from serving.errors import UnknownLanguageError
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from serving.translation.request import Wishes
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_t5
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper

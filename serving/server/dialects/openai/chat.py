@@ -27,7 +27,7 @@ from serving.server.http.body import read_json
 from serving.server.http.wire import Wire
 from serving.server.models.served import ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Order, Pipeline, TimeLimit
+from serving.server.work.pipeline import Chosen, Pipeline, TimeLimit
 
 _LONGEST = 1024
 """Tokens of an answer where the request names no limit."""
@@ -245,10 +245,10 @@ class ChatEndpoint:
         body = await read_json(request, ChatRequest, self._settings.max_body_bytes)
         characters = sum(len(message.text) for message in body.messages)
 
-        def choose(limit: TimeLimit) -> Order[Begun]:
+        def choose(limit: TimeLimit) -> Chosen[Begun]:
             model = self._registry.choose_language_model(body.model)
             _check(body)
-            return Order(model.name, 1, characters, lambda: self._submit(model, body, limit))
+            return Chosen(model.name, 1, characters, lambda: self._submit(model, body, limit))
 
         return await answered(self._pipeline, body, characters, choose, request, context)
 

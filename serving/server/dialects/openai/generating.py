@@ -25,7 +25,7 @@ from serving.server.http.access_log import RequestContext
 from serving.server.http.settings import Settings
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.work.admission import check_generation
-from serving.server.work.pipeline import Caller, Order, Pipeline, TimeLimit
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 
 _OUR_NAMES = re.compile(r"\b(" + "|".join(WIRE_NAMES) + r")\b")
 
@@ -87,7 +87,7 @@ async def answered(
     pipeline: Pipeline,
     body: SamplingFields,
     characters: int,
-    choose: Callable[[TimeLimit], Order[Begun]],
+    choose: Callable[[TimeLimit], Chosen[Begun]],
     request: Request,
     context: RequestContext,
 ) -> Response:

@@ -39,7 +39,7 @@ from serving.server.http.body import read_json
 from serving.server.http.wire import json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
-from serving.server.work.pipeline import Order, Pipeline, TimeLimit
+from serving.server.work.pipeline import Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
 
@@ -70,7 +70,7 @@ class _OpenAIEndpoints:
         prompts = prompts_of(body)
         characters = sum(map(len, prompts))
 
-        def choose(limit: TimeLimit) -> Order[Begun]:
+        def choose(limit: TimeLimit) -> Chosen[Begun]:
             model = self._registry.choose_language_model(body.model)
             requests = self._requests(body, prompts, limit.timeout_s)
 
@@ -82,7 +82,7 @@ class _OpenAIEndpoints:
                 outputs = requests[0].options.num_hypotheses
                 return CompletionAnswer(body, model.generator.prompts, outputs), tickets
 
-            return Order(model.name, len(requests), characters, submit)
+            return Chosen(model.name, len(requests), characters, submit)
 
         return await answered(self._pipeline, body, characters, choose, request, context)
 

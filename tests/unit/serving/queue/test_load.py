@@ -15,9 +15,8 @@ from serving.generation.ticket import GenerationRequest
 from serving.queue.scheduler import Scheduler
 from serving.search.options import SearchOptions
 from serving.search.sampling_options import GenerationOptions
-from serving.translation.request import Request
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Completed
+from serving.translation.ticket import Completed, Request
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.generation.fake_generator import FakeGenerator
 

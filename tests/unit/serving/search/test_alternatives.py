@@ -16,9 +16,10 @@ from serving.search.beam import decode
 from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.request import Request, Wishes
 from serving.translation.results import SentenceOutcome
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import FakeScores, plain_search

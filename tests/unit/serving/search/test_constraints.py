@@ -19,7 +19,8 @@ from serving.search.ids import EOS_ID, SpecialIds
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.terms import TermReader, Terms
-from serving.translation.request import Request, Wishes
+from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.toy.language_checkpoints import ROWS, write_tokenizer
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper

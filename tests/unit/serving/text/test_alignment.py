@@ -14,8 +14,9 @@ from serving.search.ids import BOS_ID, EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Hypothesis, Sentence
 from serving.text.alignment import MIN_PROBABILITY, word_links, word_spans
-from serving.translation.request import Request, Wishes
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 

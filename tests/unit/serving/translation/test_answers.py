@@ -7,9 +7,9 @@ import random
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.translation.answers import AnswerCache
-from serving.translation.request import Request
 from serving.translation.results import TextHypothesis, Translation
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, served
 
 PATIENT = 60.0

@@ -13,10 +13,10 @@ from serving.queue.engine import Progress
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sentence import Group, Sentence
-from serving.translation.request import Request
 from serving.translation.results import Done, TextHypothesis, Translation
 from serving.translation.running import SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
 
 PATIENT = 30.0

@@ -14,9 +14,9 @@ from serving.search.beam import BeamSearch
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.request import Request, Wishes
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import Completed, PartialTranslation, TranslationTicket
+from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 

@@ -21,11 +21,11 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
-from serving.translation.request import Request, Wishes
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.running import JOIN_EVERY
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import TranslationTicket
+from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper
 

@@ -13,9 +13,9 @@ from serving.errors import DecodingError, InvalidTextError, TooLongError
 from serving.queue.limits import BatchLimits
 from serving.search.options import SearchOptions
 from serving.text.characters import check_text
-from serving.translation.request import Wishes
 from serving.translation.results import Translation
 from serving.translation.texts import ends_in_loop
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoTranslator
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)

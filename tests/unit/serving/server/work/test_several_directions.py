@@ -13,8 +13,8 @@ from serving.errors import BundleError, TooLongError, UnknownLanguageError
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.text.detection import detect_among
-from serving.translation.request import Wishes
 from serving.translation.texts import TextProcessor
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import ByteTokenizer, EchoTranslator, served, several
 
 BOTH_WAYS = several("fr-en", "en-fr", "es-en", "en-es")

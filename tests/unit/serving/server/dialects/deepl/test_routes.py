@@ -11,8 +11,8 @@ from pydantic import SecretStr
 from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
-from serving.translation.request import Request
 from serving.translation.texts import TextProcessor
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import POISON, EchoTranslator, served
 
 FORM = "application/x-www-form-urlencoded"

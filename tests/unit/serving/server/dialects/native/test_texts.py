@@ -9,7 +9,7 @@ import pytest
 from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
-from serving.translation.request import Request
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, served, wait_until
 
 GERMAN = "Wir haben gestern den ganzen Tag auf den Zug gewartet."
