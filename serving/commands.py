@@ -17,7 +17,7 @@ from serving.progress import ProgressLine
 from serving.search.options import parse_options
 from serving.threads import default_threads
 from serving.translation.results import Score, Translation
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 
 if TYPE_CHECKING:
     from serving.arrays import Floats
@@ -81,11 +81,11 @@ class TranslatedLines:
         for index, result in self._translator.translate_each(
             list(texts.values()),
             self._search,
-            self._options.target_prefix,
             format=self._options.format,
             split=self._options.split,
             source=source,
             target=target,
+            wishes=Wishes(target_prefix=self._options.target_prefix),
         ):
             if isinstance(result, ServingError):
                 self._refuse(f"line {numbers[index]}: {result}")

@@ -213,6 +213,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
     from serving.search.beam import BeamSearch
     from serving.search.options import SearchOptions
     from serving.search.sentence import Sentence
+    from serving.translation.ticket import Request
 
     steps = max(SLOT_STEPS)
     chosen = [sources[row] for row in request["rows"]]
@@ -223,7 +224,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
         loop_guard=False,
     )
     sentences = [
-        system.translator.texts.prepare(source, options)
+        system.translator.texts.prepare(Request(text=source, options=options))
         if isinstance(source, str)
         else Sentence(source, options)
         for source in chosen

@@ -14,7 +14,7 @@ from serving.search.options import parse_options
 from serving.text.document import Format
 from serving.threads import keep_numpy_single
 from serving.translation.results import Translation
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -121,11 +121,11 @@ class BulkWorker:
         for index, result in self._translator.translate_each(
             list(texts.values()),
             self._options,
-            task.target_prefix,
-            format=task.format,
-            split=task.split,
             source=task.source,
             target=task.target,
+            format=task.format,
+            split=task.split,
+            wishes=Wishes(target_prefix=task.target_prefix),
         ):
             found[numbers[index]] = (
                 result if isinstance(result, ServingError) else self._wanted(result)

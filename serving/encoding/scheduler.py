@@ -128,10 +128,15 @@ class TextScheduler(Scheduler[EncodedText, None, Floats]):
         )
 
     def submit_all(
-        self, texts: Sequence[EncodedText], timeout_s: float | None = None
+        self,
+        texts: Sequence[EncodedText],
+        timeout_s: float | None = None,
+        max_wait_s: float | None = None,
     ) -> list[ReadTicket]:
-        """Queue texts that arrive together, all or none; raises OverloadedError."""
+        """Queue texts that arrive together, all or none; raises OverloadedError, also where they
+        would wait longer than `max_wait_s`."""
         tickets = [ReadTicket(timeout_s) for _ in texts]
         self._open.add(tickets)
-        self._put([TextWork(*each) for each in zip(texts, tickets, strict=True)])
+        works = [TextWork(*each) for each in zip(texts, tickets, strict=True)]
+        self._put(works, max_wait_s)
         return tickets

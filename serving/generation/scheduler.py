@@ -69,8 +69,11 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
         """Queue one request; raises RequestError or OverloadedError."""
         return self.submit_all([request])[0]
 
-    def submit_all(self, requests: Sequence[GenerationRequest]) -> list[GenerationTicket]:
-        """Queue requests that arrive together, all or none; raises what `submit` does."""
+    def submit_all(
+        self, requests: Sequence[GenerationRequest], max_wait_s: float | None = None
+    ) -> list[GenerationTicket]:
+        """Queue requests that arrive together, all or none; raises what `submit` does, and
+        OverloadedError also where they would wait longer than `max_wait_s`."""
         tickets: list[GenerationTicket] = []
         works: list[PromptWork] = []
         for request in requests:
@@ -82,7 +85,7 @@ class GenerationScheduler(Scheduler[PromptTask, PromptRead | Delta, GenerationDo
             tickets.append(ticket)
             works.append(PromptWork(task, ticket, demand, self._observer))
         self._open.add(tickets)
-        self._put(works)
+        self._put(works, max_wait_s)
         return tickets
 
     def _check_size(self, task: PromptTask, demand: Demand) -> None:

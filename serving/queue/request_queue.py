@@ -15,6 +15,8 @@ _TAKES = 64
 _LONGEST_RETRY_S = 60.0
 WAITING_SHARE = 0.5
 """Of the time that a request has, the part it may spend waiting; the rest is for decoding."""
+_FORGET_S = 10.0
+"""Seconds without a take after which nothing is known of the pace, once all has been taken."""
 
 
 class Expiring(Protocol):
@@ -36,7 +38,8 @@ Item = TypeVar("Item", bound=Expiring)
 class RequestQueue(Generic[Item]):
     """A bounded queue, oldest first; ended and overdue requests leave it.
 
-    What would wait too long to end in time is refused at once: it would only keep others waiting.
+    What would wait too long, at the pace of the last takes, is refused at once: it would only keep
+    others waiting. Nothing is refused for that while nothing waits or no pace is known.
     """
 
     def __init__(self, max_size: int, unit: str) -> None:
@@ -49,14 +52,19 @@ class RequestQueue(Generic[Item]):
         the second took. Only such tell the pace: else there was room for all that came."""
         self._left_at: float | None = None
         """When the last take left some waiting."""
+        self._taken_at = 0.0
         self._next_look = 0.0
         self._closing = False
 
     def __len__(self) -> int:
         return len(self._waiting)
 
-    def put(self, items: Sequence[Item]) -> None:
-        """Add requests, all or none; raises OverloadedError, or NotReadyError once closed."""
+    def put(self, items: Sequence[Item], max_wait_s: float | None = None) -> None:
+        """Add requests, all or none; raises OverloadedError, or NotReadyError once closed.
+
+        `max_wait_s` are the seconds that what waits already may take until they are begun, besides
+        the share of their deadline that may be spent so; None sets no bound.
+        """
         with self._changed:
             if self._closing:
                 raise NotReadyError("the server is shutting down; try again later")
@@ -68,15 +76,10 @@ class RequestQueue(Generic[Item]):
                     f"{len(self._waiting)}",
                     self._wait_s(),
                 )
-            if items and self._waiting:
-                wait_s = self._wait_s()
-                left_s = min(item.deadline for item in items) - time.monotonic()
-                if left_s > 0 and wait_s > WAITING_SHARE * left_s:  # else it fails by itself
-                    self._refuse(
-                        f"{len(self._waiting)} {self._unit} wait, which takes about "
-                        f"{wait_s:.1f} s, too long for a request that must end in {left_s:.1f} s",
-                        wait_s,
-                    )
+            if not self._waiting:
+                self._forget_pace()
+            elif items:
+                self._check_wait(min(item.deadline for item in items), max_wait_s)
             self._waiting.extend(items)
             self._changed.notify_all()
 
@@ -114,6 +117,7 @@ class RequestQueue(Generic[Item]):
                 if self._left_at is not None:
                     self._takes.append((now - self._left_at, len(taken)))
                 self._left_at = now if self._waiting else None
+                self._taken_at = now
             return taken
 
     def drop_ended(self) -> None:
@@ -145,6 +149,26 @@ class RequestQueue(Generic[Item]):
 
     def _drop_ended(self) -> None:
         self._waiting = deque(item for item in self._waiting if not item.expire())
+
+    def _check_wait(self, deadline: float, max_wait_s: float | None) -> None:
+        """Raise OverloadedError where what waits takes longer than a request may wait that must
+        have ended by the deadline."""
+        wait_s, left_s = self._wait_s(), deadline - time.monotonic()
+        waiting = f"{len(self._waiting)} {self._unit} wait, which takes about {wait_s:.1f} s"
+        if 0 < WAITING_SHARE * left_s < wait_s:  # one that is overdue fails by itself
+            self._refuse(
+                f"{waiting}, too long for a request that must end in {left_s:.1f} s", wait_s
+            )
+        if left_s > 0 and max_wait_s is not None and max_wait_s < wait_s:
+            self._refuse(
+                f"{waiting}, too long for a request that may wait {max_wait_s:g} s", wait_s
+            )
+
+    def _forget_pace(self) -> None:
+        """Forget what was measured long ago: what comes after a rest may be of another kind."""
+        if time.monotonic() - self._taken_at > _FORGET_S:
+            self._takes.clear()
+            self._left_at = None
 
     def _wait_s(self) -> float:
         """Seconds until all that waits has been taken, at the pace of late; 0 where none is

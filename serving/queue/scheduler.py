@@ -70,9 +70,12 @@ class Scheduler(Generic[Task, News, Outcome]):
         for decoder in self._decoders:
             decoder.join(timeout)
 
-    def _put(self, works: Sequence[Work[Task, News, Outcome]]) -> None:
-        """Queue works, all or none; raises OverloadedError, or NotReadyError once retired."""
-        self._queue.put(works)
+    def _put(
+        self, works: Sequence[Work[Task, News, Outcome]], max_wait_s: float | None = None
+    ) -> None:
+        """Queue works, all or none; raises OverloadedError, also where they would not be begun in
+        `max_wait_s`, or NotReadyError once retired."""
+        self._queue.put(works, max_wait_s)
         # Have one that decodes take what has come; those that idle watch the queue themselves.
         if not any(decoder.idle for decoder in self._decoders):
             decoders = [decoder for decoder in self._decoders if decoder.open]

@@ -64,12 +64,12 @@ class Sentence:
             whole.counted,
         )
 
-    @property
+    @functools.cached_property
     def group(self) -> Group:
         """The batch that the sentence may join: sentences of one group share a batch."""
         return Group(self.options.beam_size, self.shortlisted)
 
-    @property
+    @functools.cached_property
     def max_steps(self) -> int:
         """The most tokens that may still be generated, eos included."""
         return self.options.max_steps(len(self.source)) - self.counted
@@ -84,7 +84,7 @@ class Sentence:
         """Whether decoding needs the attention to the source, for the result or for scores."""
         return self.aligned or self.options.coverage_penalty != 0
 
-    @property
+    @functools.cached_property
     def shortlisted(self) -> bool:
         """Whether the sentence is decoded with a shortlist: the options ask for it, and neither a
         prefix nor a constraint calls for the whole vocabulary."""

@@ -81,24 +81,18 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Queue one request; raises RequestError or OverloadedError."""
         return self.submit_all([request])[0]
 
-    def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
+    def submit_all(
+        self, requests: Sequence[Request], max_wait_s: float | None = None
+    ) -> list[TranslationTicket]:
         """Queue requests that arrive together, all or none.
 
-        A RequestError says by its `index` which of them is at fault.
+        A RequestError says by its `index` which of them is at fault; an OverloadedError comes also
+        where they would wait longer than `max_wait_s`.
         """
         prepared: list[tuple[Sentence | None, TranslationTicket]] = []
         for index, request in enumerate(requests):
             try:
-                sentence = self._texts.prepare(
-                    request.text,
-                    request.options,
-                    request.target_prefix,
-                    alignments=request.alignments,
-                    terms=request.terms,
-                    stream=request.stream,
-                    source=request.source,
-                    target=request.target,
-                )
+                sentence = self._texts.prepare(request)
             except RequestError as error:
                 error.index = index
                 raise
@@ -106,7 +100,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         tickets = [ticket for _, ticket in prepared]
         try:
             with self._submitting:
-                self._enqueue([(s, ticket) for s, ticket in prepared if s is not None])
+                self._enqueue([(s, t) for s, t in prepared if s is not None], max_wait_s)
         except BaseException:
             for ticket in tickets:  # of which some may have joined others already
                 ticket.cancel()
@@ -125,7 +119,9 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Bytes held by the cache of answers; 0 where there is none."""
         return 0 if self._answers is None else self._answers.num_bytes
 
-    def _enqueue(self, prepared: Sequence[tuple[Sentence, TranslationTicket]]) -> None:
+    def _enqueue(
+        self, prepared: Sequence[tuple[Sentence, TranslationTicket]], max_wait_s: float | None
+    ) -> None:
         """Queue what is not in flight already."""
         new: dict[object, SentenceWork] = {}
         self._open.add(ticket for _, ticket in prepared)
@@ -144,7 +140,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
                     answers=self._answers,
                     observer=self._observer,
                 )
-        self._put(list(new.values()))
+        self._put(list(new.values()), max_wait_s)
         self._in_flight.update(new)
 
     def _answered(self, key: tuple[object, ...], ticket: TranslationTicket) -> bool:

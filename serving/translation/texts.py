@@ -25,7 +25,7 @@ from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
-from serving.text.terms import NO_TERMS, TermReader, Terms
+from serving.text.terms import NO_TERMS, TermReader
 from serving.translation.results import (
     Again,
     Done,
@@ -34,6 +34,7 @@ from serving.translation.results import (
     TextHypothesis,
     Translation,
 )
+from serving.translation.ticket import Request
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
@@ -81,38 +82,27 @@ class TextProcessor:
         """The bundle's own search options."""
         return parse_options(self.manifest.search)
 
-    def prepare(
-        self,
-        text: str,
-        options: SearchOptions,
-        target_prefix: str = "",
-        *,
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
-        stream: bool = False,
-        source: str | None = None,
-        target: str | None = None,
-    ) -> Sentence | None:
-        """The sentence to decode, or None for a blank text, which stays blank. `source` and
-        `target` are the languages, which a model of several directions has to be told.
+    def prepare(self, request: Request) -> Sentence | None:
+        """The sentence to decode, or None for a blank text, which stays blank.
 
-        Raises InvalidTextError, TooLongError, or InvalidOptionError for a shortlist that the bundle
-        does not have and for a term that the model cannot write.
+        Raises InvalidTextError, TooLongError, UnknownLanguageError, or InvalidOptionError for a
+        shortlist that the bundle does not have and for a term that the model cannot write.
         """
+        text, options, terms = request.text, request.options, request.terms
         check_shortlist(options, self.manifest)
-        prefix = self.encode_target(target_prefix, "target_prefix")
-        ids = self.encode_source(text, source, target)
+        prefix = self.encode_target(request.target_prefix, "target_prefix")
+        ids = self.encode_source(text, request.source, request.target)
         if not (text.strip() and self._source_pieces(text)):
             return None
         sentence = Sentence(
             ids,
             options,
-            [*self.first_pieces(target), *prefix],
+            [*self.first_pieces(request.target), *prefix],
             start=self.manifest.decoding_ids.bos,
             ends=self.manifest.ends,
-            text=text if alignments else None,
+            text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
-            streamed=stream and not options.return_alternatives,
+            streamed=request.stream and not options.return_alternatives,
         )
         self.check_memory(demand(sentence, self.sizes))
         if not options.return_alternatives:

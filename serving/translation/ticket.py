@@ -14,7 +14,8 @@ from serving.translation.results import Translation
 
 @dataclass(frozen=True, kw_only=True)
 class Request:
-    """One text to translate, and what its client asks of the translation."""
+    """One sentence to translate, and what its client asks of the translation. It goes whole from
+    the client to what makes ids of it."""
 
     text: str
     source: str | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -40,11 +40,28 @@ from serving.translation.results import (
 from serving.translation.running import RunningBatches, Steppers
 from serving.translation.scoring import score_pairs
 from serving.translation.texts import TextProcessor, load_texts
+from serving.translation.ticket import Request
 
 _WARM_UP_TEXT = "A warm-up."
 _ALLOWING = "zero_shot=True (on the command line --zero-shot)"
 
 Key = TypeVar("Key", bound=Hashable)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wishes:
+    """What is rarely asked of the translation of texts in Python."""
+
+    target_prefix: str | Sequence[str] = ""
+    """What translations begin with: one text for all, or one a text; of several sentences the
+    first gets it."""
+    alignments: bool = False
+    """Whether each hypothesis gets word links."""
+    terms: Terms = NO_TERMS
+    """Terms that every sentence's translation must or may not hold."""
+
+
+NO_WISHES = Wishes()
 
 
 @dataclass(frozen=True)
@@ -139,39 +156,27 @@ class ModelTranslator:
         texts: str | Sequence[str],
         options: SearchOptions | None = None,
         *,
-        target_prefix: str | Sequence[str] = "",
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
-        format: Format = "text",
-        split: bool = True,
         source: str | None = None,
         target: str | None = None,
+        format: Format = "text",
+        split: bool = True,
+        wishes: Wishes = NO_WISHES,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate texts of any number of sentences, as the server does; results in input order.
 
         `source` and `target` are language codes, for a bundle of several directions.
         What is not for a model (markup, placeholders, numbers, symbols) is kept. Without `split` a
-        text, or a block of markup, is one sentence. `target_prefix` is one text for all, or one a
-        text, of which the first sentence gets it; with `alignments` each hypothesis has word links;
-        `terms` are those of every sentence. `progress` is called with the number of texts just
-        finished. Raises RequestError for a text that cannot be read or is too long, and
-        DecodingError where the model fails on one.
+        text, or a block of markup, is one sentence. `wishes` hold prefixes, word links and terms.
+        `progress` is called with the number of texts just finished. Raises RequestError for a text
+        that cannot be read or is too long, and DecodingError where the model fails on one.
         """
         options = options or self.default_options
         read = [
             self.read(
-                text,
-                options,
-                prefix,
-                alignments=alignments,
-                terms=terms,
-                format=format,
-                split=split,
-                source=source,
-                target=target,
+                text, options, source=source, target=target, format=format, split=split, wishes=own
             )
-            for text, prefix in _with_prefixes(texts, target_prefix)
+            for text, own in _with_wishes(texts, wishes)
         ]
         return _in_order(self.translate_read(read), progress)
 
@@ -179,50 +184,57 @@ class ModelTranslator:
         self,
         text: str,
         options: SearchOptions,
-        target_prefix: str = "",
         *,
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
-        format: Format = "text",
-        split: bool = True,
         source: str | None = None,
         target: str | None = None,
+        format: Format = "text",
+        split: bool = True,
+        wishes: Wishes = NO_WISHES,
     ) -> TextInSentences:
-        """Read a text, to be given to `translate_read`; see `translate`, which raises the same."""
+        """Read a text, to be given to `translate_read`; see `translate`, which raises the same. The
+        wish for a prefix is that of this text."""
         check_text(text)
         document = Document(text, format)
         source, target = self.direction(source, target)
         document.divide(source, self.texts.fits, split=split)
-        check_single(options, terms, len(document.sentences))
-        sentences, prefix = [], target_prefix
+        check_single(options, wishes.terms, len(document.sentences))
+        own = replace(wishes, alignments=wishes.alignments or document.needs_links)
+        sentences = []
         for sentence in document.sentences:
-            sentences.append(
-                self.texts.prepare(
-                    sentence,
-                    options,
-                    prefix,
-                    alignments=alignments or document.needs_links,
-                    terms=terms,
-                    source=source,
-                    target=target,
-                )
+            sentences.append(self._prepare(sentence, options, source, target, own))
+            own = replace(own, target_prefix="")
+        return TextInSentences(document, sentences, wishes.alignments)
+
+    def _prepare(
+        self, text: str, options: SearchOptions, source: str, target: str, wishes: Wishes
+    ) -> Sentence | None:
+        assert isinstance(wishes.target_prefix, str)  # of this text alone
+        return self.texts.prepare(
+            Request(
+                text=text,
+                source=source,
+                target=target,
+                options=options,
+                target_prefix=wishes.target_prefix,
+                alignments=wishes.alignments,
+                terms=wishes.terms,
             )
-            prefix = ""
-        return TextInSentences(document, sentences, alignments)
+        )
 
     def translate_each(
         self,
         texts: Sequence[str],
         options: SearchOptions,
-        target_prefix: str = "",
         *,
-        format: Format = "text",
-        split: bool = True,
         source: str | None = None,
         target: str | None = None,
+        format: Format = "text",
+        split: bool = True,
+        wishes: Wishes = NO_WISHES,
     ) -> Iterator[tuple[int, Translation | ServingError]]:
         """Each text's index with its translation, or with what it failed with, as they end: one
-        that cannot be read or is too long does not end the others. See `translate`."""
+        that cannot be read or is too long does not end the others. See `translate`; the wish for a
+        prefix is that of every text."""
         source, target = self.direction(source, target)
         read: dict[int, TextInSentences] = {}
         for index, text in enumerate(texts):
@@ -230,11 +242,11 @@ class ModelTranslator:
                 read[index] = self.read(
                     text,
                     options,
-                    target_prefix,
-                    format=format,
-                    split=split,
                     source=source,
                     target=target,
+                    format=format,
+                    split=split,
+                    wishes=wishes,
                 )
             except RequestError as error:
                 yield index, error
@@ -269,11 +281,9 @@ class ModelTranslator:
         sentences: str | Sequence[str],
         options: SearchOptions | None = None,
         *,
-        target_prefix: str | Sequence[str] = "",
-        alignments: bool = False,
-        terms: Terms = NO_TERMS,
         source: str | None = None,
         target: str | None = None,
+        wishes: Wishes = NO_WISHES,
         progress: Callable[[int], None] | None = None,
     ) -> list[Translation]:
         """Translate one sentence each, just as it is: nothing is divided, kept or put right.
@@ -284,16 +294,8 @@ class ModelTranslator:
         options = options or self.default_options
         source, target = self.direction(source, target)
         prepared = [
-            self.texts.prepare(
-                text,
-                options,
-                prefix,
-                alignments=alignments,
-                terms=terms,
-                source=source,
-                target=target,
-            )
-            for text, prefix in _with_prefixes(sentences, target_prefix)
+            self._prepare(text, options, source, target, own)
+            for text, own in _with_wishes(sentences, wishes)
         ]
         return _in_order(self._translate(dict(enumerate(prepared))), progress)
 
@@ -366,12 +368,12 @@ class ModelTranslator:
         return score_pairs(self.texts, self.steppers.whole, self._limits, pairs, languages)
 
 
-def _with_prefixes(
-    texts: str | Sequence[str], prefixes: str | Sequence[str]
-) -> Iterator[tuple[str, str]]:
-    """Each text with its target prefix, where one prefix may be that of all texts."""
+def _with_wishes(texts: str | Sequence[str], wishes: Wishes) -> Iterator[tuple[str, Wishes]]:
+    """Each text with the wishes that are its own, where one prefix may be that of all texts."""
     every = [texts] if isinstance(texts, str) else list(texts)
-    each = [prefixes] * len(every) if isinstance(prefixes, str) else prefixes
+    if isinstance(wishes.target_prefix, str):
+        return ((text, wishes) for text in every)
+    each = [replace(wishes, target_prefix=prefix) for prefix in wishes.target_prefix]
     return zip(every, each, strict=True)
 
 

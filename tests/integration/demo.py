@@ -6,7 +6,7 @@ from pathlib import Path
 
 from serving.translation.results import Translation
 from serving.translation.ticket import Request
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 TEXTS = [
@@ -23,8 +23,10 @@ def alone(translator: Translator, request: Request) -> Translation:
     (translation,) = translator.translate_sentences(
         request.text,
         request.options,
-        target_prefix=request.target_prefix,
-        alignments=request.alignments,
-        terms=request.terms,
+        wishes=Wishes(
+            target_prefix=request.target_prefix,
+            alignments=request.alignments,
+            terms=request.terms,
+        ),
     )
     return translation

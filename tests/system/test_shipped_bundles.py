@@ -14,6 +14,7 @@ from serving.bundle.folder import find_bundles, read_manifest
 from serving.search.beam import decode
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Hypothesis
+from serving.translation.ticket import Request
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
 BUNDLES = [
@@ -109,7 +110,12 @@ def test_dev_sentences_are_equal_to_the_bit_in_any_batch(name: str) -> None:
     for source, target in translator.manifest.languages.trained:
         for line in dev_lines(source, target):
             sentence = translator.texts.prepare(
-                line, translator.default_options, source=source, target=target
+                Request(
+                    text=line,
+                    options=translator.default_options,
+                    source=source,
+                    target=target,
+                )
             )
             if sentence is not None:
                 sentences.append(sentence)

@@ -6,26 +6,22 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 
 from serving.arrays import Floats
 from serving.bundle.encoder_tokenizer import EncodedText
 from serving.bundle.manifest import Task
 from serving.encoding.reader import Input
+from serving.encoding.scheduler import ReadTicket
 from serving.errors import RequestError
 from serving.server.http.access_log import RequestContext
 from serving.server.models.served import ServedEncoder
 from serving.server.work.admission import check_texts
 from serving.server.work.backend import Backend
-from serving.server.work.in_flight import completed
+from serving.server.work.pipeline import Caller, Chosen, Pipeline
 
 Given = Input | list[int]
 """A text, two that are read together, or ids."""
-
-_AT_ONCE = 1000
-"""Characters that are tokenised in less time than it takes to hand them to another thread; a full
-body would hold up other requests."""
 
 
 class Read(NamedTuple):
@@ -43,7 +39,7 @@ class Readings:
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
-        self._gatekeeper = backend.gatekeeper
+        self._pipeline = Pipeline(backend.settings, backend.gatekeeper)
 
     async def read(
         self,
@@ -60,19 +56,24 @@ class Readings:
         Raises RequestError, whose `index` names the text at fault where one is, and the errors of
         the scheduler.
         """
-        encoder = self._registry.choose_encoder(task, model)
+        limit = self._pipeline.limit(None)
         whole = [_whole(given) for given in texts]
-        check_texts(whole, self._settings)
-        context.note_model(encoder.name, len(texts))
-        self._gatekeeper.charge(context, sum(map(len, whole)))
-        if sum(map(len, whole)) <= _AT_ONCE:
-            encoded = _encoded(encoder, texts, truncate=truncate)
-        else:
-            encoded = await run_in_threadpool(_encoded, encoder, texts, truncate=truncate)
-        timeout_s = self._settings.default_timeout_s
-        tickets = encoder.scheduler.submit_all(encoded, timeout_s)
-        found = await completed(tickets, request.receive, timeout_s)
-        tokens = sum(len(text.ids) for text in encoded)
+        characters = sum(map(len, whole))
+
+        def choose() -> Chosen[tuple[ServedEncoder, list[ReadTicket], int]]:
+            encoder = self._registry.choose_encoder(task, model)
+            check_texts(whole, self._settings)
+
+            def submit() -> tuple[ServedEncoder, list[ReadTicket], int]:
+                encoded = _encoded(encoder, texts, truncate=truncate)
+                tickets = encoder.scheduler.submit_all(encoded, limit.timeout_s, limit.max_wait_s)
+                return encoder, tickets, sum(len(text.ids) for text in encoded)
+
+            return Chosen(encoder.name, len(texts), characters, submit)
+
+        caller = Caller(context, characters, request.receive)
+        encoder, tickets, tokens = await self._pipeline.begin(caller, choose)
+        found = await self._pipeline.results(tickets, caller, limit.timeout_s)
         return Read(encoder, np.stack(found), tokens)
 
 

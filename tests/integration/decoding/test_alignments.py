@@ -12,7 +12,8 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.alignment import word_spans
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 
 MODELS = Path(__file__).resolve().parents[3] / "models"
 GREEDY = SearchOptions(beam_size=1, loop_guard=False)
@@ -45,7 +46,7 @@ def test_alignment_error_rate(name: str, limit: float) -> None:
     found = sure = found_sure = found_possible = 0
     for source, target, sure_links, possible_links in pairs_by_hand():
         (result,) = translator.translate_sentences(
-            source, GREEDY, target_prefix=target, alignments=True
+            source, GREEDY, wishes=Wishes(target_prefix=target, alignments=True)
         )
         hypothesis = result.hypotheses[0]
         assert hypothesis.text.startswith(target)
@@ -72,7 +73,9 @@ def test_attention_is_the_same_in_any_company_and_changes_nothing(name: str) -> 
     texts = [*(pair[0] for pair in pairs_by_hand()[:3]), long]
     prefixes = ["", "The", "I have no", ""]
     wanted = [
-        translator.texts.prepare(text, options, prefix, alignments=True)
+        translator.texts.prepare(
+            Request(text=text, options=options, target_prefix=prefix, alignments=True)
+        )
         for text, prefix in zip(texts, prefixes, strict=True)
     ]
     stepper = translator.steppers.whole

@@ -12,7 +12,7 @@ from serving.search.options import SearchOptions
 from serving.text.terms import Terms
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.conftest import TinyModel
 from tests.integration.demo import MODELS, TEXTS, alone
 
@@ -42,7 +42,7 @@ def test_nobody_notices_what_others_ask_for(name: str) -> None:
     assert all("hour" in h.text for h in with_entry.hypotheses)
     for translation, request in ((linked, plain[2]), (forced, others[4])):
         (same,) = translator.translate_sentences(
-            request.text, request.options, target_prefix=request.target_prefix
+            request.text, request.options, wishes=Wishes(target_prefix=request.target_prefix)
         )
         without = [dataclasses.replace(h, alignment=None) for h in translation.hypotheses]
         assert without == list(same.hypotheses)

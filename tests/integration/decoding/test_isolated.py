@@ -34,12 +34,7 @@ from serving.translation.processes.loop import DecodingLoop, portable
 from serving.translation.processes.orders import Order
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
-from serving.translation.ticket import (
-    Completed,
-    PartialTranslation,
-    Request,
-    TranslationTicket,
-)
+from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
 from serving.translation.translator import Translator
 from tests.integration.demo import MODELS, TEXTS, alone
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
@@ -137,7 +132,10 @@ def test_a_sentence_that_fails_keeps_its_error_and_spares_its_neighbours() -> No
     process = threading.Thread(target=loop.run, daemon=True)
     process.start()
     texts = [POISON, "abc", "defghi"]
-    sentences = {n: echo.texts.prepare(text, echo.default_options) for n, text in enumerate(texts)}
+    sentences = {
+        n: echo.texts.prepare(Request(text=text, options=echo.default_options))
+        for n, text in enumerate(texts)
+    }
     parent.send(Order(sentences=sentences))  # type: ignore[arg-type]
     outcomes, failed = {}, {}
     while len(outcomes) + len(failed) < len(texts):

@@ -23,6 +23,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
+from serving.translation.ticket import Request
 from serving.translation.translator import Translator
 from tests.conftest import single_thread
 from tests.toy.languages import texts, translated, write_multilingual_recipe
@@ -105,7 +106,9 @@ def test_a_tag_in_the_text_does_not(bundle: Path) -> None:
     tags = translator.manifest.languages.tags
     assert tags == {"de": "<2de>", "en": "<2en>", "es": "<2es>"}
     for text in ("<2es> dog horse", "<2es>dog horse"):
-        sentence = translator.texts.prepare(text, translator.default_options, target="de")
+        sentence = translator.texts.prepare(
+            Request(text=text, options=translator.default_options, target="de")
+        )
         assert sentence is not None
         ids = [translator.texts.target.control_id(tag) for tag in tags.values()]
         assert [id_ for id_ in sentence.source if id_ in ids] == [ids[0]]

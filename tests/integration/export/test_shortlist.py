@@ -30,7 +30,7 @@ from serving.search.sentence import Hypothesis, Sentence
 from serving.search.stepper import StepInputs
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, Request
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.conftest import TinyModel
 from tests.integration.export.test_bundle import (
     decode_joining,
@@ -256,7 +256,7 @@ def test_a_translator_chooses_from_the_list_where_it_may(bundle: Path, texts: li
     # A prefix and a constraint need the whole vocabulary; beside them the others keep their lists.
     first_word = texts[0].split()[0]
     prefixes = ["", "", first_word, *[""] * 5]
-    forced = translator.translate_sentences(texts, listed, target_prefix=prefixes)
+    forced = translator.translate_sentences(texts, listed, wishes=Wishes(target_prefix=prefixes))
     assert [found.text for found in forced[:2]] == wanted[:2]
     assert forced[2].text.startswith(first_word)
     once = f"{first_word} {first_word} {first_word}"

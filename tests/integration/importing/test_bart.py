@@ -25,7 +25,7 @@ from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.text.terms import Terms
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_bart
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
@@ -109,8 +109,8 @@ def test_texts_have_the_ids_of_its_own_vocabulary(case: Case, translator: Transl
 
 
 def test_any_batch_is_the_same_to_the_bit(translator: Translator) -> None:
-    together = translator.translate(TEXTS, BEAMS, alignments=True)
-    alone = [translator.translate(text, BEAMS, alignments=True)[0] for text in TEXTS]
+    together = translator.translate(TEXTS, BEAMS, wishes=Wishes(alignments=True))
+    alone = [translator.translate(text, BEAMS, wishes=Wishes(alignments=True))[0] for text in TEXTS]
     assert together == alone
     assert len({each.text for each in together}) > 3
     assert all("<s>" not in each.tokens for one in together for each in one.hypotheses)
@@ -134,7 +134,7 @@ def test_it_is_served(case: Case, translator: Translator) -> None:
 def test_a_term_is_a_word_of_its_own(translator: Translator) -> None:
     """Whose space is part of its first piece."""
     terms, options = Terms(required=("the",)), replace(BEAMS, num_hypotheses=1)
-    for found in translator.translate_sentences(TEXTS[:4], options, terms=terms):
+    for found in translator.translate_sentences(TEXTS[:4], options, wishes=Wishes(terms=terms)):
         assert " the" in found.text
         assert "constraints" not in found.warnings
 

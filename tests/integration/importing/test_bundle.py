@@ -23,7 +23,8 @@ from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
 from serving.text.terms import Terms
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_opus, write_opus_apart
 from tests.toy.corpus import toy_pairs
 
@@ -181,17 +182,21 @@ def test_int8_is_the_same_to_the_bit_in_any_batch(opus: Opus) -> None:
 def test_terms_and_alignments(opus: Opus) -> None:
     translator = Translator(opus.int8)
     for text in TEXTS[:4]:
-        (plain,) = translator.translate(text, BEAMS, alignments=True)
+        (plain,) = translator.translate(text, BEAMS, wishes=Wishes(alignments=True))
         best = plain.hypotheses[0]
         assert best.alignment is not None
         for link in best.alignment:
             assert text[slice(*link.source)].strip() == text[slice(*link.source)]
             assert best.text[slice(*link.target)].strip()
-        (held,) = translator.translate(text, BEAMS, terms=Terms(required=("garden",)))
+        (held,) = translator.translate(
+            text, BEAMS, wishes=Wishes(terms=Terms(required=("garden",)))
+        )
         assert "garden" in held.text
-        (without,) = translator.translate(text, BEAMS, terms=Terms(forbidden=("garden", "old")))
+        (without,) = translator.translate(
+            text, BEAMS, wishes=Wishes(terms=Terms(forbidden=("garden", "old")))
+        )
         assert not {"garden", "old"} & set(without.text.split())
-        (begun,) = translator.translate(text, BEAMS, target_prefix="The old")
+        (begun,) = translator.translate(text, BEAMS, wishes=Wishes(target_prefix="The old"))
         assert begun.text.startswith("The old")
 
 
@@ -233,7 +238,7 @@ def test_a_tag_chooses_the_target_language(tagged: tuple[Path, Path], client: Te
     translator = Translator(tagged[1] / "many")
     tokenizer = tokenizer_of(tagged[0])
     for target, tag in (("fr", ">>fra<<"), ("en", ">>eng<<")):
-        sentence = translator.texts.prepare(TEXTS[0], BEAMS, target=target)
+        sentence = translator.texts.prepare(Request(text=TEXTS[0], options=BEAMS, target=target))
         assert sentence is not None
         assert sentence.source == tokenizer(tag + TEXTS[0])["input_ids"]
         (wanted,) = translator.translate(TEXTS[0], source="de", target=target)

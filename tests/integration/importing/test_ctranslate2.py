@@ -28,7 +28,7 @@ from export.importing.toolkits.ctranslate2 import read_ctranslate2
 from export.importing.toolkits.ctranslate2_file import read_spec_file
 from serving.bundle.folder import read_manifest
 from serving.search.options import SearchOptions
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import (
     PAIRS,
     pieces_of,
@@ -272,7 +272,7 @@ def test_a_package_of_argos_translates_as_ctranslate2_does(tmp_path: Path) -> No
             assert ours.score == pytest.approx(score, abs=1e-4)
             assert list(ours.tokens) == output
     assert together == [translator.translate_sentences([text], BEAMS)[0] for text in TEXTS]
-    (linked,) = translator.translate([TEXTS[0]], BEAMS, alignments=True)
+    (linked,) = translator.translate([TEXTS[0]], BEAMS, wishes=Wishes(alignments=True))
     assert linked.hypotheses[0].alignment
     assert translator.translate(["  "], BEAMS)[0].text.strip() == ""
 

@@ -25,7 +25,8 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.translation.translator import Translator
+from serving.translation.ticket import Request
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_m2m100, write_mbart50, write_nllb
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
@@ -155,11 +156,15 @@ def client(bundles: Path) -> Iterator[TestClient]:
 
 def test_tags_stand_on_both_sides_and_are_not_told(m2m100: Many, bundles: Path) -> None:
     translator, tokenizer = Translator(bundles / "many"), m2m100.tokenizer
-    sentence = translator.texts.prepare(TEXTS[0], BEAMS, source="de", target="fr")
+    sentence = translator.texts.prepare(
+        Request(text=TEXTS[0], options=BEAMS, source="de", target="fr")
+    )
     assert sentence is not None
     assert sentence.source == tokenizer(TEXTS[0])["input_ids"]
     assert list(sentence.target_prefix) == [tokenizer.get_lang_id("fr")]
-    (found,) = translator.translate(TEXTS[0], BEAMS, source="de", target="fr", alignments=True)
+    (found,) = translator.translate(
+        TEXTS[0], BEAMS, source="de", target="fr", wishes=Wishes(alignments=True)
+    )
     for each in found.hypotheses:
         assert "__fr__" not in (*each.tokens, each.text)
         assert len(each.token_scores) == len(each.tokens) + each.finished

@@ -22,7 +22,7 @@ from serving.errors import UnknownLanguageError
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
-from serving.translation.translator import Translator
+from serving.translation.translator import Translator, Wishes
 from tests.toy.checkpoints import write_t5
 from tests.toy.corpus import toy_pairs
 from training.decoding.stepper import TorchStepper
@@ -132,12 +132,12 @@ def test_any_batch_of_any_targets_is_the_same_to_the_bit(told: Path) -> None:
     translator = Translator(told / "bundle", threads=1)
     asked = [(text, target) for text in TEXTS for target in ("de", "fr")]
     read = [
-        translator.read(text, BEAMS, source="en", target=target, alignments=True)
+        translator.read(text, BEAMS, source="en", target=target, wishes=Wishes(alignments=True))
         for text, target in asked
     ]
     together = dict(translator.translate_read(read))
     for index, (text, target) in enumerate(asked):
-        (alone,) = translator.translate(text, BEAMS, target=target, alignments=True)
+        (alone,) = translator.translate(text, BEAMS, target=target, wishes=Wishes(alignments=True))
         assert together[index] == alone
         links = alone.hypotheses[0].alignment
         assert links is not None

@@ -8,7 +8,8 @@ import dataclasses
 import re
 import time
 import uuid
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from typing import Any, Literal, Protocol, cast
 
 from pydantic import BaseModel
@@ -48,7 +49,6 @@ from serving.server.http.settings import Settings
 from serving.server.http.wire import json_response
 from serving.server.work.admission import check_generation
 from serving.server.work.encoding import Read
-from serving.server.work.in_flight import followed
 from serving.text.stream import readable
 
 _WIRE_NAMES = {
@@ -184,8 +184,9 @@ class ChatAnswer:
         self._body, self._outputs = body, outputs
         self._id, self._created = f"chatcmpl-{uuid.uuid4().hex}", int(time.time())
 
-    def whole(self, done: GenerationDone) -> ChatCompletion:
-        """The whole answer."""
+    def whole(self, results: Sequence[GenerationDone]) -> ChatCompletion:
+        """The whole answer; a chat is one prompt."""
+        [done] = results
         choices = [
             ChatChoice(
                 index=place,
@@ -200,7 +201,7 @@ class ChatAnswer:
             created=self._created,
             model=self._body.model,
             choices=choices,
-            usage=_usage([done]),
+            usage=_usage(results),
         )
 
     def prompt_chunks(self, number: int, event: PromptRead) -> list[ChatChunk]:
@@ -286,14 +287,20 @@ def _base64(vector: Floats) -> str:
     return base64.b64encode(vector.astype("<f4").tobytes()).decode()
 
 
-class StreamedAnswer(Protocol):
-    """Makes the chunks of a stream, which share its id."""
+class GeneratedAnswer(Protocol):
+    """Makes the answer to one request, whole or in the chunks of a stream, which share its id."""
+
+    def whole(self, results: Sequence[GenerationDone]) -> BaseModel: ...
 
     def prompt_chunks(self, number: int, event: PromptRead) -> Sequence[BaseModel]: ...
 
     def chunk(self, number: int, delta: Delta) -> BaseModel: ...
 
     def usage_chunk(self, results: Sequence[GenerationDone]) -> BaseModel: ...
+
+
+Begun = tuple[GeneratedAnswer, list[GenerationTicket]]
+"""What makes the answer, and a ticket for each prompt."""
 
 
 def _openai_error(error: ServingError) -> OpenAIError:
@@ -310,8 +317,8 @@ def render_error(error: ServingError) -> Response:
 
 
 async def stream_events(
-    answer: StreamedAnswer,
-    tickets: Sequence[GenerationTicket],
+    answer: GeneratedAnswer,
+    events: AsyncGenerator[tuple[int, PromptRead | Delta | GenerationDone]],
     context: RequestContext,
     *,
     wants_usage: bool,
@@ -320,24 +327,21 @@ async def stream_events(
     request, `[DONE]` at the end. When the client leaves, nothing is decoded further."""
     results: dict[int, GenerationDone] = {}
     try:
-        async for number, event in followed(tickets, context):
-            if isinstance(event, Delta):
-                yield _event(answer.chunk(number, event))
-            elif isinstance(event, PromptRead):
-                for chunk in answer.prompt_chunks(number, event):
-                    yield _event(chunk)
-            else:
-                results[number] = event
-                context.tokens += event.num_generated_tokens
+        async with aclosing(events):
+            async for number, event in events:
+                if isinstance(event, Delta):
+                    yield _event(answer.chunk(number, event))
+                elif isinstance(event, PromptRead):
+                    for chunk in answer.prompt_chunks(number, event):
+                        yield _event(chunk)
+                else:
+                    results[number] = event
         if wants_usage:
-            yield _event(answer.usage_chunk([results[n] for n in range(len(tickets))]))
+            yield _event(answer.usage_chunk([results[n] for n in range(len(results))]))
         yield b"data: [DONE]\n\n"
     except ServingError as error:
         context.error = error.code
         yield _event(_openai_error(error))
-    finally:
-        for ticket in tickets:
-            ticket.cancel()  # changes nothing where it has ended
 
 
 def _event(body: BaseModel) -> bytes:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
 from serving.errors import InvalidOptionError, RequestError
-from serving.generation.choices import written_form
+from serving.generation.choices import Prompt, written_form
 from serving.generation.ticket import GenerationRequest
 from serving.server.api.dialect import QUICK, WORK, Dialect, DialectRoute
 from serving.server.dialects.openai.answers import (
+    Begun,
     ChatAnswer,
     CompletionAnswer,
     embedded,
@@ -39,12 +42,11 @@ from serving.server.dialects.openai.wire import (
 )
 from serving.server.http.access_log import RequestContext
 from serving.server.http.body import read_json
-from serving.server.http.settings import Settings, variable
 from serving.server.http.wire import STREAM_HEADERS, json_response
 from serving.server.models.served import ServedEncoder, ServedLanguageModel
 from serving.server.work.backend import Backend
 from serving.server.work.encoding import Readings, inputs_of
-from serving.server.work.in_flight import completed
+from serving.server.work.pipeline import Caller, Chosen, Pipeline, TimeLimit
 from serving.text.characters import check_text
 
 _LONGEST = 1024
@@ -56,7 +58,8 @@ class _OpenAIEndpoints:
 
     def __init__(self, backend: Backend) -> None:
         self._registry, self._settings = backend.registry, backend.settings
-        self._gatekeeper, self._readings = backend.gatekeeper, Readings(backend)
+        self._pipeline = Pipeline(backend.settings, backend.gatekeeper)
+        self._readings = Readings(backend)
 
     async def models(self, _: Request, __: RequestContext) -> Response:
         """Every language model that is loaded, then every encoder; translators are not listed."""
@@ -75,32 +78,38 @@ class _OpenAIEndpoints:
     async def completions(self, request: Request, context: RequestContext) -> Response:
         """Generate text after each prompt, and answer at once or as a stream of chunks."""
         body = await read_json(request, CompletionRequest, self._settings.max_body_bytes)
-        model = self._registry.choose_language_model(body.model)
-        requests, timeout_s = self._requests(body)
-        context.note_model(model.name, len(requests))
-        self._gatekeeper.charge(context, sum(len(request.prompt) for request in requests))
-        try:
-            # Tokenising a full body takes long enough to hold up other requests.
-            tickets = await run_in_threadpool(model.scheduler.submit_all, requests)
-        except RequestError as error:
-            raise in_wire_names(error) from error
-        options = requests[0].options
-        answer = CompletionAnswer(body, model.generator.prompts, options.num_hypotheses)
-        if body.stream:
-            stream = stream_events(answer, tickets, context, wants_usage=body.wants_usage)
-            return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-        results = await completed(tickets, request.receive, timeout_s)
-        context.tokens += sum(result.num_generated_tokens for result in results)
-        return json_response(answer.whole(results))
+        prompts = prompts_of(body)
+        characters = sum(map(len, prompts))
+
+        def choose(limit: TimeLimit) -> Chosen[Begun]:
+            model = self._registry.choose_language_model(body.model)
+            requests = self._requests(body, prompts, limit.timeout_s)
+
+            def submit() -> Begun:
+                try:
+                    tickets = model.scheduler.submit_all(requests, limit.max_wait_s)
+                except RequestError as error:
+                    raise in_wire_names(error) from error
+                outputs = requests[0].options.num_hypotheses
+                return CompletionAnswer(body, model.generator.prompts, outputs), tickets
+
+            return Chosen(model.name, len(requests), characters, submit)
+
+        return await self._answered(body, characters, choose, request, context)
 
     async def chat(self, request: Request, context: RequestContext) -> Response:
         """Answer the last message, at once or as a stream of chunks."""
         body = await read_json(request, ChatRequest, self._settings.max_body_bytes)
-        model = self._registry.choose_language_model(body.model)
-        _check_chat(body)
-        timeout_s = timeout_of(body, self._settings)
-        context.note_model(model.name, 1)
-        self._gatekeeper.charge(context, sum(len(message.text) for message in body.messages))
+        characters = sum(len(message.text) for message in body.messages)
+
+        def choose(limit: TimeLimit) -> Chosen[Begun]:
+            model = self._registry.choose_language_model(body.model)
+            _check_chat(body)
+            return Chosen(model.name, 1, characters, lambda: self._submit(model, body, limit))
+
+        return await self._answered(body, characters, choose, request, context)
+
+    def _submit(self, model: ServedLanguageModel, body: ChatRequest, limit: TimeLimit) -> Begun:
         messages = [
             {
                 "role": "system" if message.role == "developer" else message.role,
@@ -108,8 +117,7 @@ class _OpenAIEndpoints:
             }
             for message in body.messages
         ]
-        # Tokenising a full body takes long enough to hold up other requests.
-        ids = await run_in_threadpool(model.generator.prompts.encode_chat, messages)
+        ids = model.generator.prompts.encode_chat(messages)
         longest = model.generator.prompts.longest(self._settings.max_context_tokens)
         own = {
             "max_length": body.max_completion_tokens
@@ -118,18 +126,32 @@ class _OpenAIEndpoints:
             "num_logprobs": (body.top_logprobs or 0) if body.logprobs else None,
         }
         options = generation_options(body, own, 1, self._settings)
-        given = GenerationRequest(prompt=ids, options=options, timeout_s=timeout_s)
+        given = GenerationRequest(prompt=ids, options=options, timeout_s=limit.timeout_s)
         try:
-            ticket = await run_in_threadpool(model.scheduler.submit, given)
+            tickets = model.scheduler.submit_all([given], limit.max_wait_s)
         except RequestError as error:
             raise in_wire_names(error).renamed({"prompt": "messages"}) from error
-        answer = ChatAnswer(body, options.num_hypotheses)
+        return ChatAnswer(body, options.num_hypotheses), tickets
+
+    async def _answered(
+        self,
+        body: SamplingFields,
+        characters: int,
+        choose: Callable[[TimeLimit], Chosen[Begun]],
+        request: Request,
+        context: RequestContext,
+    ) -> Response:
+        """Have prompts of so many characters gone on from, with the model that `choose` takes;
+        answers at once or as a stream of chunks."""
+        limit = self._pipeline.limit(body.timeout_s)
+        caller = Caller(context, characters, None if body.stream else request.receive)
+        answer, tickets = await self._pipeline.begin(caller, lambda: choose(limit))
         if body.stream:
-            stream = stream_events(answer, [ticket], context, wants_usage=body.wants_usage)
+            events = self._pipeline.events(tickets, caller, limit.timeout_s)
+            stream = stream_events(answer, events, context, wants_usage=body.wants_usage)
             return StreamingResponse(stream, media_type="text/event-stream", headers=STREAM_HEADERS)
-        [done] = await completed([ticket], request.receive, timeout_s)
-        context.tokens += done.num_generated_tokens
-        return json_response(answer.whole(done))
+        results = await self._pipeline.results(tickets, caller, limit.timeout_s)
+        return json_response(answer.whole(results))
 
     async def embeddings(self, request: Request, context: RequestContext) -> Response:
         """The vector of each text."""
@@ -213,38 +235,27 @@ class _OpenAIEndpoints:
             device_reason=model.device.reason,
         )
 
-    def _requests(self, body: CompletionRequest) -> tuple[list[GenerationRequest], float]:
-        """One request of the scheduler for each prompt, and the seconds they have; raises
-        RequestError."""
-        settings, prompts = self._settings, prompts_of(body)
+    def _requests(
+        self, body: CompletionRequest, prompts: Sequence[Prompt], timeout_s: float
+    ) -> list[GenerationRequest]:
+        """One request of the scheduler for each prompt; raises RequestError."""
         if body.suffix:
             raise refused("suffix", "must be null or empty: no model here fills in")
         if body.stream and (body.best_of or 1) > (body.n or 1):
             raise refused("best_of", "must be at most n with stream: it ranks whole outputs")
-        timeout_s = timeout_of(body, settings)
         own = {
             "max_length": 16 if body.max_tokens is None else body.max_tokens,
             "best_of": None if body.best_of == (body.n or 1) else body.best_of,
             "num_logprobs": body.logprobs,
         }
-        options = generation_options(body, own, len(prompts), settings)
+        options = generation_options(body, own, len(prompts), self._settings)
         score = bool(body.echo) and body.logprobs is not None
-        requests = [
+        return [
             GenerationRequest(
                 prompt=prompt, options=options, score_prompt=score, timeout_s=timeout_s
             )
             for prompt in prompts
         ]
-        return requests, timeout_s
-
-
-def timeout_of(body: SamplingFields, settings: Settings) -> float:
-    """Seconds that the request has; raises RequestError for more than any may have."""
-    timeout_s = body.timeout_s or settings.default_timeout_s
-    if timeout_s > settings.max_timeout_s:
-        limit = f"{settings.max_timeout_s:g} ({variable('max_timeout_s')})"
-        raise refused("timeout_s", f"must be at most {limit}, got {timeout_s:g}")
-    return timeout_s
 
 
 def refused(parameter: str, reason: str) -> RequestError:

@@ -19,6 +19,7 @@ from serving.search.sentence import Finished, Sentence
 from serving.translation.results import SentenceOutcome
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 from tests.unit.serving.search.reference_search import FakeScores, plain_search
@@ -92,7 +93,9 @@ ALTERNATIVES = SearchOptions(
 
 def test_texts_through_the_translator_and_through_the_scheduler() -> None:
     translator = EchoTranslator()
-    (result,) = translator.translate_sentences("abcdef", ALTERNATIVES, target_prefix="xy")
+    (result,) = translator.translate_sentences(
+        "abcdef", ALTERNATIVES, wishes=Wishes(target_prefix="xy")
+    )
     assert [h.text[:3] for h in result.hypotheses[:2]] == ["xyc", "xyd"]
     assert result.text == "xycdef"
     assert len({h.tokens[2] for h in result.hypotheses}) == 3

@@ -19,6 +19,8 @@ from serving.search.ids import EOS_ID, SpecialIds
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
 from serving.text.terms import TermReader, Terms
+from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.toy.language_checkpoints import ROWS, write_tokenizer
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
@@ -92,17 +94,27 @@ def test_terms_are_held_by_a_narrow_beam_too_and_neighbours_are_left_alone(
 def test_what_there_is_no_room_for_is_a_warning() -> None:
     translator = EchoTranslator()
     options = SearchOptions(beam_size=3, max_length=4, loop_guard=False)
-    (short,) = translator.translate_sentences("abcdef", options, terms=Terms(required=("uvwxyz",)))
+    (short,) = translator.translate_sentences(
+        "abcdef", options, wishes=Wishes(terms=Terms(required=("uvwxyz",)))
+    )
     assert short.warnings == ("max_length", "constraints")
     (long,) = translator.translate_sentences(
-        "abc", replace(options, max_length=20), terms=Terms(("xyz",))
+        "abc", replace(options, max_length=20), wishes=Wishes(terms=Terms(("xyz",)))
     )
     assert "xyz" in long.text
     assert long.warnings == ()
-    (without,) = translator.translate_sentences("abc", options, terms=Terms(forbidden=("b",)))
+    (without,) = translator.translate_sentences(
+        "abc", options, wishes=Wishes(terms=Terms(forbidden=("b",)))
+    )
     assert "b" not in without.text
-    assert translator.translate_sentences("abc", options, terms=Terms())[0].text == "abc"
-    assert translator.texts.prepare("abc", options, terms=Terms()).constraints is None
+    assert (
+        translator.translate_sentences("abc", options, wishes=Wishes(terms=Terms()))[0].text
+        == "abc"
+    )
+    assert (
+        translator.texts.prepare(Request(text="abc", options=options, terms=Terms())).constraints
+        is None
+    )
 
 
 @pytest.mark.parametrize(
@@ -111,7 +123,9 @@ def test_what_there_is_no_room_for_is_a_warning() -> None:
 def test_a_glossary_entry_counts_where_its_source_occurs(text: str, held: bool) -> None:
     translator = EchoTranslator()
     terms = Terms(glossary=(("cat", "QQ"), ("dog", "WW")))
-    (result,) = translator.translate_sentences(text, SearchOptions(beam_size=4), terms=terms)
+    (result,) = translator.translate_sentences(
+        text, SearchOptions(beam_size=4), wishes=Wishes(terms=terms)
+    )
     assert ("QQ" in result.text) == held
     assert "WW" not in result.text
 

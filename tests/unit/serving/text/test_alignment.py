@@ -16,6 +16,7 @@ from serving.search.sentence import Hypothesis, Sentence
 from serving.text.alignment import MIN_PROBABILITY, word_links, word_spans
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
@@ -172,6 +173,8 @@ def test_requests_with_and_without_links_are_not_taken_for_one_another() -> None
     for link, same in zip(first.alignment, moved.alignment, strict=True):
         assert moved.text[slice(*same.target)] == first.text[slice(*link.target)]
         assert tuple(place - 1 for place in same.source) == link.source
-    (offline,) = translator.translate_sentences("ab cd", requests[1].options, alignments=True)
+    (offline,) = translator.translate_sentences(
+        "ab cd", requests[1].options, wishes=Wishes(alignments=True)
+    )
     assert offline.hypotheses[0].alignment == first.alignment
     scheduler.close(30)

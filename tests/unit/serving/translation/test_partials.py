@@ -16,6 +16,7 @@ from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Completed, PartialTranslation, Request, TranslationTicket
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import EchoTranslator
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
@@ -116,7 +117,7 @@ def test_partials_begin_with_each_other_and_the_whole_with_them() -> None:
             told += len(partials)
             assert request.stream or not partials
             (alone,) = translator.translate_sentences(
-                request.text, request.options, target_prefix=request.target_prefix
+                request.text, request.options, wishes=Wishes(target_prefix=request.target_prefix)
             )
             assert alone.text == whole or "repetition" in alone.warnings
         scheduler.close(30)

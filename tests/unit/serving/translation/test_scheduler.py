@@ -19,13 +19,13 @@ from serving.errors import (
     OverloadedError,
 )
 from serving.queue.limits import BatchLimits
-from serving.queue.request_queue import RequestQueue
 from serving.search.options import SearchOptions
 from serving.search.sentence import Finished, Sentence
 from serving.translation.results import SentenceOutcome, Translation
 from serving.translation.running import JOIN_EVERY
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request, TranslationTicket
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoStepper, EchoTranslator, wait_until
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeState, FakeStepper
 
@@ -158,7 +158,9 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
         for text in texts
     ]
     alone = [
-        translator.translate_sentences([r.text], r.options, target_prefix=[r.target_prefix])[0]
+        translator.translate_sentences(
+            [r.text], r.options, wishes=Wishes(target_prefix=[r.target_prefix])
+        )[0]
         for r in requests
     ]
     scheduler = TranslationScheduler(translator, limits=BatchLimits(max_rows=7))
@@ -442,76 +444,3 @@ def test_events_end_with_the_translation_and_leaving_them_cancels_nothing(
     assert not ticket.done
     translator.stepper.run_freely()
     assert asyncio.run(listen(ticket)) == ["abc"]
-
-
-class Waiting:
-    """A request that never ends by itself."""
-
-    def __init__(self, seconds: float = 1e9) -> None:
-        self.deadline = time.monotonic() + seconds
-
-    def expire(self) -> bool:
-        """Never."""
-        return False
-
-
-class Clock:
-    """Time that passes when it is told to."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.now = 100.0
-        monkeypatch.setattr("serving.queue.request_queue.time.monotonic", lambda: self.now)
-
-
-def take(queue: RequestQueue[Waiting], count: int) -> None:
-    """As a batch with room for so many does."""
-    room = iter(range(count))
-    queue.take(lambda _: next(room, None) is not None or None)
-
-
-def test_a_full_queue_says_when_it_will_be_empty(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    queue: RequestQueue[Waiting] = RequestQueue(4, "sentences")
-    queue.put([Waiting() for _ in range(4)])
-    with pytest.raises(OverloadedError, match="holds at most 4 sentences and has 4") as caught:
-        queue.put([Waiting()])
-    assert caught.value.retry_after_s == 1.0  # nothing is known of the pace yet
-    take(queue, 1)
-    for _ in range(2):
-        clock.now += 3.0
-        take(queue, 1)
-    queue.put([Waiting() for _ in range(3)])
-    with pytest.raises(OverloadedError) as caught:
-        queue.put([Waiting()])
-    assert caught.value.retry_after_s == 4 * 3.0
-    clock.now += 1000.0
-    with pytest.raises(OverloadedError) as caught:
-        queue.put([Waiting()])
-    assert caught.value.retry_after_s == 60.0
-
-
-def test_what_would_wait_too_long_is_refused_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    queue: RequestQueue[Waiting] = RequestQueue(100, "sentences")
-    queue.put([Waiting() for _ in range(32)])
-    take(queue, 20)  # room for these does not tell how soon there is more
-    for _ in range(2):
-        clock.now += 2.0
-        take(queue, 1)
-    with pytest.raises(OverloadedError, match=r"10 sentences wait, .* about 20.0 s, .* 30.0 s"):
-        queue.put([Waiting(30.0)])
-    queue.put([Waiting(41.0)])
-    assert len(queue) == 11
-
-
-def test_times_in_which_there_was_room_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    clock = Clock(monkeypatch)
-    queue: RequestQueue[Waiting] = RequestQueue(100, "sentences")
-    for _ in range(10):
-        clock.now += 600.0
-        queue.put([Waiting()])
-        clock.now += 0.01
-        take(queue, 1)
-    queue.put([Waiting(1.0) for _ in range(40)])
-    queue.put([Waiting(1.0)])
-    assert len(queue) == 41

@@ -15,6 +15,7 @@ from serving.search.options import SearchOptions
 from serving.text.characters import check_text
 from serving.translation.results import Translation
 from serving.translation.texts import ends_in_loop
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import POISON, EchoTranslator
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)
@@ -57,12 +58,18 @@ def test_every_batch_gives_equal_scores(translator: EchoTranslator) -> None:
 
 def test_target_prefix_is_one_for_all_or_one_a_text(translator: EchoTranslator) -> None:
     options = SearchOptions(beam_size=2, loop_guard=False)
-    results = translator.translate_sentences(["abcd", "efgh"], options, target_prefix=["xy", ""])
+    results = translator.translate_sentences(
+        ["abcd", "efgh"], options, wishes=Wishes(target_prefix=["xy", ""])
+    )
     assert [result.text for result in results] == ["xycd", "efgh"]
-    results = translator.translate_sentences(["abcd", "efgh"], options, target_prefix="z")
+    results = translator.translate_sentences(
+        ["abcd", "efgh"], options, wishes=Wishes(target_prefix="z")
+    )
     assert [result.text for result in results] == ["zbcd", "zfgh"]
     with pytest.raises(ValueError, match="shorter"):
-        translator.translate_sentences(["abcd", "efgh"], options, target_prefix=["x"])
+        translator.translate_sentences(
+            ["abcd", "efgh"], options, wishes=Wishes(target_prefix=["x"])
+        )
 
 
 def test_scores_of_given_texts_equal_those_of_decoding(translator: EchoTranslator) -> None:
@@ -106,7 +113,7 @@ def test_unreadable_text_is_refused_wherever_it_stands(
 ) -> None:
     for call in (
         lambda: translator.translate_sentences(["fine", text]),
-        lambda: translator.translate_sentences("fine", target_prefix=text),
+        lambda: translator.translate_sentences("fine", wishes=Wishes(target_prefix=text)),
         lambda: translator.score([(text, "fine")]),
         lambda: translator.score([("fine", text)]),
     ):
@@ -130,7 +137,9 @@ def test_a_text_over_the_limit_is_refused_not_cut(translator: EchoTranslator) ->
             f"at most {limit - 1} pieces .* got {limit}",
         ),
         (
-            lambda: translator.translate_sentences("a", target_prefix="b" * (limit + 1)),
+            lambda: translator.translate_sentences(
+                "a", wishes=Wishes(target_prefix="b" * (limit + 1))
+            ),
             "target_prefix must",
         ),
         (lambda: translator.score([("a", "b" * (limit + 1))]), "target must .* got 257"),
@@ -202,7 +211,7 @@ def test_a_text_that_could_outgrow_the_cache_is_refused_before_any_work() -> Non
     with pytest.raises(TooLongError, match=r"source of 10 ids, beam_size 4, up to 152 slots"):
         translator.translate_sentences(["a", "abcdefghi"])
     with pytest.raises(TooLongError, match=r"source of 9 ids, beam_size 4, up to 152"):
-        translator.translate_sentences("abcdefgh", target_prefix="abcdefgh")
+        translator.translate_sentences("abcdefgh", wishes=Wishes(target_prefix="abcdefgh"))
     with pytest.raises(TooLongError, match="max_cache_bytes"):
         translator.score([("abc", "x" * 90)])
     assert translator.stepper.calls == calls

@@ -14,6 +14,7 @@ from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.text.detection import detect_among
 from serving.translation.texts import TextProcessor
+from serving.translation.translator import Wishes
 from tests.unit.serving.echo import ByteTokenizer, EchoTranslator, served, several
 
 BOTH_WAYS = several("fr-en", "en-fr", "es-en", "en-es")
@@ -173,9 +174,12 @@ def test_texts_of_several_targets_share_a_batch_and_are_as_alone() -> None:
 
 def test_word_links_leave_the_tag_out() -> None:
     translator, plain = EchoTranslator(languages=BOTH_WAYS), EchoTranslator()
-    (found,) = translator.translate_sentences("ab", target="es", alignments=True)
+    (found,) = translator.translate_sentences("ab", target="es", wishes=Wishes(alignments=True))
     assert {link.source for link in found.hypotheses[0].alignment or ()} <= {(0, 2)}
-    assert plain.translate_sentences("ab", alignments=True)[0].hypotheses[0].alignment is not None
+    assert (
+        plain.translate_sentences("ab", wishes=Wishes(alignments=True))[0].hypotheses[0].alignment
+        is not None
+    )
 
 
 def test_the_tag_counts_as_a_piece() -> None:
@@ -238,7 +242,7 @@ def test_without_such_a_language_nothing_is_detected_twice(
 ) -> None:
     asked: list[str] = []
     monkeypatch.setattr(
-        "serving.server.work.jobs.detect_among",
+        "serving.server.work.planning.detect_among",
         lambda text, *others: asked.append(text) or detect_among(text, *others),
     )
     assert best(client, q=FRENCH, source="auto", target="en")["source"] == "fr"

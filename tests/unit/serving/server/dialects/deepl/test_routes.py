@@ -12,6 +12,7 @@ from starlette.testclient import TestClient
 
 from serving.server.http.settings import Settings
 from serving.translation.texts import TextProcessor
+from serving.translation.ticket import Request
 from tests.unit.serving.echo import POISON, EchoTranslator, served
 
 FORM = "application/x-www-form-urlencoded"
@@ -153,9 +154,9 @@ def test_tags_stay_and_so_does_what_is_ignored(
     seen: list[str] = []
     prepare = TextProcessor.prepare
 
-    def note(self: TextProcessor, text: str, *arguments: Any, **options: Any) -> Any:
-        seen.append(text)
-        return prepare(self, text, *arguments, **options)
+    def note(self: TextProcessor, request: Request) -> Any:
+        seen.append(request.text)
+        return prepare(self, request)
 
     monkeypatch.setattr(TextProcessor, "prepare", note)
     text = "<par>Eine Seite <keep>Einstellungen</keep> &amp; <b>mehr</b></par>"

@@ -1,0 +1,152 @@
+"""The way of every request through the server, whatever its task and its dialect.
+
+A model is chosen, the request noted and charged, its texts encoded and queued, and what comes of
+them awaited and counted.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Generic, ParamSpec, TypeVar
+
+from starlette.concurrency import run_in_threadpool
+from starlette.types import Receive
+
+from serving.errors import RequestError
+from serving.generation.ticket import GenerationDone
+from serving.server.http.access_log import RequestContext
+from serving.server.http.gate import Gatekeeper
+from serving.server.http.settings import Settings, variable
+from serving.server.work.in_flight import Pending, completed, followed
+from serving.translation.ticket import Completed
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+
+_AT_ONCE = 1000
+"""Characters that are read on the event loop: within a millisecond. A full body would hold up other
+requests, but a change of threads costs more than a short text does."""
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whoever waits for an answer."""
+
+    context: RequestContext
+    characters: float
+    """How many of the caller's are read: many are read on another thread."""
+    receive: Receive | None = None
+    """Tells when the client leaves, where the answer is wanted whole; None where it is streamed:
+    who streams it sees to that."""
+
+
+@dataclass(frozen=True)
+class TimeLimit:
+    """How long a request may take."""
+
+    timeout_s: float
+    """Until its end, from now on."""
+    max_wait_s: float | None
+    """Until it is begun; None leaves that to its end."""
+    since: float = field(default_factory=time.monotonic)
+
+    def rest(self) -> TimeLimit:
+        """For what follows once a part of the request is done: the seconds that are left, and no
+        bound on the wait, since what is done would be in vain."""
+        return TimeLimit(max(0.0, self.since + self.timeout_s - time.monotonic()), None)
+
+
+@dataclass(frozen=True)
+class Chosen(Generic[R]):
+    """Texts of one request, for which a model has been chosen."""
+
+    model: str
+    """Its name, for logs and metrics."""
+    texts: int
+    characters: int | None
+    """What the client is charged for; None where it has been before."""
+    submit: Callable[[], R]
+    """Encodes the texts and queues them, all or none."""
+
+
+async def apart(caller: Caller, act: Callable[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+    """Call `act`: on another thread where it reads so much of the caller's that it would hold up
+    other requests."""
+    if caller.characters <= _AT_ONCE:
+        return act(*args, **kwargs)
+    return await run_in_threadpool(act, *args, **kwargs)
+
+
+class Pipeline:
+    """Takes requests from the choice of a model to the count of what came of them."""
+
+    def __init__(self, settings: Settings, gatekeeper: Gatekeeper) -> None:
+        self._settings, self._gatekeeper = settings, gatekeeper
+
+    def limit(self, timeout_s: float | None) -> TimeLimit:
+        """The time that a request has which asks for so much, or for none in particular; raises
+        RequestError for more than any may have."""
+        settings = self._settings
+        if timeout_s is None:
+            return TimeLimit(settings.default_timeout_s, settings.max_wait_s)
+        if timeout_s > settings.max_timeout_s:
+            raise RequestError(
+                f"timeout_s must be at most {settings.max_timeout_s:g} "
+                f"({variable('max_timeout_s')}), got {timeout_s:g}",
+                parameter="timeout_s",
+            )
+        return TimeLimit(timeout_s, None)
+
+    async def begin(self, caller: Caller, choose: Callable[[], Chosen[R]]) -> R:
+        """Have the model chosen and the texts queued; gives what its `submit` does. Raises
+        what the two do, and RateLimitedError."""
+
+        def act() -> R:
+            chosen = choose()
+            caller.context.note_model(chosen.model, chosen.texts)
+            if chosen.characters is not None:
+                self._gatekeeper.charge(caller.context, chosen.characters)
+            return chosen.submit()
+
+        return await apart(caller, act)
+
+    async def results(
+        self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
+    ) -> list[T]:
+        """What came of all tickets, in their order; raises as `completed` does."""
+        assert caller.receive is not None
+        found = await completed(tickets, caller.receive, timeout_s)
+        for result in found:
+            _count(caller.context, result)
+        return found
+
+    async def events(
+        self, tickets: Sequence[Any], caller: Caller, timeout_s: float
+    ) -> AsyncGenerator[tuple[int, Any]]:
+        """The events of all tickets as they come, each with the ticket's number; of a caller who
+        wants a whole answer the last of each alone, which takes no task a ticket. What is left when
+        the generator is closed is given up. Raises the first error among them."""
+        if caller.receive is not None:
+            for each in enumerate(await self.results(tickets, caller, timeout_s)):
+                yield each
+            return
+        try:
+            async for number, event in followed(tickets, caller.context):
+                _count(caller.context, event)
+                yield number, event
+        finally:
+            for ticket in tickets:
+                ticket.cancel()  # changes nothing where it has ended
+
+
+def _count(context: RequestContext, event: object) -> None:
+    """Note in the context how long a text took, and how many tokens were generated."""
+    if isinstance(event, Completed):
+        best = event.translation.hypotheses[:1]
+        tokens = sum(len(hypothesis.token_scores) for hypothesis in best)
+        context.note_timings([event.timing], tokens)
+    elif isinstance(event, GenerationDone):
+        context.tokens += event.num_generated_tokens

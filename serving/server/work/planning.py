@@ -1,0 +1,204 @@
+"""How the texts of a job are translated: in which sentences, with which model, from which
+language."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from serving.errors import RequestError
+from serving.search.options import SearchOptions
+from serving.server.http.settings import Settings
+from serving.server.models.catalogue import AUTO, Catalogue
+from serving.server.models.served import ServedModel
+from serving.server.work.admission import (
+    check_cost,
+    check_tags,
+    check_terms,
+    check_texts,
+    choose_options,
+)
+from serving.server.work.pivot import Part, check_pivot, parted
+from serving.server.work.translation_job import JobResult, TextResult, TranslationJob
+from serving.text.characters import check_text
+from serving.text.detection import detect_among
+from serving.text.document import Document
+from serving.translation.results import check_single, join_timings, join_translations
+from serving.translation.ticket import Completed, Request
+
+_ZERO_SHOT = "zero_shot"
+"""The warning of a translation between languages on whose pair its model was not trained."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How one text is translated: its sentences, the model, the options and the language."""
+
+    document: Document
+    model: ServedModel
+    options: SearchOptions
+    source: str
+    confidence: float | None
+
+
+class Planner:
+    """Plans jobs for the models of a catalogue, within the settings."""
+
+    def __init__(self, catalogue: Catalogue, settings: Settings) -> None:
+        self._catalogue, self._settings = catalogue, settings
+
+    @property
+    def may_load(self) -> bool:
+        """Whether a plan may have to wait for a model that is loaded."""
+        return self._catalogue.may_load
+
+    def parts(self, job: TranslationJob) -> list[Part]:
+        """The parts of a job whose source is left open, where some texts are in a language that
+        goes to the target through a third only; none of any other, which is to stay whole."""
+        roundabout = self._catalogue.roundabout_sources(job.target, job.model)
+        detected = self._detected(job, roundabout) if roundabout else {}
+        return parted(job, detected) if detected else []
+
+    def between(self, job: TranslationJob) -> str | None:
+        """The language that the texts go through; None where one model translates them."""
+        if job.source == AUTO:
+            return None
+        between = self._catalogue.pivot(job.source, job.target, job.model)
+        if between is not None:
+            # What is asked of the second model is looked at before the first one works.
+            check_pivot(job, between)
+            self._check_wishes(job)
+            second = self._catalogue.choose(between, job.target, job.model)
+            self._options(job, second)
+        return between
+
+    def plans(self, job: TranslationJob, *, counted: bool) -> list[Plan]:
+        """Decide how each text is translated; raises RequestError, with the index of the text where
+        a single one is at fault. Texts that are no client's are `counted` already: neither their
+        size nor their cost is looked at."""
+        documents = list(_documents(job)) if counted else self._checked_documents(job)
+        # Asked first: a target that nothing writes is at fault before any text is.
+        readable = self._catalogue.sources(job.target, job.model) if job.source == AUTO else []
+        plans: list[Plan] = []
+        options: dict[str, SearchOptions] = {}
+        for index, (text, document) in enumerate(zip(job.texts, documents, strict=True)):
+            source, confidence = job.source, None
+            if source == AUTO:
+                source, confidence = detect_among(document.visible, readable, job.target)
+            translated = job.source != AUTO or source in readable  # else it is in the target
+            model = self._catalogue.choose(
+                source if translated else readable[0], job.target, job.model
+            )
+            if model.name not in options:
+                options[model.name] = self._options(job, model)
+            try:
+                check_text(text)
+                if translated:  # else it has no sentences and stays as it is
+                    document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                check_single(options[model.name], job.terms, len(document.sentences))
+            except RequestError as error:
+                error.index = index
+                raise
+            plans.append(Plan(document, model, options[model.name], source, confidence))
+        if not counted:
+            beams = {plan.options.total_beams for plan in plans}
+            sentences = sum(len(plan.document.sentences) for plan in plans)
+            check_cost(sentences, max(beams, default=1), self._settings)
+        return plans
+
+    def _detected(
+        self, job: TranslationJob, languages: Sequence[str]
+    ) -> dict[int, tuple[str, float]]:
+        """The texts that are in one of these languages rather than in one that has a model of its
+        own to the target, with it and its probability."""
+        direct = self._catalogue.sources(job.target, job.model)
+        found = {}
+        for index, document in enumerate(self._checked_documents(job)):
+            language, probability = detect_among(
+                document.visible, [*direct, *languages], job.target
+            )
+            if language in languages:
+                found[index] = language, probability
+        return found
+
+    def _checked_documents(self, job: TranslationJob) -> list[Document]:
+        """Read the texts of a client, within the server's limits."""
+        settings = self._settings
+        if job.format == "text":
+            check_texts(job.texts, settings)
+        else:
+            check_tags(job.texts, settings)
+        self._check_wishes(job)
+        documents = list(_documents(job))
+        if job.format != "text":
+            check_texts([document.visible for document in documents], settings)
+        return documents
+
+    def _check_wishes(self, job: TranslationJob) -> None:
+        """Raise RequestError for terms and prefixes beyond the server's limits."""
+        check_texts(job.target_prefixes, self._settings, "target_prefix")
+        check_terms(job.terms, self._settings)
+
+    def _options(self, job: TranslationJob, model: ServedModel) -> SearchOptions:
+        return choose_options(
+            job.options, model.defaults, self._settings, alternatives=job.alternatives
+        )
+
+
+def _documents(job: TranslationJob) -> Iterator[Document]:
+    for index, text in enumerate(job.texts):
+        try:
+            yield Document(text, job.format, job.ignored)
+        except RequestError as error:
+            error.index = index
+            raise
+
+
+def common_name(plans: Sequence[Plan]) -> str:
+    """The name of the model for logs and metrics; texts of several languages may have several."""
+    names = {plan.model.name for plan in plans}
+    return names.pop() if len(names) == 1 else "several"
+
+
+def requests(
+    job: TranslationJob, plan: Plan, prefix: str, timeout_s: float, *, stream: bool
+) -> Iterator[Request]:
+    """One request of the scheduler for each sentence; the prefix belongs to the first."""
+    for sentence in plan.document.sentences:
+        yield Request(
+            text=sentence,
+            source=plan.source,
+            target=job.target,
+            options=plan.options,
+            target_prefix=prefix,
+            alignments=job.alignments or plan.document.needs_links,
+            terms=job.terms,
+            stream=stream,
+            timeout_s=timeout_s,
+        )
+        prefix = ""
+
+
+def job_result(
+    job: TranslationJob, plans: Sequence[Plan], results: Sequence[Completed]
+) -> JobResult:
+    rest = iter(results)
+    return JobResult(
+        [_text_result(job, plan, [next(rest) for _ in plan.document.sentences]) for plan in plans]
+    )
+
+
+def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) -> TextResult:
+    sentences = [result.translation for result in results]
+    joined = join_translations(plan.document, sentences, alignments=job.alignments)
+    pair = plan.source, job.target
+    untrained = pair not in plan.model.pairs and plan.source != job.target
+    return TextResult(
+        text=joined.text,
+        hypotheses=joined.hypotheses,
+        warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
+        timing=join_timings([result.timing for result in results]),
+        model=plan.model,
+        source=plan.source,
+        confidence=plan.confidence,
+    )
