@@ -19,8 +19,8 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.errors import BundleError
 from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
-from serving.runtime.ort import Bindings, check_int8
-from serving.runtime.session import Binding, CacheMemory, Device, write_positions, write_visible
+from serving.runtime.ort import Bindings, check_int8, write_positions, write_visible
+from serving.runtime.session import Binding, CacheMemory, Device
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_capacity, round_up
 from serving.search.prompts import CHUNK, LanguageOutputs, Prompted, PromptScores, chunks

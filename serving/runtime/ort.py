@@ -174,6 +174,21 @@ class CpuDevice:
         return Sources.merged(parts, groups)
 
 
+def write_positions(binding: Binding, slot_positions_BC: Ints) -> None:
+    """Put the positions of slots into the input of that role; nobody sees slots that a device's
+    caches have beyond these."""
+    binding.inputs["slot_position"][:, : slot_positions_BC.shape[1]] = slot_positions_BC
+
+
+def write_visible(binding: Binding, visible_BQC: Floats) -> None:
+    """Put what queries may see into the input of that role. A device's caches may have more slots
+    than the search knows of: nobody sees these."""
+    target_BQC = binding.inputs["visible"][:, 0]
+    slots = visible_BQC.shape[-1]
+    target_BQC[..., :slots] = visible_BQC
+    target_BQC[..., slots:] = -np.inf
+
+
 def names_by_role(graph: Graph) -> dict[str, list[str]]:
     """The names of a graph's inputs and outputs by role, in the order of the graph."""
     names: dict[str, list[str]] = {}

@@ -4,7 +4,7 @@
 that graphs read and write in place; on another device only what a step is given and what it chooses
 crosses to the host.
 
-Shape letters: B sentences, R some of them, S source positions, D model, Q queries, C slots.
+Shape letters: B sentences, R some of them, S source positions, D model.
 """
 
 from __future__ import annotations
@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import numpy as np
 from numpy.typing import NDArray
 
 from serving.arrays import Floats, Ints
@@ -125,21 +124,6 @@ class Binding(Protocol):
     def run(self) -> None:
         """Run the graph on what `inputs` hold."""
         ...
-
-
-def write_positions(binding: Binding, slot_positions_BC: Ints) -> None:
-    """Put the positions of slots into the input of that role; nobody sees slots that a device's
-    caches have beyond these."""
-    binding.inputs["slot_position"][:, : slot_positions_BC.shape[1]] = slot_positions_BC
-
-
-def write_visible(binding: Binding, visible_BQC: Floats) -> None:
-    """Put what queries may see into the input of that role. A device's caches may have more slots
-    than the search knows of: nobody sees these."""
-    target_BQC = binding.inputs["visible"][:, 0]
-    slots = visible_BQC.shape[-1]
-    target_BQC[..., :slots] = visible_BQC
-    target_BQC[..., slots:] = -np.inf
 
 
 class GraphSession(Protocol):

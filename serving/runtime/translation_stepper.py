@@ -20,15 +20,8 @@ from serving.bundle.manifest import CacheSizes, Manifest
 from serving.runtime.cache_tensors import StepMemory
 from serving.runtime.device import open_device
 from serving.runtime.encoder import Encoder
-from serving.runtime.ort import Bindings, check_int8, has_kernels
-from serving.runtime.session import (
-    Binding,
-    CacheMemory,
-    Device,
-    SourceMemory,
-    write_positions,
-    write_visible,
-)
+from serving.runtime.ort import Bindings, check_int8, has_kernels, write_positions, write_visible
+from serving.runtime.session import Binding, CacheMemory, Device, SourceMemory
 from serving.search.ids import PAD_ID
 from serving.search.prefix_tree import Repack, chain, round_up
 from serving.search.stepper import PrefillOutputs, StepInputs, StepOutputs
