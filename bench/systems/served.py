@@ -28,7 +28,7 @@ from serving.search.ids import EOS_ID
 from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.registry import Registry
-from serving.server.models.served import ServedModel
+from serving.server.models.served import ServedTranslator
 from serving.translation.processes.isolated import IsolatedTranslator
 from serving.translation.results import Translation
 from serving.translation.scheduler import TranslationScheduler
@@ -151,7 +151,7 @@ def main() -> None:
     else:
         scheduler = PeerScheduler(load(replace(job, shared_calls=False)), search, job)
     registry = Registry(settings)
-    registry.add(ServedModel(read_manifest(bundle), search.options(), scheduler))
+    registry.add(ServedTranslator(read_manifest(bundle), search.options(), scheduler))
     app = create_app(registry, settings)
     server = uvicorn.Server(uvicorn.Config(app, log_level="warning", access_log=False))
     print(_READY, end="", flush=True)  # the socket listens: who comes now waits a moment

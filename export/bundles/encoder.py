@@ -17,7 +17,7 @@ from tokenizers import Tokenizer as FastTokenizer
 
 from export.arithmetic.choice import Arithmetic, Fitting
 from export.arithmetic.exclusion import Changes
-from export.bundles.folder import told_origin
+from export.bundles.folder import origin_fields
 from export.bundles.subject import Form, Found
 from export.comparison.encoder import (
     LEAST_COSINE,
@@ -185,7 +185,7 @@ def trained_encoder(path: Path, texts: Texts) -> EncoderSubject:
     # Of each line both texts behind one another.
     compared = list(chain.from_iterable(zip(*task.texts, strict=True)))
     check_enough(table, len(compared))
-    return EncoderSubject(encoder, table.name, compared, task, told_origin(recipe))
+    return EncoderSubject(encoder, table.name, compared, task, origin_fields(recipe))
 
 
 def _lines(

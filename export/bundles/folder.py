@@ -56,7 +56,7 @@ def new_folder(out: Path) -> Iterator[Path]:
             shutil.rmtree(folder, ignore_errors=True)
 
 
-def told_origin(recipe: Recipe) -> dict[str, Any]:
+def origin_fields(recipe: Recipe) -> dict[str, Any]:
     """What a manifest tells of the run that a bundle is made of.
 
     Where prepared text, a run or somebody's own table was kept is a place on the machine that
@@ -73,7 +73,7 @@ def told_origin(recipe: Recipe) -> dict[str, Any]:
     return {"attribution": recipe.data.attribution, "recipe": tree}
 
 
-def tell_makers(manifest: Manifest) -> Manifest:
+def with_makers(manifest: Manifest) -> Manifest:
     """The manifest with what a bundle was made by: versions, and the repository's commit."""
     return manifest.model_copy(update={"versions": package_versions(), "commit": commit()})
 

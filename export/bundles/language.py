@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from export.arithmetic.choice import Arithmetic, Fitting
 from export.arithmetic.exclusion import Changes
 from export.bundles.figures import language_figure
-from export.bundles.folder import told_origin
+from export.bundles.folder import origin_fields
 from export.bundles.subject import Form, Found
 from export.comparison.language import (
     MAX_PERPLEXITY_CHANGE,
@@ -156,7 +156,7 @@ def trained_language_model(path: Path, form: Form, texts: Texts) -> LanguageSubj
         {
             "tokenizer": tokenizer,
             "search": GENERATION_DEFAULTS,
-            **told_origin(trained.recipe),
+            **origin_fields(trained.recipe),
         },
         text.file.name,
         windows,

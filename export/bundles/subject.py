@@ -10,8 +10,8 @@ from typing import Any, Protocol
 from export.arithmetic.choice import Arithmetic, Fitting, choose_arithmetic
 from export.arithmetic.quantize import ModuleT
 from export.bundles.card import finish
-from export.bundles.folder import check_free, new_folder, tell_makers
-from export.gates.gpu import check_tests, told
+from export.bundles.folder import check_free, new_folder, with_makers
+from export.gates.gpu import check_tests, gate_notes
 from export.graphs.writing import choose_activations
 from export.texts.texts import Texts
 from serving.bundle.folder import read_manifest
@@ -95,7 +95,7 @@ def write_bundle(
             (folder / name).write_bytes(content)
         manifest = manifest.model_copy(update={**subject.facts, "priority": form.priority})
         found, quality = subject.compare(arithmetic, folder, manifest)
-        parity = {"data": subject.text_name, **found, **arithmetic.report, **told(manifest)}
-        made = tell_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))
+        parity = {"data": subject.text_name, **found, **arithmetic.report, **gate_notes(manifest)}
+        made = with_makers(manifest.model_copy(update={"parity": parity, "quality": quality}))
         finish(folder, made)
     return read_manifest(out)

@@ -16,7 +16,7 @@ from export.arithmetic.choice import Arithmetic, Fitting
 from export.arithmetic.exclusion import Changes
 from export.arithmetic.quantize import jittered
 from export.bundles.figures import translation_figures
-from export.bundles.folder import told_origin
+from export.bundles.folder import origin_fields
 from export.bundles.subject import Form, Found
 from export.comparison.translation import (
     MAX_LOG_PROB_CHANGE,
@@ -194,7 +194,7 @@ def trained_translation(
         {
             "languages": _languages(trained.recipe.data),
             "search": SEARCH_DEFAULTS,
-            **told_origin(trained.recipe),
+            **origin_fields(trained.recipe),
         },
         ComparedText(pair.name, _told(trained, dev, pair.name), fitting, tests),
         shortlist=read_shortlist(trained.recipe, trained.tokenizer) if shortlist else None,

@@ -36,7 +36,7 @@ def on_cpu(manifest: Manifest) -> Manifest:
     return manifest.model_copy(update={"target": "cpu"})
 
 
-def told(manifest: Manifest) -> dict[str, Any]:
+def gate_notes(manifest: Manifest) -> dict[str, Any]:
     """For the manifest of a GPU's bundle: where its gates ran, and which did not run."""
     if manifest.target == "cpu":
         return {}

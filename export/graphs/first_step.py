@@ -12,7 +12,7 @@ computed matrices. Functions have kernels, which treat each query alone
 (`export.passes.fusing.groups`)."""
 
 
-def tell_beams_from_queries(description: Graph, lowered: onnx.ModelProto) -> Graph:
+def name_beams_apart(description: Graph, lowered: onnx.ModelProto) -> Graph:
     """The step graph's description, in which scores have an axis of their own, K, only where the
     graph gives a query alone the bits it has among others; else theirs is that of the queries."""
     constants = {tensor.name for tensor in lowered.graph.initializer}

@@ -12,7 +12,7 @@ import numpy as np
 import onnx
 
 from export.arithmetic.quantize import Products
-from export.graphs.first_step import tell_beams_from_queries
+from export.graphs.first_step import name_beams_apart
 from export.graphs.lowering import lower
 from export.graphs.onnx_graph import export_shortlist_step
 from serving.bundle.manifest import ShortlistFiles
@@ -98,5 +98,5 @@ def write_shortlist(
     shortlist.save(folder / FILE)
     step, step_graph = export_shortlist_step(model)
     step = lower(step, int8=int8, products=products)
-    step_graph = tell_beams_from_queries(step_graph, step)
+    step_graph = name_beams_apart(step_graph, step)
     return ShortlistFiles(lexicon=FILE, step=step_graph), step

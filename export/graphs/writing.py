@@ -12,7 +12,7 @@ from torch import nn
 from export.arithmetic.half import HALF_TYPES
 from export.arithmetic.quantize import ALIKE, Products
 from export.errors import ExportError
-from export.graphs.first_step import tell_beams_from_queries
+from export.graphs.first_step import name_beams_apart
 from export.graphs.lowering import lower, lower_for_cuda
 from export.graphs.onnx_graph import (
     export_encoder,
@@ -118,7 +118,7 @@ def write_graphs(
     form = _Form(precision, target, products)
     encoder, encoder_graph = form.lower(*export_encoder(model))
     step, step_graph = form.lower(*export_step(model))
-    step_graph = tell_beams_from_queries(step_graph, step)
+    step_graph = name_beams_apart(step_graph, step)
     saved = {encoder_graph.file: encoder, step_graph.file: step}
     files = None
     if shortlist is not None:

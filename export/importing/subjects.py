@@ -107,7 +107,7 @@ class Kind:
                 )
 
 
-def told_licence(source: Path) -> str | None:
+def licence_of_card(source: Path) -> str | None:
     """The licence in the front matter of the checkpoint's card, or None where it tells none."""
     try:
         folder = source if source.is_dir() else source.parent
@@ -143,7 +143,7 @@ def _translation(imported: Imported, source: Source) -> TranslationSubject:
             "tokenizer": text.tokenizer,
             "languages": languages,
             "search": imported.search | ({"shortlist": True} if shortlist else {}),
-            **source.origin(imported.kind, source.told.licence or told_licence(source.path)),
+            **source.origin(imported.kind, source.told.licence or licence_of_card(source.path)),
         },
         _compared_text(text.vocabulary, languages, source),
         max_source=imported.max_source,
@@ -212,7 +212,7 @@ def _language_model(imported: ImportedLanguageModel, source: Source) -> Language
     text = source.texts.text
     file = text or PASSAGE
     windows = compared_windows(reader, file, read_sources(file).sources)
-    licence = source.told.licence or told_licence(source.path) or imported.licence
+    licence = source.told.licence or licence_of_card(source.path) or imported.licence
     return LanguageSubject(
         imported.model,
         reader,

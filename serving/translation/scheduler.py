@@ -24,7 +24,7 @@ from serving.translation.ticket import Request, TranslationTicket
 from serving.translation.work import SentenceWork
 
 
-class TranslationModel(Protocol):
+class TranslationBundle(Protocol):
     """A translation bundle with engines that decode its sentences: `engine` gives one for each of
     the `workers`, for the caller to close. `warm_up` has something translated, since the first
     time takes longer."""
@@ -54,7 +54,7 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
 
     def __init__(
         self,
-        model: TranslationModel,
+        model: TranslationBundle,
         *,
         max_queue: int = 512,
         limits: BatchLimits | None = None,

@@ -14,9 +14,9 @@ from serving.generation.generator import Generator
 from serving.generation.presets import load_generator
 from serving.server.http.settings import Settings, variable
 from serving.translation.processes.presets import DecodingProcesses, load_translator
-from serving.translation.scheduler import TranslationModel
+from serving.translation.scheduler import TranslationBundle
 
-AnyBundle = TranslationModel | Generator | TextReader
+AnyBundle = TranslationBundle | Generator | TextReader
 
 
 def read_manifests(settings: Settings) -> dict[Path, Manifest]:

@@ -14,8 +14,8 @@ from serving.server.models.served import (
     AnyModel,
     ServedEncoder,
     ServedLanguageModel,
-    ServedModel,
-    StoredModel,
+    ServedTranslator,
+    StoredTranslator,
 )
 from serving.text.languages import language_name
 
@@ -28,7 +28,7 @@ class Catalogue(ABC):
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._models: dict[str, StoredModel] = {}
+        self._translators: dict[str, StoredTranslator] = {}
         self._language_models: dict[str, ServedLanguageModel] = {}
         self._encoders: dict[str, ServedEncoder] = {}
         self._ready = False
@@ -36,7 +36,7 @@ class Catalogue(ABC):
         """When each translation model was last chosen, by the monotonic clock."""
 
     @abstractmethod
-    def _load(self, model: StoredModel) -> ServedModel:
+    def _load(self, model: StoredTranslator) -> ServedTranslator:
         """The model, loaded; raises NotReadyError where it cannot be."""
 
     def _check_loaded(self) -> None:
@@ -44,10 +44,10 @@ class Catalogue(ABC):
             raise NotReadyError("the models are being loaded; try again later")
 
     @property
-    def models(self) -> list[StoredModel]:
+    def translators(self) -> list[StoredTranslator]:
         """Every translation model, the preferred ones first; raises NotReadyError at the start."""
         self._check_loaded()
-        return list(self._models.values())
+        return list(self._translators.values())
 
     @property
     def language_models(self) -> list[ServedLanguageModel]:
@@ -65,11 +65,13 @@ class Catalogue(ABC):
     @property
     def may_load(self) -> bool:
         """Whether to choose a model may take the time to load it."""
-        return any(not isinstance(model, ServedModel) for model in list(self._models.values()))
+        return any(
+            not isinstance(model, ServedTranslator) for model in list(self._translators.values())
+        )
 
     def _all_models(self) -> list[AnyModel]:
         return [
-            *self._models.values(),
+            *self._translators.values(),
             *self._language_models.values(),
             *self._encoders.values(),
         ]
@@ -77,14 +79,30 @@ class Catalogue(ABC):
     def _serve(self, models: Iterable[AnyModel]) -> None:
         """Open these models to requests, and no others."""
         ranked = sorted(models, key=lambda m: (-m.manifest.priority, m.name))
-        self._models = {m.name: m for m in ranked if isinstance(m, StoredModel)}
+        self._translators = {m.name: m for m in ranked if isinstance(m, StoredTranslator)}
         self._language_models = {m.name: m for m in ranked if isinstance(m, ServedLanguageModel)}
         self._encoders = {m.name: m for m in ranked if isinstance(m, ServedEncoder)}
 
-    def _use(self, model: StoredModel) -> ServedModel:
+        self._ready = True
+
+    def _put(self, translator: StoredTranslator) -> None:
+        """Open a translation model to requests, in the place of one of its name."""
+        self._translators = {**self._translators, translator.name: translator}
+        self._ready = True
+
+    def _find(self, name: str) -> StoredTranslator | None:
+        """The translation model of that name that is open to requests."""
+        return self._translators.get(name)
+
+    @property
+    def _loaded(self) -> list[ServedTranslator]:
+        """The translation models that are loaded, the preferred ones first."""
+        return [each for each in self._translators.values() if isinstance(each, ServedTranslator)]
+
+    def _use(self, model: StoredTranslator) -> ServedTranslator:
         """The model, loaded; raises NotReadyError where it cannot be."""
         self._used[model.name] = time.monotonic()
-        if isinstance(model, ServedModel):
+        if isinstance(model, ServedTranslator):
             return model
         return self._load(model)
 
@@ -124,7 +142,7 @@ class Catalogue(ABC):
                 return model
         raise _unknown_model(name or "", models)
 
-    def choose(self, source: str, target: str, name: str | None = None) -> ServedModel:
+    def choose(self, source: str, target: str, name: str | None = None) -> ServedTranslator:
         """The model for a request: the one named, else the first for the language pair, or, where
         the settings allow it, the first that knows both languages. It is loaded where it is not
         (`may_load`), which takes a while.
@@ -173,10 +191,10 @@ class Catalogue(ABC):
         return [
             target
             for target in self.target_languages
-            if self._directly(source, target, self.models) or self.pivot(source, target)
+            if self._directly(source, target, self.translators) or self.pivot(source, target)
         ]
 
-    def _directly(self, source: str, target: str, models: Sequence[StoredModel]) -> bool:
+    def _directly(self, source: str, target: str, models: Sequence[StoredTranslator]) -> bool:
         """Whether one of these models translates the pair in one leg."""
         if any((source, target) in model.pairs for model in models):
             return True
@@ -207,8 +225,8 @@ class Catalogue(ABC):
         sources = _languages(model.manifest.languages.source for model in models)
         return [source for source in sources if self._directly(source, target, models)]
 
-    def _candidates(self, name: str | None) -> list[StoredModel]:
-        models = self.models
+    def _candidates(self, name: str | None) -> list[StoredTranslator]:
+        models = self.translators
         if name is None:
             return models
         named = [model for model in models if model.name == name]
@@ -219,12 +237,12 @@ class Catalogue(ABC):
     @property
     def source_languages(self) -> list[str]:
         """Codes of the languages that some translation model reads, in order."""
-        return _languages(model.manifest.languages.source for model in self.models)
+        return _languages(model.manifest.languages.source for model in self.translators)
 
     @property
     def target_languages(self) -> list[str]:
         """Codes of the languages that some translation model writes, in order."""
-        return _languages(model.manifest.languages.target for model in self.models)
+        return _languages(model.manifest.languages.target for model in self.translators)
 
 
 def _languages(groups: Iterable[Sequence[str]]) -> list[str]:

@@ -34,8 +34,8 @@ from serving.server.models.served import (
     AnyModel,
     AnyScheduler,
     LoadedModel,
-    ServedModel,
-    StoredModel,
+    ServedTranslator,
+    StoredTranslator,
 )
 from serving.server.models.starting import Starter
 
@@ -72,7 +72,6 @@ class Registry(Catalogue):
         self._serve([*map(self._starter.start, bundles), *stored])
         del bundles
         _tidy()
-        self._ready = True
 
     def start(self, bundles: Iterable[AnyBundle]) -> None:
         """Warm the models up and open them to requests.
@@ -80,12 +79,10 @@ class Registry(Catalogue):
         Raises SettingsError where a bundle's own default options are over a limit.
         """
         self._serve([self._starter.start(bundle) for bundle in bundles])
-        self._ready = True
 
-    def add(self, model: ServedModel) -> None:
+    def add(self, model: ServedTranslator) -> None:
         """Open a translation model whose scheduler is already running."""
-        self._models[model.name] = model
-        self._ready = True
+        self._put(model)
 
     def reload(self) -> None:
         """Serve what now lies in the folder of bundles: what has changed is loaded beside what
@@ -143,7 +140,7 @@ class Registry(Catalogue):
     def _load_all_but(self, manifests: list[Manifest]) -> list[AnyBundle]:
         return load_bundles(self._settings, manifests, self._processes)
 
-    def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredModel]:
+    def _to_store(self, manifests: Iterable[Manifest]) -> list[StoredTranslator]:
         """The models of those that are not to be loaded before they are asked for: where the
         settings say so all translation models, else those for which there is no room."""
         stored, limit = [], self._settings.max_model_bytes
@@ -152,29 +149,25 @@ class Registry(Catalogue):
             if manifest.task != "translate":
                 continue
             self._starter.check_defaults(manifest.name, parse_options(manifest.search))
-            size = self._num_bytes(StoredModel(manifest)) if limit else 0
+            size = self._num_bytes(StoredTranslator(manifest)) if limit else 0
             if self._settings.load == "use" or size > room:
-                stored.append(StoredModel(manifest))
+                stored.append(StoredTranslator(manifest))
             else:
                 room -= size
         return stored
 
-    @property
-    def _loaded(self) -> list[ServedModel]:
-        return [model for model in self._models.values() if isinstance(model, ServedModel)]
-
-    def _num_bytes(self, model: StoredModel) -> int:
+    def _num_bytes(self, model: StoredTranslator) -> int:
         """Bytes of a bundle's files; 0 where it has no folder."""
         folder = self._folders.get(model.name)
         if folder is None:
             return 0
         return sum(file.stat().st_size for file in folder.iterdir() if file.is_file())
 
-    def _load(self, model: StoredModel) -> ServedModel:
+    def _load(self, model: StoredTranslator) -> ServedTranslator:
         """The model, loaded; raises NotReadyError where it cannot be."""
         with self._reloading:
-            found = self._models.get(model.name, model)
-            if isinstance(found, ServedModel):  # another request had it loaded
+            found = self._find(model.name)
+            if isinstance(found, ServedTranslator):  # another request had it loaded
                 return found
             begin = time.monotonic()
             try:
@@ -186,14 +179,14 @@ class Registry(Catalogue):
                     f"the model {model.name!r} cannot be loaded now; try again later"
                 ) from error
             logger.info("loaded %s in %.2f s", model.name, time.monotonic() - begin)
-            if model.name in self._models:
-                self._models = {**self._models, model.name: served}
+            if found is not None:
+                self._put(served)
                 self._make_room(served)
             else:  # a reload has taken it away
                 self._retire(served)
             return served
 
-    def _load_stored(self, manifest: Manifest) -> ServedModel:
+    def _load_stored(self, manifest: Manifest) -> ServedTranslator:
         bundle = load_bundle(
             self._folders[manifest.name], manifest, self._settings, self._processes
         )
@@ -201,7 +194,7 @@ class Registry(Catalogue):
             raise BundleError(f"{self._folders[manifest.name]}: the bundle has changed; reload")
         return self._starter.start_translator(bundle)
 
-    def _make_room(self, wanted: ServedModel | None = None) -> None:
+    def _make_room(self, wanted: ServedTranslator | None = None) -> None:
         """Let the least recently used models leave, of those that were never used the least
         preferred, until the rest keep to the bytes that models may have; but not the one that is
         wanted, nor one that has work."""
@@ -212,7 +205,7 @@ class Registry(Catalogue):
             if not limit or sum(map(self._num_bytes, self._loaded)) <= limit:
                 return
             if model is not wanted and model.idle:
-                self._models = {**self._models, model.name: StoredModel(model.manifest)}
+                self._put(StoredTranslator(model.manifest))
                 self._retire(model)
                 logger.info("%s leaves for want of room", model.name)
 

@@ -28,7 +28,7 @@ class _Model:
 
 
 @dataclass(frozen=True)
-class StoredModel(_Model):
+class StoredTranslator(_Model):
     """A translation model that is loaded when it is asked for."""
 
     @functools.cached_property
@@ -38,7 +38,7 @@ class StoredModel(_Model):
 
 
 @dataclass(frozen=True)
-class ServedModel(StoredModel):
+class ServedTranslator(StoredTranslator):
     """A translation model that is loaded, opened to requests."""
 
     defaults: SearchOptions
@@ -81,5 +81,5 @@ class ServedEncoder(_Model):
         return self.reader.device
 
 
-LoadedModel = ServedModel | ServedLanguageModel | ServedEncoder
-AnyModel = StoredModel | ServedLanguageModel | ServedEncoder
+LoadedModel = ServedTranslator | ServedLanguageModel | ServedEncoder
+AnyModel = StoredTranslator | ServedLanguageModel | ServedEncoder

@@ -19,9 +19,9 @@ from serving.server.models.served import (
     LoadedModel,
     ServedEncoder,
     ServedLanguageModel,
-    ServedModel,
+    ServedTranslator,
 )
-from serving.translation.scheduler import TranslationModel, TranslationScheduler
+from serving.translation.scheduler import TranslationBundle, TranslationScheduler
 
 _WARM_UP_TEXT = "1 2 3"
 
@@ -54,7 +54,7 @@ class Starter:
             return self._start_reader(bundle)
         return self.start_translator(bundle)
 
-    def start_translator(self, translator: TranslationModel) -> ServedModel:
+    def start_translator(self, translator: TranslationBundle) -> ServedTranslator:
         """As `start`, of a translation model."""
         defaults = translator.default_options
         self.check_defaults(translator.manifest.name, defaults)
@@ -67,7 +67,7 @@ class Starter:
             answer_cache_bytes=self._settings.answer_cache_bytes,
             observer=self._metrics.observer(translator.manifest.name),
         )
-        return ServedModel(translator.manifest, defaults, scheduler, translator.device)
+        return ServedTranslator(translator.manifest, defaults, scheduler, translator.device)
 
     def _start_generator(self, generator: Generator) -> ServedLanguageModel:
         generator.generate(_WARM_UP_TEXT, GenerationOptions(max_length=4))

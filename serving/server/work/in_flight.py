@@ -30,7 +30,7 @@ class Pending(Protocol[T_co]):
     def cancel(self) -> None: ...
 
 
-async def completed(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
+async def wait_all(tickets: Sequence[Pending[T]], receive: Receive, timeout_s: float) -> list[T]:
     """Wait for all tickets; gives their results in the same order.
 
     Raises the first error among them, DeadlineExceededError after `timeout_s`, and CancelledError
@@ -90,7 +90,7 @@ class Eventful(Protocol[T_co]):
     def events(self) -> AsyncIterator[T_co]: ...
 
 
-async def followed(
+async def merged_events(
     tickets: Sequence[Eventful[T]], context: RequestContext
 ) -> AsyncIterator[tuple[int, T]]:
     """The events of all tickets of a request as they come, each with the ticket's number, until the

@@ -19,7 +19,7 @@ from serving.generation.ticket import GenerationDone
 from serving.server.http.access_log import RequestContext
 from serving.server.http.gate import Gatekeeper
 from serving.server.http.settings import Settings, variable
-from serving.server.work.in_flight import Pending, completed, followed
+from serving.server.work.in_flight import Pending, merged_events, wait_all
 from serving.translation.ticket import Completed
 
 P = ParamSpec("P")
@@ -116,9 +116,9 @@ class Pipeline:
     async def results(
         self, tickets: Sequence[Pending[T]], caller: Caller, timeout_s: float
     ) -> list[T]:
-        """What came of all tickets, in their order; raises as `completed` does."""
+        """What came of all tickets, in their order; raises as `wait_all` does."""
         assert caller.receive is not None
-        found = await completed(tickets, caller.receive, timeout_s)
+        found = await wait_all(tickets, caller.receive, timeout_s)
         for result in found:
             _count(caller.context, result)
         return found
@@ -134,7 +134,7 @@ class Pipeline:
                 yield each
             return
         try:
-            async for number, event in followed(tickets, caller.context):
+            async for number, event in merged_events(tickets, caller.context):
                 _count(caller.context, event)
                 yield number, event
         finally:

@@ -43,7 +43,7 @@ class Part:
         return dict(zip(self.indices, translations, strict=True))
 
 
-def parted(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
+def split_by_route(job: TranslationJob, detected: Mapping[int, tuple[str, float]]) -> list[Part]:
     """A job whose source is left open, in parts: the texts that were `detected` to be in a language
     that goes through a third one, by that language, and all others, whose source stays open. Who
     leaves the source open cannot know which these are: they come without alignments."""

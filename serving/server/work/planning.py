@@ -10,7 +10,7 @@ from serving.errors import RequestError
 from serving.search.options import SearchOptions
 from serving.server.http.settings import Settings
 from serving.server.models.catalogue import AUTO, Catalogue
-from serving.server.models.served import ServedModel
+from serving.server.models.served import ServedTranslator
 from serving.server.work.admission import (
     check_cost,
     check_tags,
@@ -18,7 +18,7 @@ from serving.server.work.admission import (
     check_texts,
     choose_options,
 )
-from serving.server.work.pivot import Part, check_pivot, parted
+from serving.server.work.pivot import Part, check_pivot, split_by_route
 from serving.server.work.translation_job import JobResult, TextResult, TranslationJob
 from serving.text.characters import check_text
 from serving.text.detection import detect_among
@@ -35,7 +35,7 @@ class Plan:
     """How one text is translated: its sentences, the model, the options and the language."""
 
     document: Document
-    model: ServedModel
+    model: ServedTranslator
     options: SearchOptions
     source: str
     confidence: float | None
@@ -57,7 +57,7 @@ class Planner:
         goes to the target through a third only; none of any other, which is to stay whole."""
         roundabout = self._catalogue.roundabout_sources(job.target, job.model)
         detected = self._detected(job, roundabout) if roundabout else {}
-        return parted(job, detected) if detected else []
+        return split_by_route(job, detected) if detected else []
 
     def between(self, job: TranslationJob) -> str | None:
         """The language that the texts go through; None where one model translates them."""
@@ -139,7 +139,7 @@ class Planner:
         check_texts(job.target_prefixes, self._settings, "target_prefix")
         check_terms(job.terms, self._settings)
 
-    def _options(self, job: TranslationJob, model: ServedModel) -> SearchOptions:
+    def _options(self, job: TranslationJob, model: ServedTranslator) -> SearchOptions:
         return choose_options(
             job.options, model.defaults, self._settings, alternatives=job.alternatives
         )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from serving.queue.ticket import RequestTiming
-from serving.server.models.served import ServedModel
+from serving.server.models.served import ServedTranslator
 from serving.text.document import Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.translation.results import TextHypothesis
@@ -56,7 +56,7 @@ class TextResult:
     """Best first; empty for a text without words."""
     warnings: Sequence[str]
     timing: RequestTiming
-    model: ServedModel
+    model: ServedTranslator
     source: str
     """Language code, detected where it was left open."""
     confidence: float | None = None

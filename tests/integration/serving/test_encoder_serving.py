@@ -25,7 +25,7 @@ from serving.server.app import create_app
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.server.models.served import StoredModel
+from serving.server.models.served import StoredTranslator
 from tests.conftest import TinyEncoders
 from tests.toy.encoders import LABELS, LINES, save_encoder, write_lines
 
@@ -332,7 +332,7 @@ def test_encoders_are_loaded_at_the_start_whatever_else_waits(
     registry = Registry(Settings(bundles=tmp_path, threads=1, load="use"))
     registry.load()
     assert {model.name for model in registry.encoders} == {"tiny-embedder", "tiny-classifier"}
-    assert [type(model) for model in registry.models] == [StoredModel]
+    assert [type(model) for model in registry.translators] == [StoredTranslator]
     with pytest.raises(RequestError, match="'macaron-en-de' is for 'translate', and 'encode'"):
         registry.choose_encoder("encode", "macaron-en-de")
     reader = registry.choose_encoder("encode")

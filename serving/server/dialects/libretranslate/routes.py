@@ -56,14 +56,14 @@ class _LibreTranslateEndpoints:
     def _known(self, found: list[tuple[str, float]]) -> list[tuple[str, float]]:
         """Languages that models read, where none is likelier than all others together: of a word
         or two the likeliest of fifty is often one that nobody asked for."""
-        models = self._backend.registry.models
+        models = self._backend.registry.translators
         read = {language for model in models for language in model.manifest.languages.source}
         known = [pair for pair in found if pair[0] in read]
         return found if not known or found[0][1] > 0.5 else known
 
     async def frontend_settings(self, _: Request, __: RequestContext) -> Response:
         """Tell a page in front of the server what it has to know: limits, keys and languages."""
-        models, needed = self._backend.registry.models, self._backend.gatekeeper.keys.required
+        models, needed = self._backend.registry.translators, self._backend.gatekeeper.keys.required
         targets = [model.manifest.languages.target[0] for model in models] or [_UNKNOWN[0]]
         settings = FrontendSettings(
             charLimit=self._backend.settings.max_text_chars,

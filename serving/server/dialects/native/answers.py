@@ -35,7 +35,7 @@ from serving.server.models.served import (
     LoadedModel,
     ServedEncoder,
     ServedLanguageModel,
-    ServedModel,
+    ServedTranslator,
 )
 from serving.server.work.encoding import Given, Read
 from serving.server.work.translation_job import JobResult, TextPartial, TextResult, TranslationJob
@@ -214,7 +214,7 @@ def _defaults(model: AnyModel) -> dict[str, Any]:
         return {}
     if isinstance(model, ServedLanguageModel):
         return dataclasses.asdict(model.generator.default_options)
-    if isinstance(model, ServedModel):
+    if isinstance(model, ServedTranslator):
         return dataclasses.asdict(model.defaults)
     return dataclasses.asdict(parse_options(model.manifest.search))
 

@@ -72,7 +72,7 @@ class _NativeEndpoints:
 
     async def languages(self, _: Request, __: RequestContext) -> Response:
         """List every language, with the models that read it."""
-        models = [model.manifest for model in self._backend.registry.models]
+        models = [model.manifest for model in self._backend.registry.translators]
         codes = {code for m in models for code in (*m.languages.source, *m.languages.target)}
         found = []
         for code in sorted(codes):
@@ -102,7 +102,11 @@ class _NativeEndpoints:
         """List what is known of each model: of those that translate, then of language models, then
         of encoders."""
         registry = self._backend.registry
-        models: list[AnyModel] = [*registry.models, *registry.language_models, *registry.encoders]
+        models: list[AnyModel] = [
+            *registry.translators,
+            *registry.language_models,
+            *registry.encoders,
+        ]
         return json_response(Models(models=list(map(card_of, models))))
 
     async def classify(self, request: Request, context: RequestContext) -> Response:

@@ -17,7 +17,7 @@ from export.__main__ import main
 from export.errors import ExportError
 from export.importing.bundle import recognise
 from export.importing.model import Told
-from export.importing.subjects import told_licence
+from export.importing.subjects import licence_of_card
 from export.importing.vocabularies.languages import short_code, split_codes
 from tests.toy.checkpoints import write_m2m100, write_opus
 
@@ -257,7 +257,7 @@ def test_codes_of_languages() -> None:
 
 
 def test_the_licence_is_that_of_the_card(sources: dict[str, Path], tmp_path: Path) -> None:
-    assert told_licence(sources["opus"]) == "cc-by-4.0"
-    assert told_licence(tmp_path) is None
+    assert licence_of_card(sources["opus"]) == "cc-by-4.0"
+    assert licence_of_card(tmp_path) is None
     (tmp_path / "README.md").write_text("license: mit\n")  # no front matter
-    assert told_licence(tmp_path) is None
+    assert licence_of_card(tmp_path) is None

@@ -21,7 +21,7 @@ from serving.errors import (
 from serving.server.http.settings import Settings
 from serving.server.models.bundles import load_bundles
 from serving.server.models.registry import Registry
-from serving.server.models.served import ServedModel
+from serving.server.models.served import ServedTranslator
 from serving.translation.processes.presets import DecodingProcesses
 from serving.translation.ticket import Request
 from tests.unit.serving.echo import EchoTranslator, wait_until
@@ -45,7 +45,7 @@ def registry() -> Iterator[Registry]:
 
 def test_priority_then_name_decides(registry: Registry) -> None:
     assert registry.choose("de", "en").name == "best-de-en"
-    order = [model.name for model in registry.models]
+    order = [model.name for model in registry.translators]
     assert order == ["best-de-en", "a-de-en", "b-de-en", "en-de", "fr-en"]
 
 
@@ -165,7 +165,7 @@ def test_reload_exchanges_what_has_changed_and_nothing_else(
     shelf.bundles = [EchoTranslator("stays"), EchoTranslator("comes", priority=5)]
     registry.reload()
     assert shelf.loaded == ["comes"]
-    assert [model.name for model in registry.models] == ["comes", "stays"]
+    assert [model.name for model in registry.translators] == ["comes", "stays"]
     assert registry.choose("de", "en", "stays") is stays
     with pytest.raises(UnknownModelError):
         registry.choose("de", "en", "goes")
@@ -209,10 +209,10 @@ def test_a_reload_that_fails_changes_nothing_and_is_one_line(
     shelf = Shelf(monkeypatch, EchoTranslator())
     registry = Registry(Settings())
     registry.start(shelf.bundles)
-    before = registry.models
+    before = registry.translators
     shelf.bundles, shelf.error = [EchoTranslator("new")], error
     registry.reload()
-    assert registry.models == before
+    assert registry.translators == before
     (line,) = [record.message for record in caplog.records if record.levelname == "ERROR"]
     assert line.startswith("reload refused, all is served as before: ")
     assert "\n" not in line
@@ -226,7 +226,7 @@ def test_abandoned_requests_fail_at_once() -> None:
     registry = Registry(Settings())
     registry.start([translator])
     translator.stepper.gate.clear()
-    (model,) = registry.models
+    (model,) = registry.translators
     ticket = model.scheduler.submit(Request(text="abc"))
     registry.abandon()
     with pytest.raises(NotReadyError, match="shutting down"):
@@ -255,10 +255,10 @@ class Folders(Shelf):
 
 
 def loaded(registry: Registry) -> set[str]:
-    return {model.name for model in registry.models if isinstance(model, ServedModel)}
+    return {model.name for model in registry.translators if isinstance(model, ServedTranslator)}
 
 
-def translated(model: ServedModel) -> str:
+def translated(model: ServedTranslator) -> str:
     return model.scheduler.submit(Request(text="abc")).result(20).translation.text
 
 
@@ -344,7 +344,7 @@ def test_a_reload_keeps_what_is_loaded_and_what_is_not(three: Folders) -> None:
     kept = registry.choose("de", "en", "a")
     three.bundles = [three.bundles[0], EchoTranslator("b", priority=2), EchoTranslator("d")]
     registry.reload()
-    assert [model.name for model in registry.models] == ["b", "a", "d"]
+    assert [model.name for model in registry.translators] == ["b", "a", "d"]
     assert registry.choose("de", "en", "a") is kept
     assert three.loaded == ["a"]
     assert registry.choose("de", "en").manifest.priority == 2

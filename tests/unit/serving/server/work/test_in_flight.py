@@ -65,7 +65,7 @@ def test_what_a_client_asked_for_is_given_up_when_it_leaves() -> None:
     stepper = translator.stepper
     registry = Registry(Settings())
     registry.start([translator])
-    scheduler = registry.models[0].scheduler
+    scheduler = registry.translators[0].scheduler
 
     async def scenario() -> None:
         app = create_app(registry, Settings())

@@ -224,7 +224,7 @@ def test_requests_that_arrive_together_are_decoded_together() -> None:
         first = pool.submit(ask, client, "erster")
         wait_until(lambda: len(translator.stepper.states) == 2)  # the warm-up was one
         others = [pool.submit(ask, client, f"Text {i}") for i in range(5)]
-        wait_until(lambda: registry.models[0].scheduler.queue_depth == 5)
+        wait_until(lambda: registry.translators[0].scheduler.queue_depth == 5)
         translator.stepper.gate.set()
         assert first.result()["translations"][0]["timing"]["batch_size"] == 1
         for number, future in enumerate(others):
@@ -252,7 +252,7 @@ def test_full_queue() -> None:
         first = pool.submit(ask, client, "erster")
         wait_until(lambda: len(translator.stepper.states) == 2)
         waiting = pool.submit(ask, client, ["a", "b"])
-        wait_until(lambda: registry.models[0].scheduler.queue_depth == 2)
+        wait_until(lambda: registry.translators[0].scheduler.queue_depth == 2)
         response = client.post("/translate", json={"q": "c", "source": "de", "target": "en"})
         assert response.status_code == 503
         assert response.json()["code"] == "overloaded"
