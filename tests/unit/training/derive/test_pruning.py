@@ -8,12 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from tests.unit.training.models.networks import (
-    DEEP,
-    expected_logits,
-    inputs_of,
-    random_network,
-)
+from tests.unit.training.models.networks import DEEP, expected_logits, inputs_of, random_network
 from tests.unit.training.tiny import TINY, randomised
 from training.derive.pruning import cut
 from training.models import ModelConfig, build_network

@@ -17,10 +17,7 @@ from tests.unit.training.models.networks import PAIRS, SOURCE, TARGET
 from tests.unit.training.models.reference_blocks import weights_of
 from tests.unit.training.tiny import TINY_JOINT, tiny_joint_model
 from training.batches.batching import IdPair, collate
-from training.models import (
-    JointModel,
-    build_model,
-)
+from training.models import JointModel, build_model
 from training.models.context import CacheContext
 from training.models.dropout import Dropout
 from training.models.joint import JointLayer, Reduction

@@ -11,9 +11,7 @@ from torch import Tensor
 
 from tests.unit.training.models import reference_language as reference
 from tests.unit.training.tiny_language import tiny_lm
-from training.models import (
-    CausalLanguageModel,
-)
+from training.models import CausalLanguageModel
 from training.models.language_model import PlacedTokens
 from training.models.light_attention import layer_reach
 
