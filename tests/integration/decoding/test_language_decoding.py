@@ -26,7 +26,7 @@ from serving.search.sampled_batch import GenerationBatch, SampledOutput
 from serving.search.sampling import Uniforms, draw_from_logits
 from serving.search.sampling_options import GenerationOptions
 from serving.search.sentence import Sentence
-from tests.unit.training.models.test_context import Convolution, Recurrence
+from tests.unit.training.models.own_layers import Convolution, Recurrence
 from training.models import CausalLanguageModel, LanguageModelConfig
 from training.models.blocks import CausalLayer
 from training.models.context import CacheContext

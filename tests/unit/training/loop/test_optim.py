@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 import torch
 from torch import nn
 
-from training.loop.optim import build_optimizer, learning_rate
+from tests.unit.training.tiny import TINY
+from training.loop.optim import build_optimizer, head_dropout_rate, learning_rate, set_rates
+from training.models import build_model
 from training.recipe.config import OptimConfig
 
 
@@ -107,3 +110,32 @@ def test_the_reference_settings_of_light_transformers_take_the_same_step() -> No
             optimizer.step()
         weights.append(layer.weight.detach())
     torch.testing.assert_close(*weights)
+
+
+def test_the_rate_of_heads_falls_with_the_warm_up_and_rises_to_the_end() -> None:
+    optim = OptimConfig(warmup_steps=100)
+    v = replace(TINY, head_dropout=0.2, head_dropout_schedule="v")
+    rates = [head_dropout_rate(step, v, optim, 1100) for step in (50, 100, 600, 1100, 1200)]
+    assert rates == pytest.approx([0.1, 0.0, 0.1, 0.2, 0.2])
+    constant = replace(TINY, head_dropout=0.2)
+    assert head_dropout_rate(7, constant, optim, 1100) == 0.2
+
+
+def test_weights_of_branches_have_a_warm_up_of_their_own_and_are_frozen_at_last() -> None:
+    model = build_model(replace(TINY, block="weighted"))
+    optim = OptimConfig(warmup_steps=100, branch_warmup_steps=10, branch_frozen_steps=20)
+    optimizer = build_optimizer(model, optim)
+    rates = {}
+    for step in (5, 10, 100, 980, 981):
+        rate = set_rates(optimizer, step, optim, 1000)
+        ordinary, branches = optimizer.param_groups
+        assert ordinary["lr"] == rate
+        assert len(branches["params"]) == 2 * 4
+        rates[step] = branches["lr"] / optim.peak_lr, rate / optim.peak_lr
+    assert rates[5] == (0.5, 0.05)
+    assert rates[10] == (1.0, 0.1)
+    assert rates[980][0] > 0.0
+    assert rates[981][0] == 0.0
+    assert rates[981][1] > 0.0
+    ((alone,)) = build_optimizer(build_model(TINY), optim).param_groups
+    assert len(alone["params"]) == len(list(build_model(TINY).parameters()))

@@ -17,8 +17,7 @@ from export.importing.encoder_folder import BertWeights, encoder_config, load_en
 from export.importing.folder import Weights
 from tests.unit.training.models import reference_blocks as reference
 from tests.unit.training.tiny_encoder import TINY_BERT, tiny_bert, tiny_classifier, tiny_embedder
-from training.errors import ConfigError
-from training.models import PRESETS, Bert, BertConfig, ModelConfig, build_network, check_model
+from training.models import PRESETS, Bert, build_network
 from training.models.attention import Packing
 
 IDS, SEGMENTS = [2, 9, 30, 7, 11, 3, 8, 3], [0, 0, 0, 0, 0, 0, 1, 1]
@@ -162,24 +161,6 @@ def test_bert_agrees_with_transformers_on_the_same_weights() -> None:
     )
 
 
-def _parameters(config: ModelConfig) -> int:
-    with torch.device("meta"):
-        return sum(p.numel() for p in build_network(config).parameters())
-
-
-@pytest.mark.parametrize("size", ["tiny", "small", "base", "base_released"])
-def test_macaron_has_its_baselines_parameters_plus_a_bias_and_a_norm_a_layer(size: str) -> None:
-    baseline, macaron = PRESETS[f"bert_{size}"], PRESETS[f"macaron_bert_{size}"]
-    vectors = 3 if baseline.norm_affine else 1  # of the norm a gain and a bias, where it has them
-    extra = baseline.num_encoder_layers * vectors * baseline.model_dim
-    assert _parameters(macaron) == _parameters(baseline) + extra
-
-
-def test_bert_base_has_the_published_size() -> None:
-    # `transformers` counts 110,106,428 with its second logit of NSP, which is one of 769 numbers
-    assert _parameters(PRESETS["bert_base"]) == 110_106_428 - 769
-
-
 @pytest.mark.parametrize("positions", POSITIONS)
 @pytest.mark.parametrize("pooling", ["cls", "mean"])
 def test_packed_texts_have_the_vectors_of_padded_ones_and_of_each_alone(
@@ -252,25 +233,3 @@ def test_weights_begin_as_the_configuration_says() -> None:
     model = tiny_classifier()
     fresh = type(model)(model.encoder, 5)
     assert not fresh.eval()(torch.tensor([IDS])).any()
-
-
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"num_decoder_layers": 1}, "num_decoder_layers of an encoder must be 0, got 1"),
-        ({"positions": "gluon"}, "positions .*'bert'.*'relative', 'rotary'.*got 'gluon'"),
-        ({"max_positions": 1}, "max_positions must be >= 2, got 1"),
-        ({"norm_type": "scale", "norm_affine": False}, "norm_affine: false needs norm_type"),
-        ({"first_activation": "tanh"}, "first_activation of architecture 'bert' must be one of"),
-    ],
-)
-def test_a_configuration_that_makes_no_sense_is_refused(
-    changes: dict[str, object], message: str
-) -> None:
-    with pytest.raises(ConfigError, match=message):
-        replace(TINY_BERT, **changes)  # type: ignore[arg-type]
-
-
-def test_a_block_that_is_not_there_is_told_of_before_the_work() -> None:
-    with pytest.raises(ConfigError, match="block must be one of"):
-        check_model(BertConfig(block="nosuch"))

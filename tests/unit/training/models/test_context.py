@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor, nn
 
 from export.engines.engine import export_engines
 from export.errors import ExportError
@@ -23,85 +22,12 @@ from tests.unit.serving.search.test_beam_torch import NoCache, assert_close, ran
 from tests.unit.training.tiny import TINY, randomised
 from training.decoding.stepper import TorchStepper
 from training.models import Transformer
-from training.models.blocks import DecoderLayer, EncoderLayer
-from training.models.config import ModelConfig
-from training.models.context import AttentionContext, CacheContext, StepNeeds, needs_of
-from training.models.transformer_config import TransformerConfig
+from training.models.context import CacheContext
 
-WIDTH = 5
-
-
-class Convolution(nn.Module):
-    """Keeps states that are narrower than the model."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        dim = config.model_dim // 2
-        self.needs = StepNeeds(states=(dim,), ancestors=WIDTH)
-        self.down, self.up = nn.Linear(config.model_dim, dim), nn.Linear(dim, config.model_dim)
-        self.kernel = nn.Parameter(torch.randn(WIDTH, dim))
-
-    def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        narrow = self.down(x_BQD)
-        return self.up(narrow + (context.look_back(narrow, WIDTH) * self.kernel).sum(2))
-
-
-class Recurrence(nn.Module):
-    """A gated recurrence whose state is wider than the model."""
-
-    def __init__(self, config: ModelConfig) -> None:
-        super().__init__()
-        self.dim = config.model_dim + 4
-        self.needs = StepNeeds(states=(self.dim,), ancestors=1, recurrent=True)
-        self.gates = nn.Linear(config.model_dim, 2 * self.dim)
-        self.down = nn.Linear(self.dim, config.model_dim)
-
-    def decode(self, x_BQD: Tensor, context: CacheContext) -> Tensor:
-        return self.down(context.recur(self._cell, self.gates(x_BQD), self.dim))
-
-    @staticmethod
-    def _cell(gates: Tensor, parent: Tensor) -> Tensor:
-        kept, new = gates.chunk(2, dim=-1)
-        kept = kept.sigmoid()
-        return kept * parent + (1 - kept) * new.tanh()
-
-
-class ConvolutionLayer(DecoderLayer):
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.self_attention = Convolution(config)
-
-
-class MixedLayer(DecoderLayer):
-    """Attention, a recurrence and a convolution, and a sum of the positions that are seen."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.recurrence, self.convolution = Recurrence(config), Convolution(config)
-        self.needs = sum(map(needs_of, self.children()), StepNeeds(slot_positions=True))
-
-    def forward(self, x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        x_BQD = super().forward(x_BQD, context)
-        x_BQD = x_BQD + self.recurrence.decode(x_BQD, context)
-        x_BQD = x_BQD + self.convolution.decode(x_BQD, context)
-        return x_BQD + 0.02 * self._seen(x_BQD, context).unsqueeze(-1)
-
-    @staticmethod
-    def _seen(x_BQD: Tensor, context: AttentionContext) -> Tensor:
-        if not context.cached:
-            return torch.arange(x_BQD.shape[1]).cumsum(0)[None]
-        assert context.visible is not None
-        assert context.slot_positions is not None
-        seen_BQC = (context.visible[:, 0] == 0) * context.slot_positions[:, None]
-        return seen_BQC.sum(-1)
-
-
-CONVOLUTION = (EncoderLayer, ConvolutionLayer)
-MIXED = (EncoderLayer, MixedLayer)
-HERE = "tests.unit.training.models.test_context"
+OWN = "tests.unit.training.models.own_layers"
 FORMS: dict[str, dict[str, Any]] = {
-    "own convolution": {"block": f"{HERE}:CONVOLUTION"},
-    "own mixture": {"block": f"{HERE}:MIXED"},
+    "own convolution": {"block": f"{OWN}:CONVOLUTION"},
+    "own mixture": {"block": f"{OWN}:MIXED"},
     "dynamic": {"encoder_mixing": "dynamic_conv", "decoder_mixing": "dynamic_conv"},
     "light macaron": {"decoder_mixing": "light_conv", "block": "macaron", "conv_glu": False},
     "as learnt": {"decoder_mixing": "light_conv", "kernel_softmax": False},
@@ -182,20 +108,8 @@ def test_for_cuda_states_stay_fp32_and_no_engines_are_built(tmp_path: Path) -> N
     assert not (tmp_path / "engines").exists()
 
 
-class Forgetful(DecoderLayer):
-    """Says that it keeps two states, and keeps one."""
-
-    def __init__(self, config: TransformerConfig) -> None:
-        super().__init__(config)
-        self.self_attention = Convolution(config)
-        self.needs = self.self_attention.needs + StepNeeds(states=(3,))
-
-
-FORGETFUL = (EncoderLayer, Forgetful)
-
-
 def test_a_layer_that_leaves_a_cache_alone_is_told_so() -> None:
-    stepper = TorchStepper(model_of({"block": f"{HERE}:FORGETFUL"}))
+    stepper = TorchStepper(model_of({"block": f"{OWN}:FORGETFUL"}))
     with pytest.raises(ValueError, match=r"decoder layer 0 needs 0 pairs .* and 1 states"):
         decode(stepper, random_sentences(1, count=1))
 

@@ -1,8 +1,7 @@
-"""The joint representation: its arithmetic against loops, its noise, its sizes and its options."""
+"""The joint representation: its arithmetic against loops, and its noise."""
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import replace
 from typing import Any
 
@@ -14,31 +13,17 @@ from hypothesis import strategies as st
 from torch import Tensor, nn
 
 from tests.unit.training.models import reference_joint as reference
+from tests.unit.training.models.networks import PAIRS, SOURCE, TARGET
 from tests.unit.training.models.reference_blocks import weights_of
-from tests.unit.training.tiny import TINY, TINY_JOINT, randomised, tiny_joint_model
+from tests.unit.training.tiny import TINY_JOINT, tiny_joint_model
 from training.batches.batching import IdPair, collate
-from training.errors import ConfigError
-from training.models import (
-    PRESETS,
-    JointConfig,
-    JointModel,
-    ModelConfig,
-    TransformerConfig,
-    build_model,
-)
+from training.models import JointModel, build_model
 from training.models.context import CacheContext
-from training.models.dropout import Dropout, WeightDropout
+from training.models.dropout import Dropout
 from training.models.joint import JointLayer, Reduction
-from training.models.operators import attention
 from training.tasks.loss import label_smoothed_loss
 
 SUBLAYERS = ("target_attention", "first_ffn", "source_attention", "ffn")
-SOURCE, TARGET = [5, 9, 30, 7, 11, 3], [2, 8, 6, 33, 20]
-PAIRS: list[IdPair] = [
-    ([5, 9, 30, 7, 11], [8, 6]),
-    ([4, 6], [33, 20, 21, 22, 23, 9, 4]),
-    ([8], [12]),
-]
 VARIANTS = [
     {},
     {"num_encoder_layers": 0, "tie_embeddings": False, "embedding_scale": "sum"},
@@ -299,27 +284,6 @@ def test_there_is_no_noise_in_evaluation() -> None:
     assert not torch.equal(model.train()(source, target), model(source, target))
 
 
-def test_successive_rows_drop_the_same_attention_probabilities() -> None:
-    # Queries and keys are zero and the values one-hot: the output is each head's probabilities.
-    rows, heads, queries, keys, sharing = 6, 2, 4, 8, 3
-    torch.manual_seed(0)
-    value = torch.eye(keys).repeat(rows, 1, heads)
-    key = torch.zeros(rows, keys, heads * keys)
-    out = attention(
-        key[:, :queries],
-        key,
-        value,
-        num_heads=heads,
-        mask=None,
-        dropout=WeightDropout(0.5, sharing),
-    )
-    assert set(out.flatten().tolist()) == {0.0, 2 / keys}  # 1/keys each, kept ones doubled
-    grouped = out.reshape(rows // sharing, sharing, queries, heads, keys)
-    assert torch.equal(grouped, grouped[:, :1].expand_as(grouped))
-    for axis in (0, 2, 3, 4):
-        assert not torch.equal(grouped, grouped.narrow(axis, 0, 1).expand_as(grouped))
-
-
 @pytest.mark.parametrize("joint_dropout", ["shared", "ordinary"])
 @pytest.mark.parametrize("name", ["target_attention", "source_attention"])
 def test_attention_drops_alike_along_the_axis_that_it_does_not_aggregate(
@@ -342,137 +306,3 @@ def test_attention_of_the_prenet_drops_each_row_by_itself() -> None:
     model = tiny_joint_model(attention_dropout=0.5)
     out_BSD = model.encoder[0].train()(torch.randn(1, 5, 16).expand(3, 5, 16), None)
     assert not torch.allclose(out_BSD[0], out_BSD[1], atol=1e-2)
-
-
-# Activation checkpointing
-
-
-@pytest.mark.parametrize(
-    "config", [TINY_JOINT, replace(TINY, block="macaron")], ids=lambda config: config.architecture
-)
-def test_checkpointing_computes_layers_again_and_gives_the_same_gradients(
-    config: ModelConfig,
-) -> None:
-    noisy = replace(config, dropout=0.3, attention_dropout=0.2, activation_dropout=0.2)
-    batch = collate(PAIRS)
-
-    def gradients(*, checkpointing: bool) -> tuple[dict[str, Tensor], set[int]]:
-        model = randomised(noisy).train()
-        model.checkpointing = checkpointing
-        calls: Counter[str] = Counter()
-        for name, module in model.named_modules():
-            if name.split(".")[0] in ("encoder", "decoder", "layers") and name.count(".") == 1:
-                module.register_forward_pre_hook(lambda *_, name=name: calls.update([name]))
-        torch.manual_seed(7)
-        states = model.states(batch.source_BS, batch.target_BT)
-        torch.autograd.backward(label_smoothed_loss(model, states, batch.labels_BT, 0.1))
-        assert len(calls) == 4
-        found = {name: p.grad for name, p in model.named_parameters() if p.grad is not None}
-        return found, set(calls.values())
-
-    plain, once = gradients(checkpointing=False)
-    again, twice = gradients(checkpointing=True)
-    assert (once, twice) == ({1}, {2})
-    assert plain.keys() == again.keys()
-    for name, gradient in plain.items():
-        # Only the order of sums into the shared embedding may differ.
-        torch.testing.assert_close(again[name], gradient, rtol=1e-5, atol=1e-5, msg=name)
-
-
-def test_evaluation_checkpoints_nothing() -> None:
-    model = tiny_joint_model()
-    model.checkpointing = True
-    calls: list[int] = []
-    model.layers[0].register_forward_pre_hook(lambda *_: calls.append(1))
-    model(torch.tensor([SOURCE]), torch.tensor([TARGET])).sum().backward()
-    assert len(calls) == 1
-
-
-# Sizes and options
-
-
-def parameters(config: ModelConfig) -> int:
-    with torch.device("meta"):
-        return sum(p.numel() for p in build_model(config).parameters())
-
-
-@pytest.mark.parametrize(
-    ("preset", "millions"),
-    [
-        ("joint_base_iwslt", 16.8),
-        ("joint_fast_iwslt", 17.6),
-        ("joint_fast_iwslt_scaled", 27.8),
-    ],
-)
-def test_presets_have_the_published_sizes(preset: str, millions: float) -> None:
-    # Source and target have vocabularies of their own in the paper (8848 and 6632 pieces).
-    config = PRESETS[preset]
-    layers = parameters(config) - 3 * config.vocab_size * 256
-    assert layers + (8848 + 2 * 6632) * 256 == pytest.approx(millions * 1e6, abs=0.05e6)
-
-
-@pytest.mark.parametrize("preset", ["joint_fast_tiny", "joint_base_tiny"])
-def test_tiny_presets_are_as_large_as_the_tiny_transformer(preset: str) -> None:
-    transformer = parameters(PRESETS["transformer_tiny"])
-    assert parameters(PRESETS[preset]) == pytest.approx(transformer, rel=0.01)
-
-
-@pytest.mark.parametrize(
-    ("preset", "values"),
-    [
-        # Section 3.5: PreNet and joint layers, width, inner width, heads, dropouts.
-        ("joint_base_iwslt", (0, 7, 256, 1024, 4, 0.3, 0.0, 0.0)),
-        ("joint_fast_iwslt", (5, 5, 256, 1024, 4, 0.3, 0.0, 0.0)),
-        ("joint_fast_iwslt_scaled", (7, 7, 256, 1536, 4, 0.3, 0.0, 0.0)),
-        ("joint_base_nist", (0, 7, 512, 2048, 8, 0.1, 0.1, 0.1)),
-        ("joint_fast_nist", (5, 5, 512, 2048, 8, 0.1, 0.1, 0.1)),
-        ("joint_fast_nist_scaled", (7, 7, 512, 3072, 8, 0.2, 0.1, 0.1)),
-    ],
-)
-def test_presets_are_the_authors_runs(preset: str, values: tuple[float, ...]) -> None:
-    config = PRESETS[preset]
-    assert isinstance(config, JointConfig)
-    assert (config.norm, config.embedding_scale, config.joint_dropout) == ("pre", "token", "shared")
-    assert not config.tie_embeddings
-    found = (
-        config.num_encoder_layers,
-        config.num_decoder_layers,
-        config.model_dim,
-        config.ffn_dim,
-        config.num_heads,
-        config.dropout,
-        config.attention_dropout,
-        config.activation_dropout,
-    )
-    assert found == values
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("norm", "post"),
-        ("embedding_scale", "tokens"),
-        ("joint_dropout", "1d"),
-        ("positions", "learnt"),
-        ("architecture", "transformer"),
-        ("architecture", "jont"),
-        ("num_encoder_layers", -1),
-        ("num_decoder_layers", 0),
-        ("model_dim", 30),
-        ("dropout", 1.0),
-    ],
-)
-def test_a_wrong_option_is_named_with_its_value(name: str, value: object) -> None:
-    with pytest.raises(ConfigError, match=f"{name} .*got {value!r}"):
-        replace(TINY_JOINT, **{name: value})  # type: ignore[arg-type]
-
-
-def test_only_a_joint_model_goes_without_encoder() -> None:
-    with pytest.raises(ConfigError, match="num_encoder_layers must be >= 1, got 0"):
-        TransformerConfig(num_encoder_layers=0)
-
-
-def test_a_row_costs_its_pairs_of_positions() -> None:
-    assert JointConfig().batch_cost(7, 5) == 35
-    assert TransformerConfig().batch_cost(7, 5) == 7
-    assert (JointConfig().family, TransformerConfig().family) == ("joint", "transformer")

@@ -334,3 +334,26 @@ def test_keys_that_checkpoints_hold_stay_readable() -> None:
 
 def _fields(kind: Any) -> set[str]:
     return {field.name for field in dataclasses.fields(kind)}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"loop": {"compile": True}, "model": {"head_dropout": 0.1}}, "loop.compile.*head_dropout"),
+        ({"loop": {"compile": True}, "model": {"encoder_layerdrop": 0.1}}, "encoder_layerdrop"),
+        (
+            {"optim": {"alignment_weight": 0.1}, "model": {"decoder_layerdrop": 0.1}},
+            "optim.alignment_weight .*model.decoder_layerdrop",
+        ),
+        (
+            {"model": {"architecture": "joint", "num_encoder_layers": 0, "encoder_layerdrop": 0.1}},
+            "encoder_layerdrop.*num_encoder_layers",
+        ),
+    ],
+)
+def test_what_leaves_out_layers_and_heads_excludes_other_options(
+    change: dict[str, Any], message: str
+) -> None:
+    data = {"source_language": "a", "target_language": "b", "train": [{"file": "x.tsv"}]}
+    with pytest.raises(ConfigError, match=message):
+        recipe_from_dict({"name": "x", "data": data, **change})

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from serving.search.ids import EOS_ID
-from tests.unit.training.models.test_language_model import tiny_lm
+from tests.unit.training.tiny_language import tiny_lm
 from training.batches.segments import join_documents
 from training.results.perplexity import (
     Window,

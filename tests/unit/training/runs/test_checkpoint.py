@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,8 +12,10 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import nn
 
+from tests.unit.training.tiny import TINY, randomised
 from training.errors import CheckpointError, StorageError
 from training.loop.optim import build_optimizer
+from training.models import build_network
 from training.recipe.config import OptimConfig
 from training.runs import checkpoint
 from training.runs.checkpoint import (
@@ -203,3 +206,16 @@ def test_the_state_is_json_that_keeps_every_bit(tmp_path: Path) -> None:
     save_checkpoint(tmp_path / "one", model, optimizer, state)
     assert json.loads((tmp_path / "one" / STATE).read_text()) == state
     assert load_checkpoint(tmp_path / "one", model, optimizer) == state
+
+
+def test_weights_of_other_layers_are_told_by_their_numbers(tmp_path: Path) -> None:
+    model = randomised(replace(TINY, num_encoder_layers=4))
+    weights = {n: v for n, v in model.state_dict().items() if not n.startswith("encoder.1.")}
+    save_weights(tmp_path / "some", weights, {})
+    with pytest.raises(CheckpointError, match=r"encoder has the layers 0, 2, 3, the model's are 0"):
+        load_weights(tmp_path / "some", build_network(model.config))
+    with pytest.raises(CheckpointError, match=r"decoder has the layers 0, 1, the .* encoder has"):
+        load_weights(
+            tmp_path / "some",
+            build_network(replace(model.config, num_encoder_layers=2, num_decoder_layers=1)),
+        )
