@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from serving.checking.number_words import has_large_word, has_number_word
@@ -32,6 +32,12 @@ _NUMBER = re.compile(
     r"(?:[.,][0-9]+)?(?![0-9]|[.,][0-9]|[ \u00a0\u202f'’][0-9]{3}(?![0-9]))"
     r"|[0-9]+(?:[.,][0-9]+)*"
 )
+_GROUPED = {
+    language: re.compile(
+        rf"(?<![0-9.,])[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
+    )
+    for language, sign in {"en": ",", "de": r"\."}.items()
+}
 _GROUPING = {"en": ",", "de": ".", "fr": ".", "es": ".,"}
 _DECIMAL = {"en": ".", "de": ",", "fr": ",", "es": ".,"}
 _EITHER = ".,"
@@ -51,6 +57,7 @@ _HALF = re.compile(
 )
 _CENTURY = re.compile(r"centur|jahrhundert|siècle|siglo|[0-9]0['’]?s\b", re.IGNORECASE)
 _SIGN = re.compile("[$€£¥%]")
+_DOUBLE_SIGN = re.compile(r"(?P<sign>[$€£¥%])(?P<more>[ \u00a0]?(?P=sign))(?!\w)")
 
 
 @dataclass(frozen=True)
@@ -91,17 +98,18 @@ def unmatched(
     if not (_DIGIT.search(source) or _DIGIT.search(output)):
         return Unmatched()
     convention = source_language, target_language
-    if _same_groups(source, output) and not _misread(source, output, *convention):
+    misread = _misread(source, output, *convention)
+    if _same_groups(source, output) and not misread:
         return Unmatched()
     missing = list(figures(source, source_language))
-    extra = list(figures(output, target_language))
+    extra = list(figures(output, target_language, misread))
     scaled = has_large_word(source, source_language) or has_large_word(output, target_language)
     halves = _HALF.search(source) or _HALF.search(output)
     for agree in (_same, _same_but_scale, _same_year, _same_hour):
         if (scaled or agree != _same_but_scale) and (halves or agree != _same_hour):
             missing, extra = _without_pairs(missing, extra, agree)
     missing, extra = _without_parts(missing, extra)
-    if _digits(missing) == _digits(extra) and not _misread(source, output, *convention):
+    if _digits(missing) == _digits(extra) and not misread:
         return Unmatched()
     if not (missing and extra):  # CO2 may be carbon dioxide, and MP3 a music file
         missing = [f for f in missing if not _in_a_word(f, source)]
@@ -113,8 +121,11 @@ def unmatched(
     return Unmatched(tuple(lost), tuple(added))
 
 
-def figures(text: str, language: str | None) -> Iterator[Figure]:
-    """Each number of a text in order; dates, versions and telephone numbers as their parts."""
+def figures(
+    text: str, language: str | None, whole: Collection[tuple[str, ...]] = ()
+) -> Iterator[Figure]:
+    """Each number of a text in order; dates, versions and telephone numbers as their parts, but for
+    those of the groups of `whole`, which mean nothing."""
     at = 0
     while number := _NUMBER.search(text, at):
         begin = number.start()
@@ -125,6 +136,8 @@ def figures(text: str, language: str | None) -> Iterator[Figure]:
             continue
         at = number.end()
         value = _value(number[0], language)
+        if tuple(_GROUPS.findall(number[0])) in whole:
+            value = frozenset()
         if value is not None:
             yield Figure((begin, at), number[0], value)
             continue
@@ -159,7 +172,11 @@ def written(figure: str, source_language: str | None, target_language: str | Non
 
 
 def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
-    """A sign of a currency, or for per cent, of which the source has neither sign nor name."""
+    """A sign of a currency, or for per cent, of which the source has neither sign nor name, or that
+    stands twice in a row."""
+    double = _DOUBLE_SIGN.search(output)
+    if double and not _DOUBLE_SIGN.search(source):
+        return double["more"], double.span("more")
     for match in _SIGN.finditer(output):
         if not re.search(_CURRENCIES[match[0]], source, re.IGNORECASE):
             return match[0], match.span()
@@ -232,20 +249,22 @@ def _same_groups(source: str, output: str) -> bool:
     return Counter(_GROUPS.findall(source)) == Counter(_GROUPS.findall(output))
 
 
-_ENGLISH_GROUPS = re.compile(r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?![0-9]|[.,][0-9])")
-
-
 def _misread(
     source: str, output: str, source_language: str | None, target_language: str | None
-) -> bool:
-    """Whether a number in groups of English stands as it was in German or French, where it would
-    be a fraction."""
-    if source_language != "en" or target_language not in ("de", "fr"):
-        return False
-    return any(
-        re.search(rf"(?<![0-9.,]){match[0]}(?![0-9]|[.,][0-9])", output)
-        for match in _ENGLISH_GROUPS.finditer(source)
-    )
+) -> frozenset[tuple[str, ...]]:
+    """The groups of digits of numbers that stand in the output with signs that mean another number
+    there, or none: `10,000` in German, `12.345,67` in English."""
+    if source_language not in ("de", "en") or target_language not in ("de", "en", "fr"):
+        return frozenset()
+    found = set()
+    for match in _GROUPED[source_language].finditer(source):
+        meant, groups = _value(match[0], source_language), _GROUPS.findall(match[0])
+        if meant is None or (len(groups) == 4 and all(int(group) < 256 for group in groups)):
+            continue  # an address on the internet
+        same = [n[0] for n in _NUMBER.finditer(output) if _GROUPS.findall(n[0]) == groups]
+        if same and not any(meant & (_value(n, target_language) or meant - meant) for n in same):
+            found.add(tuple(groups))
+    return frozenset(found)
 
 
 def _without_pairs(

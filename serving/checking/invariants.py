@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from serving.checking.figures import strange_sign, unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
@@ -19,6 +19,7 @@ from serving.text.building import MASKS
 from serving.text.placeholders import likely_tags, placeholders
 
 FaultKind = Literal["figures", "letters", "codes", "shape"]
+FAULT_KINDS = frozenset(get_args(FaultKind))
 
 _CYCLE_WORDS, _CYCLE_TIMES = 8, 4
 _LONGEST, _LEAST_LONG = 4, 80

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -281,7 +282,7 @@ class ModelTranslator:
         This is what a model is measured by. Results are in input order; for the rest see
         `translate`.
         """
-        options = options or self.default_options
+        options = dataclasses.replace(options or self.default_options, verify=False)
         source, target = self.direction(source, target)
         prepared = [
             self.texts.prepare(
@@ -308,7 +309,7 @@ class ModelTranslator:
                 yield key, Translation("")
             else:
                 waiting[key] = sentence
-        while waiting:  # a second round decodes what the loop guard sent back
+        while waiting:  # a second round decodes what was sent back
             again: dict[Key, Sentence] = {}
             for key, finished in self._decode(waiting):
                 try:

@@ -38,11 +38,15 @@ RIGHT = [
     ("en", "fr", "won 2-1", "a gagné 2:1"),
     ("en", "de", "CO2 is a gas", "Kohlendioxid ist ein Gas"),
     ("en", "xx", "two", "2"),
+    ("de", "en", "Die Adresse 192.168.100.200", "The address 192.168.100.200"),
+    ("en", "de", "Windows 8.1", "Windows 8.1"),
 ]
 WRONG = [
     ("de", "en", "Preis: 100 $", "Price: $1", ["100"], ["1"]),
     ("en", "de", "10,000 people", "100.000 Personen", ["10,000"], ["100.000"]),
     ("en", "de", "10,000 people", "10,000 Personen", ["10,000"], ["10,000"]),
+    ("de", "en", "12.345,67 Euro", "12.345.67 euros", ["12.345,67"], ["12.345.67"]),
+    ("de", "en", "10.000 Leute", "10.000 people", ["10.000"], ["10.000"]),
     ("en", "de", "at 7:15 am", "um 19:15 Uhr", ["7:15 am"], ["19:15"]),
     ("de", "en", "2 Hunde", "3 dogs", ["2"], ["3"]),
     ("en", "de", "in 1986", "im Jahr 1968", ["1986"], ["1968"]),
@@ -74,6 +78,7 @@ def test_a_changed_figure_is_found_on_both_sides(source, target, text, output, m
 
 def test_a_sign_of_a_currency_that_the_source_does_not_name_is_strange():
     assert strange_sign("Rabatt: 50 €", "Discount: $50") == ("$", (10, 11))
+    assert strange_sign("Preis: 100 $", "Price: 100 $$") == ("$", (12, 13))
     assert strange_sign("50 Dollar", "$50") is None
     assert strange_sign("fünf Prozent", "5%") is None
 
