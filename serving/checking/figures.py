@@ -29,7 +29,7 @@ _TIME = re.compile(
 )
 _NUMBER = re.compile(
     r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?P<blank>[ \u00a0\u202f'’])[0-9]{3})(?:(?P=blank)[0-9]{3})*"
-    r"(?:[.,][0-9]+)?(?![0-9]|[.,][0-9]|[ \u00a0\u202f'’][0-9]{3}(?![0-9]))"
+    r"(?:[.,][0-9]+)?(?![0-9]|[.,][0-9]|[ \u00a0\u202f'’-][0-9])"
     r"|[0-9]+(?:[.,][0-9]+)*"
 )
 _GROUPED = {
@@ -49,14 +49,13 @@ _CURRENCIES = {
     "€": r"€|eur",
     "£": r"£|gbp|pound|pfund|livre|libra|sterling|quid",
     "¥": r"¥|yen|jpy|yuan|rmb|cny",
-    "%": r"%|per\W?cent|prozent|pour\W?cent|por\W?cien|v\.\s?h\.|\bpct",
 }
 _HALF = re.compile(
     r"half|quarter|past|\bto\b|halb|viertel|\bvor\b|\bnach\b|demi|quart|moins|media|cuarto|menos",
     re.IGNORECASE,
 )
 _CENTURY = re.compile(r"centur|jahrhundert|siècle|siglo|[0-9]0['’]?s\b", re.IGNORECASE)
-_SIGN = re.compile("[$€£¥%]")
+_SIGN = re.compile("[$€£¥]")
 _DOUBLE_SIGN = re.compile(r"(?P<sign>[$€£¥%])(?P<more>[ \u00a0]?(?P=sign))(?!\w)")
 
 
@@ -172,11 +171,13 @@ def written(figure: str, source_language: str | None, target_language: str | Non
 
 
 def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
-    """A sign of a currency, or for per cent, of which the source has neither sign nor name, or that
-    stands twice in a row."""
+    """The sign of a currency of which the source has neither sign nor name, though it has those of
+    another, or one that stands twice in a row."""
     double = _DOUBLE_SIGN.search(output)
     if double and not _DOUBLE_SIGN.search(source):
         return double["more"], double.span("more")
+    if not any(re.search(name, source, re.IGNORECASE) for name in _CURRENCIES.values()):
+        return None
     for match in _SIGN.finditer(output):
         if not re.search(_CURRENCIES[match[0]], source, re.IGNORECASE):
             return match[0], match.span()
@@ -215,7 +216,7 @@ def _is_grouped(groups: Sequence[str], seps: Sequence[str], allowed: str) -> boo
 def _is_time(match: re.Match[str]) -> bool:
     """Whether it is more than a number that an hour could be: `:` alone may stand in a score."""
     behind = match.string[match.end() : match.end() + 8].lstrip(_BLANKS).lower()
-    units = ("uhr", "h", "heure", "hora", "o'clock", "o’clock")
+    units = ("uhr", "h", "heure", "hora", "o'clock", "o’clock", "oclock", "o clock")
     return bool(match["minute"] or match["half"]) or behind.startswith(units)
 
 
@@ -356,6 +357,8 @@ def _excused(figure: Figure, other: str, language: str | None) -> bool:
         return has_number_word(other, language) or _HALF.search(other) is not None
     if _CENTURY.search(other) and (figure.value <= _SMALL or figure.text.endswith("0")):
         return True
-    if figure.value <= _SMALL:
+    if figure.value <= _SMALL and figure.value % 1 == 0:
         return has_number_word(other, language)
-    return has_large_word(other, language)
+    return has_large_word(other, language) or (
+        figure.value % 1 != 0 and _HALF.search(other) is not None
+    )

@@ -30,6 +30,8 @@ _CODES = re.compile(_CODE)
 _NOTEWORTHY = re.compile(rf"[0-9]|[^\x00-\x7f\u00a0-\u00ff\u2010-\u2026\u0152\u0153\u20ac]|{_CODE}")
 _LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z")
 """Of a compound, as `.doc-Format`: a word like others."""
+_BROKEN_WORD = re.compile("[^\\W\\d_]*[\ufffd\u2600-\u27bf\U0001f000-\U0001faff]+[^\\W\\d_]*")
+"""A word with a broken character or a picture in it."""
 _CLOSING = ".,;:!?"
 
 
@@ -46,6 +48,8 @@ class Fault:
     """Where the output has what is wrong; None where something is missing."""
     wanted: str | None = None
     """What the output should hold, in the target's form; None where that is not known."""
+    elsewhere: bool = False
+    """Whether it is put right, and told, where the text is put together of its sentences."""
 
 
 Languages = tuple[str | None, str | None]
@@ -90,8 +94,10 @@ def letters(
     strange = list(strange_letters(source, output, target_language))
     for begin, end in strange:
         yield Fault("letters", output[begin:end], target=(begin, end))
-    broken = bool(strange)
-    for begin, end in lost_words(source, output, source_language, target_language, broken=broken):
+    whole = _BROKEN_WORD.sub(" ", output) if strange else output
+    for begin, end in lost_words(
+        source, whole, source_language, target_language, broken=bool(strange)
+    ):
         word = source[begin:end]
         yield Fault("letters", word, source=(begin, end), wanted=word)
 
@@ -122,9 +128,9 @@ def names(
             continue
         found = list(re.finditer(rf"\b{name}s?\b", output))
         if not found and not has_similar(name, output):
-            yield Fault("codes", name, source=places[0].span(), wanted=name)
+            yield Fault("codes", name, source=places[0].span(), elsewhere=True)
         for more in found[len(places) :]:
-            yield Fault("codes", name, target=more.span())
+            yield Fault("codes", name, target=more.span(), elsewhere=True)
 
 
 def shape(

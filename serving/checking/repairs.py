@@ -73,8 +73,8 @@ def put_right(
     source: str, output: str, links: Sequence[Link], languages: Languages
 ) -> list[Edit] | None:
     """What makes an output right by putting the source's own forms where they belong: at what is
-    too much, if that is clear, else at the words that are linked to them. None where the result
-    would still have a fault."""
+    too much, if that has the same digits or is the only thing, else at the words that are linked
+    to them. None where the result would still have a fault."""
     found = faults(source, output, languages)
     missing = [fault for fault in found if fault.source and fault.wanted]
     extra = [fault for fault in found if fault.target]
@@ -83,8 +83,11 @@ def put_right(
         same = [other for other in extra if other.kind == fault.kind]
         linked = _linked(fault, links)
         of_link = [o for o in same if linked and o.target and _overlap(o.target, linked)]
+        twins = [other for other in same if _digits(other.what) == _digits(fault.what) != ""]
         sole = len(same) == 1 and sum(m.kind == fault.kind for m in missing) == 1
         place = of_link[0].target if of_link else same[0].target if sole else None
+        if len(twins) == 1:
+            place = twins[0].target
         if fault.kind == "letters":
             place = _whole_words(output, place or linked)
         if place is None or any(_overlap(place, edit.span) for edit in edits):
@@ -155,6 +158,10 @@ def _whole_words(text: str, span: Span | None) -> Span | None:
     while end < len(text) and text[end].isalpha():
         end += 1
     return begin, end
+
+
+def _digits(text: str) -> str:
+    return "".join(filter(str.isdecimal, text))
 
 
 def _overlap(one: Span, other: Span) -> bool:

@@ -27,6 +27,9 @@ from serving.search.sentence import Original, Sentence
 from serving.text.terms import TermReader, Terms
 from serving.translation.results import Again, Done, TextHypothesis, Translation
 
+_WORSE = 0.5
+"""How much lower the score of a second search may be: what is far less likely is hardly a sentence
+(docs/decisions.md)."""
 Hypotheses = tuple[TextHypothesis, ...]
 
 
@@ -65,7 +68,7 @@ def _after_first(
         if better is not None:
             return Done(_repaired(better, wrong, "hypothesis"))
         edits = put_right(original.text, translation.text, (), languages)
-        if edits and len(edits) == 1 and _alike(translation.text, edits[0]):
+        if edits and all(_alike(translation.text, edit) for edit in edits):
             return Done(_repaired(_edited(translation, edits), wrong, "source"))
     constraints = None if sentence.constraints else _constraints(wrong, reader)
     if constraints is None:
@@ -84,6 +87,8 @@ def _after_second(
 ) -> Translation:
     languages = original.source, original.target
     wrong = faults(original.text, first.text, languages)
+    if second.hypotheses[0].score < first.hypotheses[0].score - _WORSE and not sentence.streamed:
+        return _warned(first, wrong)
     left = faults(original.text, second.text, languages)
     if not left:
         return _repaired(second, wrong, "search")
@@ -112,7 +117,8 @@ def _better(original: Original, translation: Translation, others: Hypotheses) ->
 
 
 def _warned(translation: Translation, left: Sequence[Fault]) -> Translation:
-    warnings = dict.fromkeys((*translation.warnings, *(fault.kind for fault in left)))
+    kinds = (fault.kind for fault in left if not fault.elsewhere)
+    warnings = dict.fromkeys((*translation.warnings, *kinds))
     return replace(translation, warnings=tuple(warnings))
 
 

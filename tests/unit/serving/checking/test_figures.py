@@ -38,6 +38,7 @@ RIGHT = [
     ("en", "fr", "won 2-1", "a gagné 2:1"),
     ("en", "de", "CO2 is a gas", "Kohlendioxid ist ein Gas"),
     ("en", "xx", "two", "2"),
+    ("en", "de", "at 6 oclock", "um 18 Uhr"),
     ("de", "en", "Die Adresse 192.168.100.200", "The address 192.168.100.200"),
     ("en", "de", "Windows 8.1", "Windows 8.1"),
 ]
@@ -52,6 +53,8 @@ WRONG = [
     ("en", "de", "in 1986", "im Jahr 1968", ["1986"], ["1968"]),
     ("en", "de", "555-123-4567", "555 123 4657", ["4567"], ["4657"]),
     ("de", "en", "DE123456789", "DE123456798", ["123456789"], ["123456798"]),
+    ("de", "en", "Ein XL kostet 19,92", "An XL is 7.92", ["19,92"], ["7.92"]),
+    ("de", "en", "777 777 6666", "777 6666", ["777"], []),
     ("de", "en", "16 000 Liter", "100 litres", ["16 000"], ["100"]),
 ]
 GROUPS = {"en": ",", "de": ".", "fr": "\u202f", "es": "."}
@@ -80,7 +83,7 @@ def test_a_sign_of_a_currency_that_the_source_does_not_name_is_strange():
     assert strange_sign("Rabatt: 50 €", "Discount: $50") == ("$", (10, 11))
     assert strange_sign("Preis: 100 $", "Price: 100 $$") == ("$", (12, 13))
     assert strange_sign("50 Dollar", "$50") is None
-    assert strange_sign("fünf Prozent", "5%") is None
+    assert strange_sign("Es kostet 14,88", "It is $14.88") is None
 
 
 @pytest.mark.parametrize(

@@ -29,6 +29,7 @@ RIGHT = [
 WRONG = [
     ("de", "en", "Ich bin Łukasz.", "I'm \ufffd\ufffdukasz.", "letters"),
     ("es", "en", "Sra. García", "Sra. 🚀", "letters"),
+    ("es", "en", "Soy Josef Patočka", "I am Josef Patories\ufffdka", "letters"),
     ("de", "en", "東京 ist groß.", "🚀 is big.", "letters"),
     ("de", "en", "東京 ist groß.", "It is big.", "letters"),
     ("de", "en", "Ja", "Да", "letters"),

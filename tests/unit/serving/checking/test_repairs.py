@@ -60,6 +60,12 @@ def test_the_sources_form_takes_the_place_of_the_only_thing_that_is_too_much(
     assert edited(output, put_right(text, output, (), DE_EN)) == expected
 
 
+def test_figures_with_the_same_digits_are_one_figure_written_in_two_ways():
+    edits = put_right("3.000 bis 5.000 Pfund", "3.000 to 5.000 pounds", (), DE_EN)
+
+    assert edited("3.000 to 5.000 pounds", edits) == "3,000 to 5,000 pounds"
+
+
 def test_of_several_figures_links_say_which_is_which():
     source, output = "Von 1980 bis 1995", "From 1890 to 1959"
     links = linked(source, output, ("1980", "1890"), ("1995", "1959"))
