@@ -27,7 +27,7 @@ class Changed:
     after: str
     faults: list[str]
     """Of the translation before."""
-    by: list[str]
+    by: Sequence[str]
     """What put it right; empty where nothing did."""
 
 
