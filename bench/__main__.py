@@ -57,6 +57,7 @@ def _parser(prog: str = _PROG) -> argparse.ArgumentParser:
     _add_profile(verbs)
     _add_quality(verbs)
     _add_bundles(verbs)
+    _add_verification(verbs)
     _add_language(verbs)
     _add_attention(verbs)
     _add_training(verbs)
@@ -153,6 +154,27 @@ def _add_quality(verbs: _Verbs) -> None:
     parser.add_argument("--beam-size", type=int, default=5, metavar="N", help="default 5")
     parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the whole record there")
+
+
+def _add_verification(verbs: _Verbs) -> None:
+    parser = verbs.add_parser(
+        "verification",
+        help="what is found and put right in translations that differ from their sources",
+        description="Translates sentences with figures, letters of other alphabets, codes or tags, "
+        "with and without `verify`.",
+    )
+    parser.add_argument("bundle", type=Path)
+    parser.add_argument("--languages", required=True, metavar="SOURCE-TARGET")
+    parser.add_argument(
+        "--source", type=Path, action="append", required=True, metavar="FILE", help="of any number"
+    )
+    parser.add_argument("--reference", type=Path, action="append", required=True, metavar="FILE")
+    parser.add_argument(
+        "--sentences", type=int, default=500, metavar="N", help="of either sort (default 500)"
+    )
+    parser.add_argument("--repetitions", type=int, default=3, metavar="N", help="default 3")
+    parser.add_argument("--threads", type=int, metavar="N", help="cores to use (default: all)")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write what was changed there")
 
 
 def _add_bundles(verbs: _Verbs) -> None:

@@ -52,6 +52,7 @@ from bench.systems.compiled import check_compiler
 from serving.search.options import RANGES
 from serving.search.sampling import TOP
 from serving.threads import default_threads
+from serving.translation.translator import Translator
 from training.corpora.pairs import read_pairs
 from training.models import PRESETS, LanguageModelConfig
 
@@ -166,6 +167,38 @@ def quality(options: argparse.Namespace) -> int:
     print(quality_markdown(command, machine, subject, results))
     if options.json is not None:
         write_quality_record(options.json, command, machine, subject, results)
+    return 0
+
+
+def verification(options: argparse.Namespace) -> int:
+    """Measure what `verify` finds and costs; the table goes to stdout."""
+    from bench.runs.verification import (
+        measure_verification,
+        verification_markdown,
+        write_verification,
+    )
+
+    _check_file("--json", options.json)
+    if len(options.source) != len(options.reference):
+        raise BenchError(
+            f"--reference must be given once for each --source, {len(options.source)} times, got "
+            f"{len(options.reference)}"
+        )
+    source, _, target = options.languages.partition("-")
+    files = zip(options.source, options.reference, strict=True)
+    pairs = [pair for each in files for pair in read_pairs(*each)]
+    translator = Translator(options.bundle, threads=_cores(options.threads))
+    result = measure_verification(
+        translator,
+        (source, target),
+        pairs,
+        _at_least_one("--sentences", options.sentences),
+        _at_least_one("--repetitions", options.repetitions),
+        _progress,
+    )
+    print(verification_markdown([result]))
+    if options.json is not None:
+        write_verification(options.json, [result])
     return 0
 
 

@@ -135,6 +135,7 @@ def profile_decoding(
         beam_size=beam_size,
         max_length=subject.max_length,
         loop_guard=False,
+        verify=False,
         shortlist=shortlist,
     )
     calls = _calls(subject, batch, options)

@@ -189,7 +189,8 @@ def _words(each: TimedTranslation, folder: Path) -> list[str]:
     """Arguments of a system's own command, with equal rules of search."""
     place, setting = str(folder / folder_name(each.system)), each.setting
     if each.system == OUR_INT8:
-        options = [f"beam_size={BEAM}", f"max_length={MAX_LENGTH}", "loop_guard=false"]
+        options = [f"beam_size={BEAM}", f"max_length={MAX_LENGTH}"]
+        options += ["loop_guard=false", "verify=false"]
         words = ["translate", place, "--no-split", "--threads", str(setting.workers)]
         return words + [word for option in options for word in ("--option", option)]
     assert each.batches is not None

@@ -57,6 +57,7 @@ class Search:
             beam_size=self.beam_size,
             max_length=self.max_length,
             loop_guard=False,
+            verify=False,
             shortlist=shortlist,
         )
 

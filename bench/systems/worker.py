@@ -222,6 +222,7 @@ def _slots(system: Any, sources: list[Any], request: dict[str, Any]) -> dict[str
         min_length=steps if isinstance(chosen[0], str) else 0,  # random models do not end
         max_length=steps + 1,
         loop_guard=False,
+        verify=False,
     )
     sentences = [
         system.translator.texts.prepare(Request(text=source, options=options))

@@ -19,6 +19,10 @@ class Observer:
     def decoded(self, tokens: int) -> None:
         """An output is complete; of a translation the best hypothesis counts."""
 
+    def repaired(self, kind: str, by: str) -> None:
+        """A translation had a fault of that kind, which was put right in that way (`Repair.by`) or,
+        by `none`, was not."""
+
     def lost(self) -> None:
         """An engine has failed, or its process has ended, and is started again."""
 

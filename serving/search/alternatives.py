@@ -29,6 +29,7 @@ def first_tokens(sentence: Sentence) -> Sentence:
         options=one_step,
         constraints=constraints and constraints.without_required,
         text=None,
+        original=None,
         first_of=sentence,
     )
 

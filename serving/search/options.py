@@ -15,6 +15,7 @@ from typing import Any
 from serving.errors import InvalidOptionError
 
 MAX_STEPS = 256
+_FLAGS = ("eos_in_length", "loop_guard", "verify", "return_alternatives", "shortlist")
 LENGTH_PENALTY_FORMS = ("power", "gnmt")
 RANGES: dict[str, tuple[float, float]] = {
     "beam_size": (1, 64),
@@ -61,6 +62,9 @@ class SearchOptions:
     """A sentence stops at round(beam_size * patience) finished hypotheses."""
     loop_guard: bool = True
     """Decode again without repeated trigrams where the output ends in a loop."""
+    verify: bool = True
+    """Compare each translation with its source in numbers, letters, codes and shape, and put right
+    what differs."""
     return_alternatives: bool = False
     """Return the num_hypotheses likeliest different tokens after the target prefix, each gone on
     with by a search of its own."""
@@ -68,7 +72,7 @@ class SearchOptions:
     """Choose from likely translations of the source's pieces only, if the model has such a list."""
 
     def __post_init__(self) -> None:
-        for name in ("eos_in_length", "loop_guard", "return_alternatives", "shortlist"):
+        for name in _FLAGS:
             value = getattr(self, name)
             if not isinstance(value, bool):
                 raise InvalidOptionError(

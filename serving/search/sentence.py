@@ -25,6 +25,21 @@ class Group(NamedTuple):
 
 
 @dataclass(frozen=True)
+class Original:
+    """The words of a sentence with which its translation is compared, for whoever does that."""
+
+    text: str
+    source: str | None
+    """The language of the text; None where it is not known."""
+    target: str | None
+    """The language of the translation; None where it is not known."""
+    noteworthy: bool
+    """Whether more than words is to come out right, so that other hypotheses may be asked for."""
+    first: object = None
+    """What the first search found, where this one is the second because that was wrong."""
+
+
+@dataclass(frozen=True)
 class Sentence:
     """One sentence to decode: the ids of its source, its end included, and how to decode it."""
 
@@ -46,6 +61,9 @@ class Sentence:
     """Whether the client is told, step by step, what all hypotheses agree on."""
     guarded: bool = False
     """Whether this is the second attempt at a sentence whose output ended in a loop."""
+    original: Original | None = None
+    """What the translation is compared with; None where it is taken as it comes. It has no
+    influence on what is found."""
     first_of: Sentence | None = None
     """The sentence with `return_alternatives` for which this one finds the likeliest first tokens;
     None for any other sentence."""
@@ -62,6 +80,7 @@ class Sentence:
             whole.constraints,
             whole.streamed,
             whole.counted,
+            whole.original,
         )
 
     @functools.cached_property
@@ -126,6 +145,9 @@ class Finished:
     index: int
     """The number that `BeamSearch.add` gave the sentence."""
     hypotheses: tuple[Hypothesis, ...] = ()
+    others: tuple[Hypothesis, ...] = ()
+    """Those finished hypotheses that were not asked for, best first, of a sentence whose `original`
+    is noteworthy."""
     error: ServingError | None = None
     peak_slots: int = 0
     """The most cache slots that the sentence has held at once."""

@@ -153,8 +153,11 @@ class SentenceSearch:
             return Finished(self.index, error=error)
         ranked = sorted(self._finished, key=lambda ended: ended.rank)
         ranked = [ended for ended in ranked if ended.missing == ranked[0].missing]
-        best = tuple(map(self._hypothesis, ranked[: self.options.num_hypotheses]))
-        return Finished(self.index, best, peak_slots=peak_slots)
+        asked, original = self.options.num_hypotheses, self.sentence.original
+        best = tuple(map(self._hypothesis, ranked[:asked]))
+        more = ranked[asked:] if original and original.noteworthy else []
+        others = tuple(map(self._hypothesis, more))
+        return Finished(self.index, best, others, peak_slots=peak_slots)
 
     def agreed(self, live: Sequence[int]) -> list[int]:
         """The ids, prefix included, with which every hypothesis begins that may still be the best:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from serving.checking.repairs import Repair
 from serving.errors import InvalidOptionError
 from serving.queue.ticket import RequestTiming
 from serving.search.options import SearchOptions
@@ -44,7 +45,11 @@ class Translation:
     hypotheses: tuple[TextHypothesis, ...] = ()
     warnings: tuple[str, ...] = ()
     """`repetition`: the output looped and was decoded again; `max_length`: it did not end;
-    `constraints`: a hypothesis lacks a required term."""
+    `constraints`: a hypothesis lacks a required term; a `FaultKind`: what it has, compared with the
+    source, could not be put right."""
+    repaired: tuple[Repair, ...] = ()
+    """What was wrong with what the model preferred, and is right in `text`. The tokens and scores
+    of a hypothesis are of what the model wrote, before parts of the source were put in."""
 
 
 @dataclass(frozen=True)
@@ -56,7 +61,8 @@ class Done:
 
 @dataclass(frozen=True)
 class Again:
-    """A sentence is to be decoded in another way: the loop guard found a loop."""
+    """A sentence is to be decoded in another way: the loop guard found a loop, or its translation
+    has a fault."""
 
     sentence: Sentence
 
@@ -91,7 +97,8 @@ def gathered(parts: Sequence[Translation]) -> Translation:
     """One translation with the hypotheses of several."""
     warnings = dict.fromkeys(warning for part in parts for warning in part.warnings)
     hypotheses = tuple(hypothesis for part in parts for hypothesis in part.hypotheses)
-    return Translation(parts[0].text, hypotheses, tuple(warnings))
+    repaired = dict.fromkeys(repair for part in parts for repair in part.repaired)
+    return Translation(parts[0].text, hypotheses, tuple(warnings), tuple(repaired))
 
 
 def check_single(options: SearchOptions, terms: Terms, sentences: int) -> None:
@@ -117,7 +124,8 @@ def join_translations(
     text = hypotheses[0].text if hypotheses else document.untranslated
     warnings = [w for translation in translations for w in translation.warnings]
     every = tuple(dict.fromkeys([*warnings, *document.warnings]))
-    return Translation(text, tuple(hypotheses), every)
+    repaired = dict.fromkeys(r for translation in translations for r in translation.repaired)
+    return Translation(text, tuple(hypotheses), every, tuple(repaired))
 
 
 def _join_hypotheses(

@@ -11,6 +11,7 @@ from serving.bundle.folder import read_manifest
 from serving.bundle.load_tokenizer import load_tokenizers
 from serving.bundle.manifest import CacheSizes, Manifest, check_shortlist
 from serving.bundle.tokenizer import TextTokenizer, ids_of_pieces
+from serving.checking.invariants import is_noteworthy
 from serving.errors import (
     BundleError,
     InvalidOptionError,
@@ -20,7 +21,7 @@ from serving.errors import (
 from serving.queue.limits import BatchLimits, Demand, demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.options import SearchOptions, parse_options
-from serving.search.sentence import Finished, Hypothesis, Sentence
+from serving.search.sentence import Finished, Hypothesis, Original, Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
@@ -35,6 +36,7 @@ from serving.translation.results import (
     Translation,
 )
 from serving.translation.ticket import Request
+from serving.translation.verification import verified
 
 _REMEMBERED = 256
 """Texts whose pieces are kept."""
@@ -94,6 +96,9 @@ class TextProcessor:
         ids = self.encode_source(text, request.source, request.target)
         if not (text.strip() and self._source_pieces(text)):
             return None
+        original = None
+        if options.verify and not request.target_prefix:
+            original = self._original(text, request.source, request.target)
         sentence = Sentence(
             ids,
             options,
@@ -102,7 +107,10 @@ class TextProcessor:
             ends=self.manifest.ends,
             text=text if request.alignments else None,
             constraints=None if terms is NO_TERMS else self._terms.constraints(text, terms),
-            streamed=request.stream and not options.return_alternatives,
+            original=original,
+            # What may still be put right is told when it is.
+            streamed=request.stream
+            and not (options.return_alternatives or (original and original.noteworthy)),
         )
         self.check_memory(demand(sentence, self.sizes))
         if not options.return_alternatives:
@@ -135,15 +143,17 @@ class TextProcessor:
         if guarded and ends_in_loop(finished.hypotheses[0].tokens):
             guard = dataclasses.replace(options, no_repeat_ngram_size=_GUARD_NGRAM)
             return Again(dataclasses.replace(sentence, options=guard, guarded=True))
-        hypotheses = tuple(
-            self._to_text(hypothesis, sentence) for hypothesis in finished.hypotheses
-        )
+        hypotheses = self._to_texts(finished.hypotheses, sentence)
         warnings = ["repetition"] if sentence.guarded else []
         if not hypotheses[0].finished:
             warnings.append("max_length")
         if any(hypothesis.missing for hypothesis in finished.hypotheses):
             warnings.append("constraints")
-        return Done(Translation(hypotheses[0].text, hypotheses, tuple(warnings)))
+        translation = Translation(hypotheses[0].text, hypotheses, tuple(warnings))
+        if sentence.original is None:
+            return Done(translation)
+        others = functools.partial(self._to_texts, finished.others, sentence)
+        return verified(sentence, sentence.original, translation, others, self._terms)
 
     def encode_source(
         self, text: str, source: str | None = None, target: str | None = None
@@ -195,6 +205,18 @@ class TextProcessor:
                 f"{name} must have at most {limit} pieces, got {len(target)}", parameter=name
             )
         return target
+
+    def _original(self, text: str, source: str | None, target: str | None) -> Original:
+        """What a translation is compared with, with the languages of a bundle that has one pair."""
+        languages = self.manifest.languages
+        ours = source or (languages.source[0] if len(languages.source) == 1 else None)
+        theirs = target or (languages.target[0] if len(languages.target) == 1 else None)
+        return Original(text, ours, theirs, is_noteworthy(text))
+
+    def _to_texts(
+        self, hypotheses: Sequence[Hypothesis], sentence: Sentence
+    ) -> tuple[TextHypothesis, ...]:
+        return tuple(self._to_text(hypothesis, sentence) for hypothesis in hypotheses)
 
     def _to_text(self, hypothesis: Hypothesis, sentence: Sentence) -> TextHypothesis:
         tokens = list(hypothesis.tokens)[self.first_length :]

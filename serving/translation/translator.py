@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -291,7 +292,7 @@ class ModelTranslator:
         This is what a model is measured by. Results are in input order; for the rest see
         `translate`.
         """
-        options = options or self.default_options
+        options = dataclasses.replace(options or self.default_options, verify=False)
         source, target = self.direction(source, target)
         prepared = [
             self._prepare(text, options, source, target, own)
@@ -310,7 +311,7 @@ class ModelTranslator:
                 yield key, Translation("")
             else:
                 waiting[key] = sentence
-        while waiting:  # a second round decodes what the loop guard sent back
+        while waiting:  # a second round decodes what was sent back
             again: dict[Key, Sentence] = {}
             for key, finished in self._decode(waiting):
                 try:

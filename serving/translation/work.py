@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from dataclasses import replace
 
+from serving.checking.invariants import FAULT_KINDS
 from serving.queue.engine import Work
 from serving.queue.limits import demand
 from serving.queue.observer import Observer
@@ -128,6 +129,11 @@ class SentenceWork(_TranslationWork):
         """Deliver the translation to all who wait for it."""
         if self._answers is not None:
             self._answers.put(self._key, translation)
+        for repair in translation.repaired:
+            self._observer.repaired(repair.kind, repair.by)
+        for warning in translation.warnings:
+            if warning in FAULT_KINDS:
+                self._observer.repaired(warning, "none")
         self._observer.decoded(len(translation.hypotheses[0].token_scores))
         for ticket in self._end():
             ticket.translated(translation, self._started, self._encode_s, self._batch_size)

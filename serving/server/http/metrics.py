@@ -155,6 +155,12 @@ class _ModelMetrics:
         self.lost = counter(
             "macaron_decoders_lost", "Engines that failed or ended and were started again"
         )
+        self.repairs = Counter(
+            "macaron_repairs",
+            "Faults of translations, by their kind and by what put them right, `none` if nothing",
+            ["model", "kind", "by"],
+            registry=registry,
+        )
         self.coalesced = counter("macaron_coalesced", "Texts that were in flight already")
         self.cache_hits = counter("macaron_cache_hits", "Texts answered from the cache")
         self.cache_misses = counter("macaron_cache_misses", "Texts the cache did not hold")
@@ -172,6 +178,7 @@ class ModelObserver(Observer):
         self._decoded = metrics.decoded.labels(model)
         self._tokens = metrics.tokens.labels(model)
         self._lost = metrics.lost.labels(model)
+        self._model, self._repairs = model, metrics.repairs
         self._coalesced = metrics.coalesced.labels(model)
         self._hits = metrics.cache_hits.labels(model)
         self._misses = metrics.cache_misses.labels(model)
@@ -190,6 +197,9 @@ class ModelObserver(Observer):
     def decoded(self, tokens: int) -> None:
         self._decoded.inc()
         self._tokens.inc(tokens)
+
+    def repaired(self, kind: str, by: str) -> None:
+        self._repairs.labels(self._model, kind, by).inc()
 
     def lost(self) -> None:
         self._lost.inc()

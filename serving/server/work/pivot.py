@@ -122,5 +122,6 @@ def _joined(job: TranslationJob, first: TextResult, second: TextResult) -> TextR
         source=job.source,
         hypotheses=hypotheses,
         warnings=tuple(warnings),
+        repaired=(*first.repaired, *second.repaired),
         timing=timing,
     )

@@ -197,6 +197,7 @@ def _text_result(job: TranslationJob, plan: Plan, results: Sequence[Completed]) 
         text=joined.text,
         hypotheses=joined.hypotheses,
         warnings=(*joined.warnings, *([_ZERO_SHOT] if untrained else [])),
+        repaired=joined.repaired,
         timing=join_timings([result.timing for result in results]),
         model=plan.model,
         source=plan.source,

@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from serving.checking.repairs import Repair
 from serving.queue.ticket import RequestTiming
 from serving.server.models.served import ServedTranslator
 from serving.text.document import Format
@@ -61,6 +62,8 @@ class TextResult:
     """Language code, detected where it was left open."""
     confidence: float | None = None
     """Of the detection, 0 to 1; None where nothing was detected."""
+    repaired: Sequence[Repair] = ()
+    """What was put right in it."""
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,7 @@ from serving.server.dialects.native.wire import (
     LabelScore,
     ModelCard,
     PartialBody,
+    RepairBody,
     TimingBody,
     TranslatedText,
     TranslateRequest,
@@ -137,6 +138,7 @@ def _translated(result: TextResult) -> TranslatedText:
             for hypothesis in result.hypotheses
         ],
         warnings=cast(list[WarningCode], list(result.warnings)),
+        repaired=[RepairBody(kind=r.kind, what=r.what, by=r.by) for r in result.repaired],
         timing=TimingBody(
             queue_ms=round(timing.queue_s * 1000, 3),
             encode_ms=round(timing.encode_s * 1000, 3),

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Literal
 from pydantic import BeforeValidator, ConfigDict, Field, TypeAdapter, WithJsonSchema
 
 from serving.bundle.manifest import Calibration, Quality, Task
+from serving.checking.invariants import FaultKind
+from serving.checking.repairs import RepairedBy
 from serving.search.options import LENGTH_PENALTY_FORMS, RANGES, SearchOptions
 from serving.server.http.wire import Count, DetectedLanguage, Flag, LenientRequest, Wire
 
@@ -45,6 +47,10 @@ WarningCode = Literal[
     "untranslated",
     "pivot",
     "zero_shot",
+    "figures",
+    "letters",
+    "codes",
+    "shape",
 ]
 
 
@@ -165,6 +171,20 @@ class Detected(Wire):
     """Probability among the languages that could be meant; low for short texts."""
 
 
+class RepairBody(Wire):
+    """Something of a translation that differed from its source, and was put right."""
+
+    kind: FaultKind
+    """`figures`: a number or the sign of a currency; `letters`: a broken character, a picture, or a
+    name in other letters; `codes`: a placeholder, code, link or tag; `shape`: empty, in circles,
+    too long or too short."""
+    what: str
+    """What was missing, as the source has it, or was too much, as the model wrote it."""
+    by: RepairedBy
+    """`hypothesis`: the next best one is right; `search`: it was decoded again with what was
+    missing; `source`: what was missing was put in its place."""
+
+
 class TranslatedText(Wire):
     """The best translation of a text, the others, and what a reader should know of them."""
 
@@ -180,7 +200,11 @@ class TranslatedText(Wire):
     or doubled one, which was kept once, at its likeliest place; `untranslated`: an element of XML
     kept its words, for the translation had too few; `pivot`: no model translates this pair, so that
     the text went through a third language; `zero_shot`: the model knows both languages, but was not
-    trained on this pair."""
+    trained on this pair; `figures`, `letters`, `codes`, `shape`: a number, a name in other letters
+    or a code differs from the source, or the translation is empty, too long or too short, and
+    nothing put it right."""
+    repaired: list[RepairBody]
+    """What was wrong with the translation that the model preferred, and has been put right."""
     timing: TimingBody
     model: str
     source: str

@@ -153,6 +153,7 @@ def test_a_sentence_finds_the_same_alone_and_in_company() -> None:
                 coverage_penalty=rng.choice([0.0, 0.2]),
                 no_repeat_ngram_size=rng.choice([0, 2]),
                 max_length=rng.randint(5, 20),
+                verify=False,  # as `translate_sentences` has it
             ),
         )
         for text in texts

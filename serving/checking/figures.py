@@ -1,0 +1,364 @@
+"""The figures of a sentence and of its translation, read by the conventions of both languages.
+
+Whatever may be right is: a figure in words, a date with its month's name, `19:15` for `7:15 pm`,
+`1990s` for `90er`. What remains has been changed, lost or made up.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Sequence
+from dataclasses import dataclass
+
+from serving.checking.number_words import has_large_word, has_number_word
+from serving.text.alignment import Span
+
+_DIGIT = re.compile(r"[0-9]")
+_GROUPS = re.compile(r"[0-9]+")
+_HOUR = r"(?<![0-9.,:/-])(?P<hour>[01]?[0-9]|2[0-4])"
+_BLANK = "[ \u00a0\u202f]"
+_TIME = re.compile(
+    rf"""
+    {_HOUR} (?: (?::|{_BLANK}?h{_BLANK}?|\.(?=..{_BLANK}?(?:Uhr|[ap]\.?{_BLANK}?m)))
+      (?P<minute>[0-5][0-9]) (?![0-9]|[.,:/-][0-9]) )?
+    (?: {_BLANK}?(?P<half>[ap])\.?{_BLANK}?m\b
+      | (?={_BLANK}?(?:Uhr|h|heures?|horas?|o'?\W?clock)\b) | (?<=[:.h ][0-9]{{2}}) )
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_NUMBER = re.compile(
+    r"(?<![0-9.,])[1-9][0-9]{0,2}(?:(?P<blank>[ \u00a0\u202f'’])[0-9]{3})(?:(?P=blank)[0-9]{3})*"
+    r"(?:[.,][0-9]+)?(?![0-9]|[.,][0-9]|[ \u00a0\u202f'’-][0-9])"
+    r"|[0-9]+(?:[.,][0-9]+)*"
+)
+_GROUPED = {
+    language: re.compile(
+        rf"(?<![0-9.,])[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
+    )
+    for language, sign in {"en": ",", "de": r"\."}.items()
+}
+_GROUPING = {"en": ",", "de": ".", "fr": ".", "es": ".,"}
+_DECIMAL = {"en": ".", "de": ",", "fr": ",", "es": ".,"}
+_EITHER = ".,"
+_BLANKS = " \u00a0\u202f'’"
+_SMALL = 100
+"""Figures up to here are often written in words."""
+_CURRENCIES = {
+    "$": r"\$|dollar|d[óo]lar|usd|peso|bucks?|real|réa",
+    "€": r"€|eur",
+    "£": r"£|gbp|pound|pfund|livre|libra|sterling|quid",
+    "¥": r"¥|yen|jpy|yuan|rmb|cny",
+}
+_HALF = re.compile(
+    r"half|quarter|past|\bto\b|halb|viertel|\bvor\b|\bnach\b|demi|quart|moins|media|cuarto|menos",
+    re.IGNORECASE,
+)
+_CENTURY = re.compile(r"centur|jahrhundert|siècle|siglo|[0-9]0['’]?s\b", re.IGNORECASE)
+_SIGN = re.compile("[$€£¥]")
+_DOUBLE_SIGN = re.compile(r"(?P<sign>[$€£¥%])(?P<more>[ \u00a0]?(?P=sign))(?!\w)")
+
+
+@dataclass(frozen=True)
+class Figure:
+    """A number in a text: where, and all that it may mean, each meaning one string."""
+
+    span: Span
+    text: str
+    readings: frozenset[str]
+
+    @property
+    def significant(self) -> str:
+        """Its digits without zeros at the ends: what `1.5 million` and `1,500,000` share."""
+        digits = "".join(_GROUPS.findall(self.text))
+        return digits.strip("0") or "0"
+
+    @property
+    def value(self) -> float:
+        """The least that it may mean."""
+        values = [float(r) for r in self.readings if re.fullmatch(r"[0-9]+(?:\.[0-9]+)?", r)]
+        return min(values, default=float("inf"))
+
+
+@dataclass(frozen=True)
+class Unmatched:
+    """What has no partner on the other side, and nothing that excuses it."""
+
+    missing: tuple[Figure, ...] = ()
+    """Of the source."""
+    extra: tuple[Figure, ...] = ()
+    """Of the output."""
+
+
+def unmatched(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Unmatched:
+    """The figures that have been changed, lost or made up; none where anything speaks for them."""
+    if not (_DIGIT.search(source) or _DIGIT.search(output)):
+        return Unmatched()
+    convention = source_language, target_language
+    misread = _misread(source, output, *convention)
+    if _same_groups(source, output) and not misread:
+        return Unmatched()
+    missing = list(figures(source, source_language))
+    extra = list(figures(output, target_language, misread))
+    scaled = has_large_word(source, source_language) or has_large_word(output, target_language)
+    halves = _HALF.search(source) or _HALF.search(output)
+    for agree in (_same, _same_but_scale, _same_year, _same_hour):
+        if (scaled or agree != _same_but_scale) and (halves or agree != _same_hour):
+            missing, extra = _without_pairs(missing, extra, agree)
+    missing, extra = _without_parts(missing, extra)
+    if _digits(missing) == _digits(extra) and not misread:
+        return Unmatched()
+    if not (missing and extra):  # CO2 may be carbon dioxide, and MP3 a music file
+        missing = [f for f in missing if not _in_a_word(f, source)]
+        extra = [f for f in extra if not _in_a_word(f, output)]
+    lost = [f for f in missing if not _excused(f, output, target_language)]
+    added = [f for f in extra if not _excused(f, source, source_language)]
+    if (lost or added) and len(missing) == len(extra) == 1:
+        lost, added = missing, extra  # the one became the other
+    return Unmatched(tuple(lost), tuple(added))
+
+
+def figures(
+    text: str, language: str | None, whole: Collection[tuple[str, ...]] = ()
+) -> Iterator[Figure]:
+    """Each number of a text in order; dates, versions and telephone numbers as their parts, but for
+    those of the groups of `whole`, which mean nothing."""
+    at = 0
+    while number := _NUMBER.search(text, at):
+        begin = number.start()
+        time = _TIME.match(text, begin)
+        if time and time.end() > begin and _is_time(time):
+            at = time.end()
+            yield Figure((begin, at), time[0], _time(time))
+            continue
+        at = number.end()
+        value = _value(number[0], language)
+        if tuple(_GROUPS.findall(number[0])) in whole:
+            value = frozenset()
+        if value is not None:
+            yield Figure((begin, at), number[0], value)
+            continue
+        for part in _GROUPS.finditer(number[0]):
+            span = begin + part.start(), begin + part.end()
+            yield Figure(span, part[0], frozenset((_plain(part[0]),)))
+
+
+def written(figure: str, source_language: str | None, target_language: str | None) -> str:
+    """A number of the source in the target's grouping and decimal signs, where both are certain;
+    else as it is."""
+    ours, theirs = source_language or "", target_language or ""
+    time = _TIME.fullmatch(figure)
+    if time and time["half"] and theirs != "en":
+        hour = int(time["hour"]) % 12 + 12 * (time["half"] in "pP")
+        return f"{hour}:{time['minute']}" if time["minute"] else str(hour)
+    if ours not in ("de", "en", "fr") or theirs not in ("de", "en", "fr", "es"):
+        return figure
+    if not re.fullmatch(rf"[0-9]+(?:[.,{_BLANKS}][0-9]+)+", figure):
+        return figure
+    grouped = re.fullmatch(
+        rf"([1-9][0-9]{{0,2}}(?:[{_GROUPING[ours]}{_BLANKS}][0-9]{{3}})+|[0-9]+)"
+        rf"(?:{re.escape(_DECIMAL[ours])}([0-9]+))?",
+        figure,
+    )
+    if grouped is None:
+        return figure
+    group = {"en": ",", "de": ".", "fr": "\u202f", "es": "."}[theirs]
+    decimal = {"en": ".", "de": ",", "fr": ",", "es": ","}[theirs]
+    whole = re.sub(r"[^0-9]", group, grouped[1])
+    return whole + (decimal + grouped[2] if grouped[2] else "")
+
+
+def strange_sign(source: str, output: str) -> tuple[str, Span] | None:
+    """The sign of a currency of which the source has neither sign nor name, though it has those of
+    another, or one that stands twice in a row."""
+    double = _DOUBLE_SIGN.search(output)
+    if double and not _DOUBLE_SIGN.search(source):
+        return double["more"], double.span("more")
+    if not any(re.search(name, source, re.IGNORECASE) for name in _CURRENCIES.values()):
+        return None
+    for match in _SIGN.finditer(output):
+        if not re.search(_CURRENCIES[match[0]], source, re.IGNORECASE):
+            return match[0], match.span()
+    return None
+
+
+def _value(token: str, language: str | None) -> frozenset[str] | None:
+    """What a token may mean as one number; None where it is none, but a date or the like."""
+    groups, seps = _GROUPS.findall(token), re.findall(r"[^0-9]", token)
+    if not seps:
+        return frozenset((_plain(token),))
+    grouping = _GROUPING.get(language or "", _EITHER) + _BLANKS
+    decimal = _DECIMAL.get(language or "", _EITHER)
+    found = set()
+    if _is_grouped(groups, seps, grouping):
+        found.add(_plain("".join(groups)))
+    if (
+        seps[-1] in decimal
+        and seps[-1] not in seps[:-1]
+        and (len(seps) == 1 or _is_grouped(groups[:-1], seps[:-1], grouping))
+    ):
+        found.add(f"{_plain(''.join(groups[:-1]))}.{groups[-1].rstrip('0')}".removesuffix("."))
+    return frozenset(found) or None
+
+
+def _is_grouped(groups: Sequence[str], seps: Sequence[str], allowed: str) -> bool:
+    same = len(set(seps)) == 1 and seps[0] in allowed
+    return (
+        same
+        and len(groups[0]) <= 3
+        and groups[0][0] != "0"
+        and all(len(group) == 3 for group in groups[1:])
+    )
+
+
+def _is_time(match: re.Match[str]) -> bool:
+    """Whether it is more than a number that an hour could be: `:` alone may stand in a score."""
+    behind = match.string[match.end() : match.end() + 8].lstrip(_BLANKS).lower()
+    units = ("uhr", "h", "heure", "hora", "o'clock", "o’clock", "oclock", "o clock")
+    return bool(match["minute"] or match["half"]) or behind.startswith(units)
+
+
+def _time(match: re.Match[str]) -> frozenset[str]:
+    """A time of day in the 24 hours that it may be; a whole hour is a number as well."""
+    hour, minute = int(match["hour"]), int(match["minute"] or 0)
+    if match["half"] and hour <= 12:
+        hours = {hour % 12 + 12 * (match["half"] in "pP")}
+        if hour == 12:
+            hours = {0, 12, 24}
+    else:
+        hours = {hour, (hour + 12) if hour < 12 else hour}
+        if hour in (0, 12, 24):
+            hours = {0, 12, 24}
+    found = {f"t{h}:{minute:02}" for h in hours}
+    if not minute:
+        found.add(str(hour))
+        found |= {str(h) for h in hours}
+    return frozenset(found)
+
+
+def _plain(digits: str) -> str:
+    return digits.lstrip("0") or "0"
+
+
+def _same_groups(source: str, output: str) -> bool:
+    """Whether both have the same digits between their signs, in whatever order; times of day have
+    halves beside them, which that does not show."""
+    if re.search(r"[0-9]\s?[ap]\.?\s?m\b", source + " " + output, re.IGNORECASE):
+        return False
+    return Counter(_GROUPS.findall(source)) == Counter(_GROUPS.findall(output))
+
+
+def _misread(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> frozenset[tuple[str, ...]]:
+    """The groups of digits of numbers that stand in the output with signs that mean another number
+    there, or none: `10,000` in German, `12.345,67` in English."""
+    if source_language not in ("de", "en") or target_language not in ("de", "en", "fr"):
+        return frozenset()
+    found = set()
+    for match in _GROUPED[source_language].finditer(source):
+        meant, groups = _value(match[0], source_language), _GROUPS.findall(match[0])
+        if meant is None or (len(groups) == 4 and all(int(group) < 256 for group in groups)):
+            continue  # an address on the internet
+        same = [n[0] for n in _NUMBER.finditer(output) if _GROUPS.findall(n[0]) == groups]
+        if same and not any(meant & (_value(n, target_language) or meant - meant) for n in same):
+            found.add(tuple(groups))
+    return frozenset(found)
+
+
+def _without_pairs(
+    missing: Sequence[Figure],
+    extra: Sequence[Figure],
+    agree: Callable[[Figure, Figure], bool],
+) -> tuple[list[Figure], list[Figure]]:
+    left, rest = [], list(extra)
+    for figure in missing:
+        partner = next((other for other in rest if agree(figure, other)), None)
+        if partner is None:
+            left.append(figure)
+        else:
+            rest.remove(partner)
+    return left, rest
+
+
+def _in_a_word(figure: Figure, text: str) -> bool:
+    return text[: figure.span[0]][-1:].isalpha()
+
+
+def _without_parts(
+    missing: Sequence[Figure], extra: Sequence[Figure]
+) -> tuple[list[Figure], list[Figure]]:
+    """Without those that have blanks between their digits and are several numbers, all of which
+    the other side has."""
+    ours, theirs = _without_pairs(_in_parts(missing), _in_parts(extra), _same)
+    return (
+        [f for f in missing if any(_within(part, f) for part in ours)],
+        [f for f in extra if any(_within(part, f) for part in theirs)],
+    )
+
+
+def _within(part: Figure, whole: Figure) -> bool:
+    return whole.span[0] <= part.span[0] and part.span[1] <= whole.span[1]
+
+
+def _in_parts(found: Sequence[Figure]) -> list[Figure]:
+    parts = []
+    for figure in found:
+        if not re.search(rf"[0-9][{_BLANKS}][0-9]{{3}}", figure.text):
+            parts.append(figure)
+            continue
+        for group in _GROUPS.finditer(figure.text):
+            span = figure.span[0] + group.start(), figure.span[0] + group.end()
+            parts.append(Figure(span, group[0], frozenset((_plain(group[0]),))))
+    return parts
+
+
+def _same(ours: Figure, theirs: Figure) -> bool:
+    return not ours.readings.isdisjoint(theirs.readings)
+
+
+def _same_but_scale(ours: Figure, theirs: Figure) -> bool:
+    return ours.significant == theirs.significant
+
+
+def _same_year(ours: Figure, theirs: Figure) -> bool:
+    """`1998` and `98`, `1990s` and `90er`."""
+    short, long = sorted((ours.text, theirs.text), key=len)
+    return (
+        len(short) == 2
+        and re.fullmatch(r"(?:1[5-9]|20)[0-9]{2}", long) is not None
+        and (long.endswith(short))
+    )
+
+
+def _same_hour(ours: Figure, theirs: Figure) -> bool:
+    """`8:30` for `8 y media`, `half past eight` beside a figure, or `halb 9`."""
+    hours = [
+        {int(r[1:].partition(":")[0] if r[0] == "t" else r) % 12 for r in figure.readings}
+        for figure in (ours, theirs)
+        if all(re.fullmatch(r"t[0-9:]+|[0-9]{1,2}", r) for r in figure.readings)
+    ]
+    return len(hours) == 2 and any((a - b) % 12 in (0, 1, 11) for a in hours[0] for b in hours[1])
+
+
+def _digits(found: Sequence[Figure]) -> str:
+    return "".join("".join(_GROUPS.findall(figure.text)) for figure in found)
+
+
+def _excused(figure: Figure, other: str, language: str | None) -> bool:
+    """Whether the other side may have the figure in words, or need not have it."""
+    if figure.value <= 1:
+        return True
+    if re.fullmatch("1[5-9][0-9]0|20[0-9]0|[0-9]000", figure.text):  # the seventies, a millennium
+        return has_number_word(other, language)
+    if any(reading.startswith("t") for reading in figure.readings):
+        return has_number_word(other, language) or _HALF.search(other) is not None
+    if _CENTURY.search(other) and (figure.value <= _SMALL or figure.text.endswith("0")):
+        return True
+    if figure.value <= _SMALL and figure.value % 1 == 0:
+        return has_number_word(other, language)
+    return has_large_word(other, language) or (
+        figure.value % 1 != 0 and _HALF.search(other) is not None
+    )

@@ -1,0 +1,167 @@
+"""What holds between every sentence and a right translation of it: a table of invariants.
+
+Each compares the two and gives the faults that it is sure of. Where anything speaks for the
+translation there is none, so that a right one is practically never changed. Whether a negation was
+lost is not looked at: there is no telling without a parser of both languages.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+from serving.checking.figures import strange_sign, unmatched, written
+from serving.checking.letters import has_similar, lost_words, strange_letters
+from serving.text.alignment import Span
+from serving.text.building import MASKS
+from serving.text.placeholders import likely_tags, placeholders
+
+FaultKind = Literal["figures", "letters", "codes", "shape"]
+FAULT_KINDS = frozenset(get_args(FaultKind))
+
+_CYCLE_WORDS, _CYCLE_TIMES = 8, 4
+_LONGEST, _LEAST_LONG = 4, 80
+"""How many times longer than its source, and how many characters besides, a translation may be."""
+_SHORTEST, _LEAST_SHORT = 6, 90
+_CODE = r"[@#$%{}\[\]<>\\_`|~=/*^&]|[.:][A-Za-z]"
+_CODES = re.compile(_CODE)
+_NOTEWORTHY = re.compile(rf"[0-9]|[^\x00-\x7f\u00a0-\u00ff\u2010-\u2026\u0152\u0153\u20ac]|{_CODE}")
+_LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z")
+"""Of a compound, as `.doc-Format`: a word like others."""
+_BROKEN_WORD = re.compile("[^\\W\\d_]*[\ufffd\u2600-\u27bf\U0001f000-\U0001faff]+[^\\W\\d_]*")
+"""A word with a broken character or a picture in it."""
+_CLOSING = ".,;:!?"
+
+
+@dataclass(frozen=True)
+class Fault:
+    """What is wrong with a translation, or missing in it."""
+
+    kind: FaultKind
+    what: str
+    """The part of the source that is missing, or of the output that is too much."""
+    source: Span | None = None
+    """Where the source has what is missing; None where the output has too much."""
+    target: Span | None = None
+    """Where the output has what is wrong; None where something is missing."""
+    wanted: str | None = None
+    """What the output should hold, in the target's form; None where that is not known."""
+    elsewhere: bool = False
+    """Whether it is put right, and told, where the text is put together of its sentences."""
+
+
+Languages = tuple[str | None, str | None]
+"""Of a source and of its translation; None where one is not known."""
+Invariant = Callable[[str, str, str | None, str | None], Iterator[Fault]]
+"""Takes source, output and the two languages, each None where it is not known."""
+
+
+def faults(source: str, output: str, languages: Languages) -> list[Fault]:
+    """What is wrong with a translation, in the order of the table; empty where nothing certainly
+    is."""
+    return [fault for invariant in INVARIANTS for fault in invariant(source, output, *languages)]
+
+
+def is_noteworthy(text: str) -> bool:
+    """Whether a sentence may have more to keep than words: figures, other letters, codes, tags."""
+    return _NOTEWORTHY.search(text) is not None
+
+
+def figures(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """Numbers are the same by the conventions of both languages, and so are signs of currencies."""
+    found = unmatched(source, output, source_language, target_language)
+    for figure in found.missing:
+        wanted = written(figure.text, source_language, target_language)
+        yield Fault("figures", figure.text, source=figure.span, wanted=wanted)
+    for figure in found.extra:
+        yield Fault("figures", figure.text, target=figure.span)
+    sign = strange_sign(source, output)
+    if sign is not None:
+        yield Fault("figures", sign[0], target=sign[1])
+
+
+def letters(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """No broken characters, no pictures or scripts that the source has not, and words in other
+    letters whole."""
+    if output.isascii() and source.isascii():
+        return
+    strange = list(strange_letters(source, output, target_language))
+    for begin, end in strange:
+        yield Fault("letters", output[begin:end], target=(begin, end))
+    whole = _BROKEN_WORD.sub(" ", output) if strange else output
+    for begin, end in lost_words(
+        source, whole, source_language, target_language, broken=bool(strange)
+    ):
+        word = source[begin:end]
+        yield Fault("letters", word, source=(begin, end), wanted=word)
+
+
+def codes(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """Placeholders, links, codes and tags stand as often as in the source."""
+    if not _CODES.search(source):
+        return
+    spans = [p.span for p in placeholders(source) if p.kind == "word"]
+    spans += [span for span, _, _ in likely_tags(source)]
+    seen: set[str] = set()
+    for begin, end in sorted(spans):
+        thing = _LAST_PART.sub("", source[begin:end].rstrip(_CLOSING))
+        if thing not in seen and _count(thing, output) != _count(thing, source):
+            yield Fault("codes", thing, source=(begin, begin + len(thing)), wanted=thing)
+        seen.add(thing)
+
+
+def names(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """The names that stand for kept things are there, in whatever form, and none is doubled."""
+    for name in MASKS:
+        places = list(re.finditer(rf"\b{name}\b", source)) if name in source else []
+        if not places:
+            continue
+        found = list(re.finditer(rf"\b{name}s?\b", output))
+        if not found and not has_similar(name, output):
+            yield Fault("codes", name, source=places[0].span(), elsewhere=True)
+        for more in found[len(places) :]:
+            yield Fault("codes", name, target=more.span(), elsewhere=True)
+
+
+def shape(
+    source: str, output: str, source_language: str | None, target_language: str | None
+) -> Iterator[Fault]:
+    """Not empty, not in circles, and not much longer or shorter than its source."""
+    if not output.strip():
+        if any(map(str.isalnum, source)):
+            yield Fault("shape", "empty")
+    elif _in_circles(output) and not _in_circles(source):
+        yield Fault("shape", "loop")
+    elif len(output) > _LONGEST * len(source) + _LEAST_LONG:
+        yield Fault("shape", "long")
+    elif len(source) > _SHORTEST * len(output) + _LEAST_SHORT:
+        yield Fault("shape", "short")
+
+
+INVARIANTS: tuple[Invariant, ...] = (figures, letters, codes, names, shape)
+"""All that is looked at."""
+
+
+def _count(thing: str, text: str) -> int:
+    """How often a text has a thing, whatever blanks are in it."""
+    return "".join(text.split()).count("".join(thing.split()))
+
+
+def _in_circles(text: str) -> bool:
+    """Whether a cycle of up to 8 words stands four times in a row at the end."""
+    words = text.split()
+    for length in range(1, _CYCLE_WORDS + 1):
+        end = words[-length * _CYCLE_TIMES :]
+        if len(end) == length * _CYCLE_TIMES and end == end[:length] * _CYCLE_TIMES:
+            return True
+    return False
