@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,13 +9,12 @@ from dataclasses import dataclass, field
 from html import unescape
 
 from serving.text.alignment import Span
+from serving.text.masks import Masks
 from serving.text.passage import Inline, Markup, Passage
 from serving.text.placeholders import Placeholder, is_plain, placeholders
+from serving.text.spelling import Unspelt, with_unspelt
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
 
-MASKS = ("Tom", "Boston", "Paris", "London", "John")
-"""Words that stand for placeholders in what a model reads: names that models copy most
-reliably (docs/decisions.md)."""
 _REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
 _SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
 _PAIR = ("open", "close")
@@ -43,28 +41,22 @@ class _Group:
     origins: list[Span] = field(default_factory=list)
 
 
-def word_masks(source: str) -> Iterator[str]:
-    """Words for placeholders that do not stand in the text otherwise."""
-    free = [name for name in MASKS if name.lower() not in source.lower()]
-    yield from itertools.cycle(
-        free or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
-    )
-
-
 class Builder:
     """A passage in the making."""
 
     def __init__(
         self,
         source: str,
-        masks: Iterator[str],
+        masks: Masks,
         markup: Markup,
         *,
         in_message: bool = False,
+        unspelt: Unspelt | None = None,
     ) -> None:
-        """In a message of ICU a `#` is a number."""
+        """In a message of ICU a `#` is a number; `unspelt` finds what a vocabulary does not
+        spell."""
         self._source, self._masks, self._markup = source, masks, markup
-        self._in_message = in_message
+        self._in_message, self._unspelt = in_message, unspelt
         self._text: list[str] = []
         self._length = 0
         self._origins: list[Span] = []
@@ -127,17 +119,20 @@ class Builder:
         self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
         self._floor = self._length
 
-    def kept(self, span: Span, parts: Iterable[Passage | str] = ()) -> None:
-        """Append something that a word stands for."""
+    def kept(
+        self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
+    ) -> None:
+        """Append something that a word stands for, or a number for a figure."""
         begin, end = self._seen(span)
         self._flush("a")
-        mask = next(self._masks)
+        mask = self._masks.figure(self._source[begin:end]) if figure else self._masks.word()
         self._part(begin)
         inline = Inline(
             self._length,
             self._length + len(mask),
             self._source[begin:end],
             masked=True,
+            figure=figure,
             parts=list(parts),
         )
         self._open[-1].children.append(inline)
@@ -183,10 +178,14 @@ class Builder:
         self._fresh, self._floor = False, self._length
 
     def _read(self, text: str, origins: list[Span]) -> None:
-        if is_plain(text):
+        unspelt = self._unspelt(text) if self._unspelt else ()
+        plain = is_plain(text)
+        if plain and not unspelt:
             self._append(text, origins)
             return
-        found = list(placeholders(text, escapes=self._markup == "text"))
+        found = [] if plain else list(placeholders(text, escapes=self._markup == "text"))
+        if unspelt:
+            found = with_unspelt(found, unspelt)
         if self._in_message and "#" in text:
             found = _with_numbers(text, found)
         paired = _paired_controls(text, found) if _BIDI.search(text) else frozenset()
@@ -206,7 +205,7 @@ class Builder:
             elif placeholder.kind == "close":
                 self._end(span)
             else:
-                self.kept(span)
+                self.kept(span, figure=placeholder.kind == "figure")
             done = last
         self._plain(text, origins, (done, len(text)), paired)
 

@@ -8,12 +8,14 @@ rendered = document.render([translate(sentence) for sentence in document.sentenc
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
 from serving.text.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.figures import in_convention
 from serving.text.markdown import markdown_tokens
 from serving.text.markup import html_tokens
 from serving.text.passage import Markup, Passage, escaped
@@ -23,6 +25,7 @@ from serving.text.reading import Token, plain_tokens, read_parts
 from serving.text.rendering import Rendered, as_it_was, render
 from serving.text.runs import joined_tokens
 from serving.text.sentences import divided, has_words, sentence_spans, stripped
+from serving.text.spelling import Spells, unspelt
 from serving.text.xml import xml_tokens
 
 Format = Literal["text", "html", "markdown", "xml"]
@@ -39,8 +42,10 @@ class Document:
             raise InvalidOptionError(
                 f"format must be one of {', '.join(_MARKUPS)}, got {format!r}", parameter="format"
             )
-        self._parts = list(read_parts(source, _tokens(source, format, ignored), _MARKUPS[format]))
         self._escaped: Markup = _MARKUPS[format]
+        self._source, self._tokens = source, _tokens(source, format, ignored)
+        self._parts = list(read_parts(source, self._tokens, self._escaped))
+        self._languages = ("", "")
         self.sentences: list[str] = []
         """What a model is to translate; what has no letter stays as it is."""
         self._in_capitals: list[bool] = []
@@ -53,11 +58,25 @@ class Document:
         likely, and `untranslated`: an element of XML has the words of the source, for the
         translation has too few."""
 
-    def divide(self, language: str, fits: Callable[[str], bool], *, split: bool = True) -> None:
-        """Find the sentences; `fits` says which the model can read in one go.
+    def divide(
+        self,
+        language: str,
+        fits: Callable[[str], bool],
+        *,
+        split: bool = True,
+        target: str = "",
+        spells: Spells | None = None,
+    ) -> None:
+        """Find the sentences; `fits` says which the model can read in one go, `spells` what its
+        vocabulary has in pieces of letters: other words are kept.
 
-        Without `split` a text, or a block of markup, is one sentence, however long.
+        Without `split` a text, or a block of markup, is one sentence, however long. Figures are
+        written as in the `target` language.
         """
+        self._languages = (language, target)
+        if spells and any(unspelt(passage.text, spells) for passage in self._passages):
+            find = functools.partial(unspelt, spells=spells)
+            self._parts = list(read_parts(self._source, self._tokens, self._escaped, unspelt=find))
         for passage in self._passages:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
@@ -166,6 +185,10 @@ class Document:
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
         for thing in masked_things(passage.inlines):
+            if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
+                written = in_convention(thing.opening, *self._languages)
+                if written != thing.opening:
+                    openings[thing.begin] = written
             if thing.parts:
                 opening = self._render(thing.parts, rest).text
                 if opening != thing.opening:

@@ -36,6 +36,8 @@ class Inline:
     children: list[Inline] = field(default_factory=list)
     masked: bool = False
     """A word, `text[begin:end]`, stands for the thing, so that models read a whole sentence."""
+    figure: bool = False
+    """It is written as the target's language writes figures."""
     before: str = ""
     after: str = ""
     """White space beside a thing without words, which the text does not have."""

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
+from serving.text.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
 from serving.text.icu import icu_branches
 from serving.text.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
@@ -105,11 +106,12 @@ _PATTERN = re.compile(
     (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)) )
     | (?P<code> {_BBCODE_KEPT})
     | (?P<tag> {_BBCODE})
-    | (?P<link> {_LINK})
+    | (?P<link> {_LINK} | {ADDRESS})
+    | (?P<figure> {FIGURE})
     | (?P<mark> {_MARK})
     | (?P<escape> {_ESCAPE})
     | (?P<word> {_PRINTF_BESIDE_WORDS} | (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
-        | {_DOMAIN} | {_VARIABLE}
+        | {_DOMAIN} | {_VARIABLE} | {IDENTIFIER}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
         | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
@@ -121,6 +123,8 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 _ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
+_DIGIT = re.compile("[0-9]")
+_FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
     r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
@@ -141,16 +145,19 @@ class Placeholder:
     """A part of a text that is kept."""
 
     span: Span
-    kind: Literal["word", "symbol", "script", "open", "close"]
-    """A `word` is read as one in a sentence; a `symbol` stands between words, or at one's side; a
-    `script` belongs to what stands before it; `open` and `close` are around words, as tags are."""
+    kind: Literal["word", "figure", "symbol", "script", "open", "close"]
+    """A `word` is read as one in a sentence, and a `figure` as a number; a `symbol` stands between
+    words, or at one's side; a `script` belongs to what stands before it; `open` and `close` are
+    around words, as tags are."""
     branches: tuple[Span, ...] = ()
     """Texts within it that are translated by themselves."""
 
 
 def is_plain(text: str) -> bool:
     """Whether a text certainly has no placeholder, and no character that nobody sees."""
-    return len(text) < LONGEST_WORD and not _ANY.search(text)
+    if len(text) >= LONGEST_WORD or _ANY.search(text):
+        return False
+    return not (_DIGIT.search(text) and _FIGURE.search(text))
 
 
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
@@ -198,8 +205,10 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             if mark.kind == "word":
                 first, last = _with_unit(text, first, last)
             yield Placeholder((max(floor, first), min(last, ceiling)), "word")
+        elif mark.kind in ("figure", "script"):
+            yield Placeholder(mark.span, "figure" if mark.kind == "figure" else "script")
         else:
-            yield Placeholder(mark.span, "script" if mark.kind == "script" else "symbol")
+            yield Placeholder(mark.span, "symbol")
 
 
 def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:

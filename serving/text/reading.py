@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.building import Builder, word_masks
+from serving.text.building import Builder
+from serving.text.masks import Masks
 from serving.text.passage import Markup, Passage
 from serving.text.placeholders import TagKind, likely_tags, numbered_tags
+from serving.text.spelling import Unspelt
 
 MAX_DEPTH = 64
 """Elements within each other in a passage; deeper ones divide the text."""
@@ -36,6 +39,8 @@ class Token:
     """Of what follows, where that is written in another way."""
     branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
     """Of something kept: texts within it that are translated by themselves, and their tokens."""
+    figure: bool = False
+    """Whether what is kept is a figure."""
 
 
 def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
@@ -76,14 +81,16 @@ def read_parts(
     source: str,
     tokens: Sequence[Token],
     markup: Markup,
-    masks: Iterator[str] | None = None,
+    masks: Masks | None = None,
     depth: int = 0,
+    *,
+    unspelt: Unspelt | None = None,
 ) -> Iterator[Passage | str]:
     """The passages, and what stands between them; `depth` counts the messages of ICU that the
-    tokens are in."""
+    tokens are in, `unspelt` finds what a vocabulary does not spell."""
     pairs = paired(tokens)
-    masks = masks or word_masks(source)
-    builder = Builder(source, masks, markup, in_message=depth > 0)
+    masks = masks or Masks(source)
+    builder = Builder(source, masks, markup, in_message=depth > 0, unspelt=unspelt)
     for index, token in enumerate(tokens):
         span, kind = token.span, token.kind
         if kind in ("open", "close") and index not in pairs:
@@ -91,7 +98,8 @@ def read_parts(
         if kind == "boundary":
             yield from builder.finished()
             yield source[slice(*span)]
-            builder = Builder(source, masks, token.markup or markup, in_message=depth > 0)
+            markup_after = token.markup or markup
+            builder = Builder(source, masks, markup_after, in_message=depth > 0, unspelt=unspelt)
         elif kind == "text":
             builder.text(span)
         elif kind == "space":
@@ -105,18 +113,21 @@ def read_parts(
         elif kind == "script":
             builder.script(span)
         else:
-            builder.kept(span, _branches(source, token, markup, masks, depth))
+            branches = partial(
+                read_parts, markup=markup, masks=masks, depth=depth + 1, unspelt=unspelt
+            )
+            builder.kept(span, _branches(source, token, branches), figure=token.figure)
     yield from builder.finished()
 
 
 def _branches(
-    source: str, token: Token, markup: Markup, masks: Iterator[str], depth: int
+    source: str, token: Token, read: Callable[..., Iterator[Passage | str]]
 ) -> Iterator[Passage | str]:
     """A message of ICU: the texts of its branches, and what stands between them."""
     done = token.span[0]
     for (begin, end), tokens in token.branches:
         yield source[done:begin]
-        yield from read_parts(source, tokens, markup, masks, depth + 1)
+        yield from read(source, tokens)
         done = end
     if token.branches:
         yield source[done : token.span[1]]

@@ -8,13 +8,14 @@ from collections.abc import Sequence
 from typing import Literal
 
 from serving.text.alignment import Span
+from serving.text.figures import HINT
 from serving.text.placeholders import Placeholder, placeholders
 from serving.text.reading import Token
 
 _MESSAGE = re.compile(r",\s*(?:plural|select|choice)")
 _DEPTH = 8
 """Messages of ICU within each other; deeper ones stay as they are."""
-_HINT = re.compile(r"[@#{\[$]|%[\w({]|://|www\.|\w\.\w")
+_HINT = re.compile(rf"{HINT}|[@#{{\[$]|%[\w({{]|://|www\.|\w\.\w")
 _SCRIPTS = frozenset(("sub", "sup"))
 _SHORT = re.compile(r"\s*\S{1,12}\s*")
 _TAG = re.compile(r"<[^>]*>")
@@ -116,7 +117,7 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
             kind: Literal["open", "close"] = "open" if placeholder.kind == "open" else "close"
             found += [*_cut(tokens, (done, begin)), Token(kind, (begin, end), around[placeholder])]
             done = end
-        if placeholder.kind != "word":
+        if placeholder.kind not in ("word", "figure"):
             continue
         span = _balanced(tokens, (begin, end))
         if span is None or span[0] < done:
@@ -134,6 +135,7 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
             Token(
                 "kept",
                 span,
+                figure=placeholder.kind == "figure",
                 branches=tuple(
                     (branch, tuple(joined_tokens(source, _cut(tokens, branch), depth + 1)))
                     for branch in branches

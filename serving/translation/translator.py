@@ -192,7 +192,9 @@ class ModelTranslator:
         check_text(text)
         document = Document(text, format)
         source, target = self.direction(source, target)
-        document.divide(source, self.texts.fits, split=split)
+        document.divide(
+            source, self.texts.fits, split=split, target=target, spells=self.texts.spells
+        )
         check_single(options, terms, len(document.sentences))
         sentences, prefix = [], target_prefix
         for sentence in document.sentences:

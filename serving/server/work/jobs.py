@@ -355,7 +355,14 @@ class Jobs:
             try:
                 check_text(text)
                 if translated:  # else it has no sentences and stays as it is
-                    document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                    reader = model.scheduler
+                    document.divide(
+                        source,
+                        reader.fits,
+                        split=job.split_sentences,
+                        target=job.target,
+                        spells=reader.spells,
+                    )
                 check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index
