@@ -187,6 +187,8 @@ class Document:
         for thing in masked_things(passage.inlines):
             if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
                 written = in_convention(thing.opening, *self._languages)
+                if written.endswith(".") and passage.text.startswith(".", thing.end):
+                    written = written[:-1]
                 if written != thing.opening:
                     openings[thing.begin] = written
             if thing.parts:

@@ -35,13 +35,21 @@ _TIME = rf"""
     | (?:1[0-2]|0?[1-9]){_HALF} (?!\w)
     | {_CLOCK}[{_SPACE}]?h[{_SPACE}]?[0-5]\d (?!\w)
 """
+_ERA = rf"""
+    \d{{1,4}}[{_SPACE}](?:
+      (?:v\.[{_SPACE}]?Chr | av\.[{_SPACE}]?J\.-?C | a\.[{_SPACE}]?(?:de[ ])?C | B\.?C(?:\.?E)?)
+      | (?:n\.[{_SPACE}]?Chr | apr?\.[{_SPACE}]?J\.-?C | d\.[{_SPACE}]?(?:de[ ])?C | A\.?D)
+    )(?!\w)(?:\.(?=[ ]*(?:[,;:)?!–-]|[^\W\dA-Z])))?+
+"""
+_ORDINAL = r"(?:\d{1,3}(?:\.[ªº]|ª|\.er\b)(?!\w))"
 FIGURE = rf"""
     (?<![\w.,:$€£])(?<!\w-)
-    (?: {_TIME}
+    (?: {_TIME} | {_ERA}
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
       | \d{{1,4}}(?::\d{{1,4}})+(?!\w|[:.,]\d)
       | {_GROUPED}(?!\w|[–-]\d)
+      | {_ORDINAL} | [nN]\.?[º°][{_SPACE}]?\d+(?!\w)
       | \d{{5,}}(?!\w|[.,:/–-]\d|[{_SPACE}]\d\d)
     )
 """
@@ -66,7 +74,7 @@ IDENTIFIER = rf"""
 order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
-    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|[aApP]\.?[{_SPACE}]?[mM]\b)"
+    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
 """Pattern of a part that each of them has."""
 _GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
@@ -79,6 +87,15 @@ _WRITTEN = [
     for group, decimal in ((r"\.", ","), (",", r"\."))
 ]
 """Numbers, as most languages write them and as English does."""
+_ERAS = {
+    "en": ("BC", "AD"),
+    "de": ("v.\u00a0Chr.", "n.\u00a0Chr."),
+    "fr": ("av. J.-C.", "apr. J.-C."),
+    "es": ("a.\u00a0C.", "d.\u00a0C."),
+}
+_YEAR = re.compile(rf"(\d+)[{_SPACE}](v\..*|n\..*|a[vp]?r?\..*|d\..*|B.*|A\.?D\.?)")
+_SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
+_NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
 _MOMENT = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
     rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|Uhr|h))?"
@@ -98,12 +115,24 @@ def in_convention(figure: str, source: str, target: str) -> str:
     halves of a day. What is not written as the source's language does stays as it is."""
     if source == target or source not in _GROUPS or target not in _GROUPS:
         return figure
+    if era := _YEAR.fullmatch(figure):
+        before = era[2][0] in "vB" or era[2].startswith(("av", "a."))
+        return f"{era[1]}\u00a0{_ERAS[target][not before]}"
+    if ordinal := _SPANISH.fullmatch(figure):
+        return _in_order(ordinal[1]) if source == "es" and target == "en" else figure
+    if number := _NUMBERED.match(figure):
+        return f"No. {figure[number.end() :]}" if target == "en" else figure
     if not is_time(figure):
         return _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
     moments = list(_MOMENT.finditer(figure))
     if len(moments) > 1 and moments[-1]["half"]:
         return figure  # which half the first is of nobody knows
     return _MOMENT.sub(lambda match: _moment(match, target), figure)
+
+
+def _in_order(number: str) -> str:
+    teen = number[-2:-1] == "1"
+    return number + ("th" if teen else {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th"))
 
 
 def _number(number: str, source: str, target: str) -> str:

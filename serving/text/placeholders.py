@@ -114,6 +114,7 @@ _PATTERN = re.compile(
         | {_DOMAIN} | {_VARIABLE} | {IDENTIFIER}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
+        | (?<![\w.])[A-Za-z]\w*+\.NET(?!\w)
         | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
         | (?<![\w.,])\d[\d.,]*+[\ \u00a0\u202f]?[A-Za-z]{{1,2}}[\u00b2\u00b3](?!\w)   # 5 m²
       )

@@ -17,6 +17,8 @@ NUMBERS = [
     "10,000", "10.000", "2 200 112", "2\u202f200\u00a0112", "1.234.567", "1'000'000", "1,234.50",
     "4711000", "3:1", "16:9",
 ]  # fmt: skip
+ORDINALS = ["3.ª", "2.º", "1.er", "21ª", "n.º 5", "N.º 12", "n° 12", "nº 7"]
+ERAS = ["44 v. Chr.", "70 n. Chr.", "52 av. J.-C.", "44 a. C.", "44 BC", "44 B.C.", "70 A.D."]
 TIMES = [
     "7:15 am", "7:15am", "7:15 AM", "10:30", "19:15 Uhr", "7.15 Uhr", "5 p.m.", "3 p. m.", "7pm",
     "12:30:45", "10h30", "10 h 30", "10:30–11:30",
@@ -34,7 +36,7 @@ def found(text: str) -> list[tuple[str, str]]:
     return [(text[slice(*p.span)], p.kind) for p in placeholders(text)]
 
 
-@pytest.mark.parametrize("figure", PRICES + NUMBERS + TIMES)
+@pytest.mark.parametrize("figure", PRICES + NUMBERS + ERAS + ORDINALS + TIMES)
 def test_figures(figure: str) -> None:
     for text in ("Das ist {}, ja", "({}) da", "Heute {}: ja", "{}, bitte"):
         assert found(text.format(figure)) == [(figure, "figure")]
@@ -77,7 +79,7 @@ def test_a_number_stands_for_a_figure_and_an_hour_for_a_time() -> None:
 
 
 @pytest.mark.parametrize("format", ["text", "html", "xml", "markdown"])
-@pytest.mark.parametrize("figure", [*PRICES, *NUMBERS, *TIMES, *IDENTIFIERS])
+@pytest.mark.parametrize("figure", [*PRICES, *NUMBERS, *ORDINALS, *TIMES, *IDENTIFIERS])
 @pytest.mark.parametrize("translator", TRANSLATORS)
 def test_a_figure_comes_out_once(figure: str, translator: Translator, format: Format) -> None:
     for text in (f"Das macht {figure}, ja", f"Es sind ({figure}) da"):
@@ -125,6 +127,18 @@ def test_a_figure_in_pieces_stays(kept: str, translator: Translator) -> None:
         ("fr", "en", "1\u202f299,00 €", "1,299.00 €"),
         ("fr", "en", "10 h 30", "10:30"),
         ("es", "en", "3 p. m.", "3 p.m."),
+        ("es", "en", "3.ª", "3rd"),
+        ("es", "en", "1.er", "1st"),
+        ("es", "en", "12.º", "12th"),
+        ("es", "en", "22ª", "22nd"),
+        ("es", "en", "n.º 5", "No. 5"),
+        ("fr", "en", "n° 12", "No. 12"),
+        ("fr", "en", "52 av. J.-C.", "52\u00a0BC"),
+        ("es", "en", "70 d. C.", "70\u00a0AD"),
+        ("de", "en", "44 v. Chr.", "44\u00a0BC"),
+        ("en", "de", "44 B.C.", "44\u00a0v.\u00a0Chr."),
+        ("en", "fr", "44 BC", "44\u00a0av. J.-C."),
+        ("en", "es", "70 AD", "70\u00a0d.\u00a0C."),
         ("es", "en", "1.299,00 €", "1,299.00 €"),
         ("en", "ja", "10,000", "10,000"),
         ("de", "de", "10.000", "10.000"),
@@ -138,6 +152,14 @@ def test_figures_are_written_as_the_target_does(
     document.divide(source, lambda _: True, target=target)
     result = document.render([upper(sentence) for sentence in document.sentences]).text
     assert result == f"ES, {wanted}, IST"
+
+
+def test_the_full_stop_of_a_sentence_is_not_doubled() -> None:
+    document = Document("He died in 44 BC. Then he came.", "text")
+    document.divide("en", lambda _: True, target="de")
+    assert document.sentences == ["He died in 27.", "Then he came."]
+    result = document.render([upper(sentence) for sentence in document.sentences]).text
+    assert result == "HE DIED IN 44\u00a0v.\u00a0Chr. THEN HE CAME."
 
 
 def test_without_a_sentence_a_figure_stays_as_it_was() -> None:
