@@ -142,7 +142,7 @@ def _text(
 
 def _tag_name(words: str) -> str:
     """What closes words in brackets if they are a tag of BBCode."""
-    return words.partition("=")[0]
+    return re.split(r"[=\s]", words, maxsplit=1)[0]
 
 
 def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:

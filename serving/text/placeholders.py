@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
+from serving.text.codes import SIGNS, WORDS, commands
 from serving.text.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
 from serving.text.icu import icu_branches
 from serving.text.pairs import UNIT, Mark, pairs
@@ -50,7 +51,8 @@ _DOMAIN = r"""
 """Hosts without a scheme, and files. Small letters after a full stop are rarely the beginning of a
 sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
 _BBCODE = r"""
-    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
+    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300}|(?:\s+[\w-]+=(?:"[^"\[\]]*"|'[^'\[\]]*'
+      |[^\s\[\]"']+))+\s*/?)?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
     | &lt;/?[A-Za-z][\w-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?&gt;               # a tag, escaped
 """
 _BBCODE_KEPT = r"""
@@ -105,10 +107,12 @@ _PATTERN = re.compile(
     rf"""
     (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)) )
     | (?P<code> {_BBCODE_KEPT})
+    | (?P<mark> {SIGNS})
+    | (?P<coded> {WORDS})
     | (?P<tag> {_BBCODE})
     | (?P<link> {_LINK} | {ADDRESS})
     | (?P<figure> {FIGURE})
-    | (?P<mark> {_MARK})
+    | (?P<sign> {_MARK})
     | (?P<escape> {_ESCAPE})
     | (?P<word> {_PRINTF_BESIDE_WORDS} | (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
         | {_DOMAIN} | {_VARIABLE} | {IDENTIFIER}
@@ -123,12 +127,13 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
-_DIGIT = re.compile("[0-9]")
+_ANY = re.compile(rf"{SPECIAL}|[:/!|][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
+_DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
+"""The same, and digits, of which few are figures; one search tells that most texts have neither."""
 _FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
-    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
+    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+(?:=(?:"[^"<>\n]{0,80}"|[^<>"'=\s]{1,80}))?|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
     r"|<!--(?:(?!--).)*+-->",
     re.DOTALL,
 )
@@ -156,9 +161,9 @@ class Placeholder:
 
 def is_plain(text: str) -> bool:
     """Whether a text certainly has no placeholder, and no character that nobody sees."""
-    if len(text) >= LONGEST_WORD or _ANY.search(text):
+    if len(text) >= LONGEST_WORD:
         return False
-    return not (_DIGIT.search(text) and _FIGURE.search(text))
+    return not _DIGITS_TOO.search(text) or not (_ANY.search(text) or _FIGURE.search(text))
 
 
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
@@ -226,6 +231,8 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
             at = message[0]
             yield Mark((begin, at), kind, tuple(message[1]))
             continue
+        if kind == "coded":
+            kind = "word"
         if kind == "link":
             at = end = end - _closing_punctuation(match[0])
         if kind == "escape":
@@ -245,15 +252,19 @@ def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
 
 
 def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
-    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML: its values,
-    if any, are in quotes."""
-    if "<" not in text:
+    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML, or as a
+    command of LaTeX with words in it; values of attributes, if any, are in quotes."""
+    if "<" not in text and "\\" not in text:
         return
-    for match in _TAG.finditer(text):
+    found: list[tuple[Span, str, TagKind]] = []
+    for match in _TAG.finditer(text) if "<" in text else ():
         kind: TagKind = "close" if match[1] else "open"
         if match[3] or not match[2]:
             kind = "thing"
-        yield match.span(), match[2] or "", kind
+        found.append((match.span(), (match[2] or "").partition("=")[0], kind))
+    tags = len(found)
+    found += [(span, name, "open" if begins else "close") for span, name, begins in commands(text)]
+    yield from sorted(found) if len(found) > tags else found
 
 
 def _closing_punctuation(link: str) -> int:

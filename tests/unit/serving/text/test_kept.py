@@ -74,6 +74,14 @@ def test_symbols_are_kept_and_words_are_read_without(
     assert translated(source, backwards) == backward
 
 
+CODES = [
+    "\\n[1]", "\\v[12]", "\\c[4]", "\\fs[20]", "§a", "§l", "<sprite=3>", "<#C01|help>", "<@U123>",
+    "<!here>", "<:smile:123>", "<a:wave:45>", "<t:1618953630:R>", "</help me:12>",
+    "<https://x.org/a|here>", "*|FNAME|*", "*|IF:X|*", "*|END:IF|*", "\\cite{x}", "\\ref{fig:a}",
+    "\\citep[see][]{a,b}", "\\label{a}", "\\LaTeX{}", "$x^2$", "$x$", "$x \\in A$", "$$y = 2$$",
+    "\\(a + b\\)", "%Y-%m-%d", "%H:%M", "%d.%m.%Y", "%d %B %Y", "[gallery ids=\"1,2\" a='b']",
+    "ASP.NET",
+]  # fmt: skip
 PLACEHOLDERS = [
     "{name}", "{0}", "{}", "${x}", "#{name}", "%{name}", "{{name}}", "{{{name}}}", "@{name}",
     "%name%", ":name", "%1", "%1$s", "%(name)s", "%s", "%d", "%.2f", "%-5s", "%lu", "%@", "{ x }",
@@ -84,7 +92,7 @@ PLACEHOLDERS = [
     "#Thema", "snake_case_name", "AT&T", "H₂O", "[1]", "<Datei>", "<br>", "<!-- c -->", "C:\\x\\y",
     "/usr/bin/env", "x" * 120, "{a}/{b}", "%s:%d", "{a}-{b}", "${{ x }}", "{0}%", "{0} %", "{p} €",
     "€{p}", "$(HOME)", "`ls -l`", "##name##", "@@x@@", "\\1", "!user", "{{{{raw}}}}", "@:{'key'}",
-    "CO₂", "20 m²",
+    "CO₂", "20 m²", *CODES,
 ]  # fmt: skip
 
 
@@ -111,7 +119,7 @@ def test_a_placeholder_comes_out_once(
 @pytest.mark.parametrize(
     "text",
     ["100 % der Leute", "Er sagte: ja", "Schüler:innen", "um 12 Uhr", "{siehe oben}", "5% sind",
-     "und/oder", "(siehe unten)", "a - b", "Wer? Ich!", "O'Neill", "„Ja“"],
+     "und/oder", "(siehe unten)", "5% von 10%", "a - b", "Wer? Ich!", "O'Neill", "„Ja“"],
 )  # fmt: skip
 def test_ordinary_signs_are_read(text: str) -> None:
     assert read(text, language="de").sentences == [text] or "?" in text
@@ -136,6 +144,26 @@ def test_only_branches_of_messages_are_translated() -> None:
 
 def test_a_message_that_is_not_whole_is_text() -> None:
     assert translated("Ein {n, plural, one {Hund") == "EIN {N, PLURAL, ONE {HUND"
+
+
+AROUND = [
+    ("<color=red>", "</color>"), ("<size=20>", "</size>"), ("\\emph{", "}"), ("\\textbf{", "}"),
+    ('[button link="/kontakt"]', "[/button]"), ("[size a=1 b='2']", "[/size]"), ("|cffff0000", "|r"),
+    ("§a", "§r"), ("\\c[4]", "\\c[0]"), ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", AROUND)
+@pytest.mark.parametrize("translator", TRANSLATORS)
+def test_codes_around_words_are_kept(pair: tuple[str, str], translator: Translator) -> None:
+    opening, closing = pair
+    text = f"Ich sehe {opening}den Hund{closing} da"
+    assert read(text).sentences == ["Ich sehe den Hund da"]
+    result = translated(text, translator)
+    assert result.count(opening) == 1
+    assert result.count(closing) == 1
+    assert result.index(opening) < result.index(closing) or translator is not upper
+    assert translated(text) == f"ICH SEHE {opening}DEN HUND{closing} DA"
 
 
 @pytest.mark.parametrize("format", ["html", "xml"])

@@ -1,0 +1,62 @@
+"""Codes of games, chats, mail merges, LaTeX and dates: patterns of what is kept, and where the
+commands of LaTeX end that stand around words."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from serving.text.alignment import Span
+
+_MERGED = r"(?:IF|IFNOT|ELSE|ELSEIF|END|INTERESTED|MC)"
+SIGNS = rf"""
+    \\(?:[cCiI]|[fF][sS]|[pP][xXyY])\[\d{{1,4}}\]                       # colours of games
+    | \u00a7(?:[a-fk-orA-FK-OR](?!\w\.)|[0-9](?=[^\W\d]))
+    | (?<![\w&])(?:&[0-9a-fk-or])+(?=[^\W\da-z_])
+    | \|c[0-9a-fA-F]{{8}} | \|[rRnN](?![^\W_])
+    | <a?:\w{{1,50}}:\d{{1,25}}>                                        # pictures of chats
+    | \*\|{_MERGED}(?::[^|\n]{{0,80}})?\|\*
+    | \\(?:label|vspace|hspace|begin|end)\*?\{{[^{{}}\n]{{0,80}}\}}(?:\[[^\]\n]{{0,40}}\])?
+    | \\(?:item|noindent|newline|newpage|clearpage|maketitle|centering|hline|par|\\)(?![A-Za-z])
+"""
+"""Pattern of codes that stand between words."""
+WORDS = r"""
+    \\[A-Za-z]{1,3}\[\d{1,4}\]                                          # names of games
+    | \*\|[A-Z][^|\n]{0,80}\|\*                                         # of mail merges
+    | <(?:[\#@][^<>\s]{1,80}(?:\ [^<>\n]{0,40})?|![a-z][^<>\n]{0,60}|t:\d{1,12}(?::[a-zA-Z])?
+      |/[^<>:\n]{1,60}:\d{1,25}|https?://[^<>\s|]{1,300}\|[^<>\n]{1,100})>  # of chats
+    | \\[A-Za-z]*(?:cite|ref|url|graphics|input|footnotemark)[A-Za-z]*\*?
+      (?:\[[^\]\n]{0,80}\]){0,2}\{[^{}\n]{0,200}\}
+    | \\(?:LaTeX|TeX|ldots|dots|today|copyright)(?![A-Za-z])(?:\{\})?
+    | \$\$[^$\n]{1,300}\$\$ | \\\((?=[^\n]{0,99}[\\^_=<>+])[^\n]{1,300}?\\\)  # formulas
+    | \\\[(?=[^\n\\]{0,99}(?:[\^_=<>+]|\\[A-Za-z]))[^\n]{1,300}?\\\]
+    | (?<![\w$\\])\$(?=[^\s$])(?=[^$\n]{0,100}[\\^_=<>+*/{}]|[A-Za-z]\$)(?!\d[\d.,]*\s|\{)[^$\n]{1,100}
+      (?<![\s\\])\$(?![\w$])
+    | (?<![\w%])%[-\#_]?[aAbBcdDeFgGHIjklmMnpPrRSTuUVwWxXyYzZ]
+      (?:(?:[-/.:]|[.,]?\ (?=%[-\#_]?[aAbBHIMmpyY]))%[-\#_]?[aAbBcdDeFgGHIjklmMnpPrRSTuUVwWxXyYzZ])+(?!\w)
+"""
+"""Pattern of codes that a word stands for."""
+_COMMAND = re.compile(
+    r"""\\(?:text[a-z]{2,5}|emph|underline|uline|enquote|title|author|(?:sub)*section|chapter|part
+    |(?:sub)?paragraph|caption|footnote|mbox|textcolor\{\w+\}|href\{[^{}\s]*\}|item)\*?
+    (?:\[[^\]\n]{0,80}\])?\{""",
+    re.VERBOSE,
+)
+_BRACE = re.compile(r"(?<!\\)[{}]")
+_MOST = 200
+"""Commands of LaTeX that are looked at in a text: each costs a look for its end."""
+
+
+def commands(text: str) -> Iterator[tuple[Span, str, bool]]:
+    """Each beginning and end of a command of LaTeX with words in it: its span, a name that both
+    have in common, and whether it begins."""
+    for count, match in enumerate(_COMMAND.finditer(text)):
+        depth = 1
+        for brace in _BRACE.finditer(text, match.end()):
+            depth += 1 if brace[0] == "{" else -1
+            if depth == 0:
+                yield match.span(), f"{{{match.start()}", True
+                yield brace.span(), f"{{{match.start()}", False
+                break
+        if count == _MOST:
+            return
