@@ -16,24 +16,26 @@ SIGNS = rf"""
     | \|c[0-9a-fA-F]{{8}} | \|[rRnN](?![^\W_])
     | <a?:\w{{1,50}}:\d{{1,25}}>                                        # pictures of chats
     | \*\|{_MERGED}(?::[^|\n]{{0,80}})?\|\*
+    | \{{\{{~?[\#/]\s*(?:each|with|let|section)\b[^{{}}\n]{{0,200}}\}}\}}
+    | \{{/?(?:foreach|section|literal|strip|block|capture|while|for)\b[^{{}}\n]{{0,200}}\}}
     | \\(?:label|vspace|hspace|begin|end)\*?\{{[^{{}}\n]{{0,80}}\}}(?:\[[^\]\n]{{0,40}}\])?
     | \\(?:item|noindent|newline|newpage|clearpage|maketitle|centering|hline|par|\\)(?![A-Za-z])
 """
 """Pattern of codes that stand between words."""
-WORDS = r"""
-    \\[A-Za-z]{1,3}\[\d{1,4}\]                                          # names of games
-    | \*\|[A-Z][^|\n]{0,80}\|\*                                         # of mail merges
-    | <(?:[\#@][^<>\s]{1,80}(?:\ [^<>\n]{0,40})?|![a-z][^<>\n]{0,60}|t:\d{1,12}(?::[a-zA-Z])?
-      |/[^<>:\n]{1,60}:\d{1,25}|https?://[^<>\s|]{1,300}\|[^<>\n]{1,100})>  # of chats
+_DATE = r"%[-\#_]?[aAbBcdDeFgGHIjklmMnpPrRSTuUVwWxXyYzZ]"
+WORDS = rf"""
+    \\[A-Za-z]{{1,3}}\[\d{{1,4}}\]                                          # names of games
+    | \*\|[A-Z][^|\n]{{0,80}}\|\*                                         # of mail merges
+    | <(?:[\#@][^<>\s]{{1,80}}(?:\ [^<>\n]{{0,40}})?|![a-z][^<>\n]{{0,60}}
+      |t:\d{{1,12}}(?::[a-zA-Z])?|/[^<>:\n]{{1,60}}:\d{{1,25}}|https?://[^<>\s|]{{1,300}}\|[^<>\n]{{1,100}})>  # of chats
     | \\[A-Za-z]*(?:cite|ref|url|graphics|input|footnotemark)[A-Za-z]*\*?
-      (?:\[[^\]\n]{0,80}\]){0,2}\{[^{}\n]{0,200}\}
-    | \\(?:LaTeX|TeX|ldots|dots|today|copyright)(?![A-Za-z])(?:\{\})?
-    | \$\$[^$\n]{1,300}\$\$ | \\\((?=[^\n]{0,99}[\\^_=<>+])[^\n]{1,300}?\\\)  # formulas
-    | \\\[(?=[^\n\\]{0,99}(?:[\^_=<>+]|\\[A-Za-z]))[^\n]{1,300}?\\\]
-    | (?<![\w$\\])\$(?=[^\s$])(?=[^$\n]{0,100}[\\^_=<>+*/{}]|[A-Za-z]\$)(?!\d[\d.,]*\s|\{)[^$\n]{1,100}
-      (?<![\s\\])\$(?![\w$])
-    | (?<![\w%])%[-\#_]?[aAbBcdDeFgGHIjklmMnpPrRSTuUVwWxXyYzZ]
-      (?:(?:[-/.:]|[.,]?\ (?=%[-\#_]?[aAbBHIMmpyY]))%[-\#_]?[aAbBcdDeFgGHIjklmMnpPrRSTuUVwWxXyYzZ])+(?!\w)
+      (?:\[[^\]\n]{{0,80}}\]){{0,2}}\{{[^{{}}\n]{{0,200}}\}}
+    | \\(?:LaTeX|TeX|ldots|dots|today|copyright)(?![A-Za-z])(?:\{{\}})?
+    | \$\$[^$\n]{{1,300}}\$\$ | \\\((?=[^\n]{{0,99}}[\\^_=<>+])[^\n]{{1,300}}?\\\)  # formulas
+    | \\\[(?=[^\n\\]{{0,99}}(?:[\^_=<>+]|\\[A-Za-z]))[^\n]{{1,300}}?\\\]
+    | (?<![\w$\\])\$(?=[^\s$])(?=[^$\n]{{0,100}}[\\^_=<>+*/{{}}]|[A-Za-z]\$)
+      (?!\d[\d.,]*\s|\{{)[^$\n]{{1,100}}(?<![\s\\])\$(?![\w$])
+    | (?<![\w%]){_DATE}(?:(?:[-/.:]|[.,]?\ (?=%[-\#_]?[aAbBHIMmpyY])){_DATE})+(?!\w)
 """
 """Pattern of codes that a word stands for."""
 _COMMAND = re.compile(

@@ -10,7 +10,7 @@ from typing import Literal
 from serving.text.alignment import Span
 from serving.text.codes import SIGNS, WORDS, commands
 from serving.text.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
-from serving.text.icu import icu_branches
+from serving.text.messages import CONDITION, MESSAGE, message_branches
 from serving.text.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
@@ -105,14 +105,14 @@ _VARIABLE = r"""
 """
 _PATTERN = re.compile(
     rf"""
-    (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)) )
+    (?P<icu> {MESSAGE})
     | (?P<code> {_BBCODE_KEPT})
     | (?P<mark> {SIGNS})
     | (?P<coded> {WORDS})
     | (?P<tag> {_BBCODE})
     | (?P<link> {_LINK} | {ADDRESS})
     | (?P<figure> {FIGURE})
-    | (?P<sign> {_MARK})
+    | (?P<sign> {CONDITION} | {_MARK})
     | (?P<escape> {_ESCAPE})
     | (?P<word> {_PRINTF_BESIDE_WORDS} | (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
         | {_DOMAIN} | {_VARIABLE} | {IDENTIFIER}
@@ -128,6 +128,7 @@ _PATTERN = re.compile(
     re.VERBOSE,
 )
 _ANY = re.compile(rf"{SPECIAL}|[:/!|][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
+_CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
 """The same, and digits, of which few are figures; one search tells that most texts have neither."""
 _FIGURE = re.compile(HINT)
@@ -224,9 +225,12 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
         begin, end = match.span()
         at, kind = end, match.lastgroup or ""
         if kind == "icu":
-            message = icu_branches(text, begin) if broken < _BROKEN else None
+            message = message_branches(text, begin) if broken < _BROKEN else None
             if message is None:
                 at, broken = begin + 1, broken + 1
+                if condition := _CONDITION.match(text, begin):
+                    at = condition.end()
+                    yield Mark(condition.span(), "sign")
                 continue
             at = message[0]
             yield Mark((begin, at), kind, tuple(message[1]))

@@ -9,10 +9,11 @@ from typing import Literal
 
 from serving.text.alignment import Span
 from serving.text.figures import HINT
+from serving.text.messages import MESSAGE
 from serving.text.placeholders import Placeholder, placeholders
 from serving.text.reading import Token
 
-_MESSAGE = re.compile(r",\s*(?:plural|select|choice)")
+_MESSAGE = re.compile(MESSAGE)
 _DEPTH = 8
 """Messages of ICU within each other; deeper ones stay as they are."""
 _HINT = re.compile(rf"{HINT}|[@#{{\[$]|%[\w({{]|://|www\.|\w\.\w")
@@ -126,7 +127,8 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
         if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
             continue
         branches = [
-            (places[b], places[e - 1] + 1) if b < e else (0, 0) for b, e in placeholder.branches
+            _with_tags(tokens, (places[b], places[e - 1] + 1)) if b < e else (0, 0)
+            for b, e in placeholder.branches
         ]
         if depth == _DEPTH:
             branches = []
@@ -216,6 +218,11 @@ def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
         if not (opening and closing and opening.name == closing.name):
             return span
         span = (opening.span[0], closing.span[1])
+
+
+def _with_tags(tokens: Sequence[Token], span: Span) -> Span:
+    """A text within a message, with the tags beside it whose partners are in it."""
+    return _balanced(tokens, span) or span
 
 
 def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:

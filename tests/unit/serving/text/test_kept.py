@@ -142,14 +142,57 @@ def test_only_branches_of_messages_are_translated() -> None:
     )
 
 
+@pytest.mark.parametrize("format", ["text", "html", "markdown"])
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("{ $n -> [one] Ein Hund *[other] Viele Hunde } da", ["Tom da", "Ein Hund", "Viele Hunde"]),
+        ("{NUMBER($n) -> *[other] Hunde {x}}", ["Hunde Boston"]),
+        (
+            "(0)[kein Hund];(1)[ein Hund];(2-inf)[{{n}} Hunde];",
+            ["kein Hund", "ein Hund", "Boston Hunde"],
+        ),
+        ("{{#if a}}Du bist{{else}}Ich bin{{/if}} müde", ["Tom müde", "Du bist", "Ich bin"]),
+        (
+            "{{#if a}}{{#if b}}Hund{{else}}Katze{{/if}}{{else}}Maus{{/if}}",
+            ["Hund", "Katze", "Maus"],
+        ),
+        (
+            "{% if a %}Du bist{% elif b %}Er ist{% else %}Ich bin{% endif %} müde",
+            ["Tom müde", "Du bist", "Er ist", "Ich bin"],
+        ),
+        ("Hallo {if $x}Du{else}Ich{/if} hier", ["Hallo Tom hier", "Du", "Ich"]),
+        ("Ich bin {{#if a}}sehr {{/if}}müde", ["Ich bin sehr müde"]),
+        ("{{#each x}}Hund {{this}}{{/each}} da", ["Hund Tom da"]),
+        ("{foreach $a as $b}Hund{/foreach} da", ["Hund da"]),
+        ("{{#if a}}Hund da", ["Hund da"]),
+        ("{if $a}Hund", ["Hund"]),
+        ("(1)[Wort] da", ["(1)[Wort] da"]),
+    ],
+)
+def test_each_case_of_a_message_is_translated(
+    text: str, sentences: list[str], format: Format
+) -> None:
+    if format != "markdown" or not text.startswith(("(1)", "{ $n", "{NUMBER")):  # links there
+        assert read(text, format).sentences == sentences
+    assert translated(text, same, format) == text
+    for word in ("Hund", "müde", "bist"):
+        assert translated(text, format=format).count(word.upper()) == text.count(word)
+
+
+def test_tags_in_a_case_of_a_message_are_its_own() -> None:
+    text = "<p>{n, plural, one {Ein <b>Hund</b>} other {<i>Viele</i> <b>Hunde</b>}} da</p>"
+    assert read(text, "html").sentences == ["Tom da", "Ein Hund", "Viele Hunde"]
+
+
 def test_a_message_that_is_not_whole_is_text() -> None:
     assert translated("Ein {n, plural, one {Hund") == "EIN {N, PLURAL, ONE {HUND"
 
 
 AROUND = [
     ("<color=red>", "</color>"), ("<size=20>", "</size>"), ("\\emph{", "}"), ("\\textbf{", "}"),
-    ('[button link="/kontakt"]', "[/button]"), ("[size a=1 b='2']", "[/size]"), ("|cffff0000", "|r"),
-    ("§a", "§r"), ("\\c[4]", "\\c[0]"), ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
+    ('[button link="/kontakt"]', "[/button]"), ("[size a=1 b='2']", "[/size]"),
+    ("|cffff0000", "|r"), ("§a", "§r"), ("\\c[4]", "\\c[0]"), ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
 ]  # fmt: skip
 
 
