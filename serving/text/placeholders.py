@@ -53,7 +53,7 @@ sentence; top-level domains that are common words of a sentence, as `in` or `so`
 _BBCODE = r"""
     \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300}|(?:\s+[\w-]+=(?:"[^"\[\]]*"|'[^'\[\]]*'
       |[^\s\[\]"']+))+\s*/?)?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
-    | &lt;/?[A-Za-z][\w-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?&gt;               # a tag, escaped
+    | (?:&lt;|<)/?[A-Za-z][\w:-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?(?:&gt;|>)    # a tag, escaped
 """
 _BBCODE_KEPT = r"""
     \[(?i:code)\][^\[]{0,500}\[/(?i:code)\]
@@ -142,7 +142,7 @@ _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
 """What stands between variables that are one word: `{day}/{month}`."""
 _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#@-])")
 """What belongs to the variable before it."""
-_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|&lt;.*")
+_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|(?:&lt;|<).*")
 """Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 

@@ -173,7 +173,7 @@ def test_only_branches_of_messages_are_translated() -> None:
 def test_each_case_of_a_message_is_translated(
     text: str, sentences: list[str], format: Format
 ) -> None:
-    if format != "markdown" or not text.startswith(("(1)", "{ $n", "{NUMBER")):  # links there
+    if format != "markdown" or not text.startswith(("(", "{ $n", "{NUMBER")):  # links there
         assert read(text, format).sentences == sentences
     assert translated(text, same, format) == text
     for word in ("Hund", "müde", "bist"):
@@ -192,7 +192,8 @@ def test_a_message_that_is_not_whole_is_text() -> None:
 AROUND = [
     ("<color=red>", "</color>"), ("<size=20>", "</size>"), ("\\emph{", "}"), ("\\textbf{", "}"),
     ('[button link="/kontakt"]', "[/button]"), ("[size a=1 b='2']", "[/size]"),
-    ("|cffff0000", "|r"), ("§a", "§r"), ("\\c[4]", "\\c[0]"), ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
+    ("|cffff0000", "|r"), ("§a", "§r"), ("\\c[4]", "\\c[0]"),
+    ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
 ]  # fmt: skip
 
 
