@@ -6,7 +6,6 @@ import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import unescape
 
 from serving.text.alignment import Span
 from serving.text.masks import Masks
@@ -14,9 +13,8 @@ from serving.text.passage import Inline, Markup, Passage
 from serving.text.placeholders import Placeholder, is_plain, placeholders
 from serving.text.spelling import Unspelt, with_unspelt
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
+from serving.text.unescaping import unescaped, unquoted
 
-_REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
-_SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
 _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
@@ -69,6 +67,8 @@ class Builder:
         self._fresh = True  # nothing stands before, in the passage or the innermost element
         self._outer: list[Markup] = []  # how the text around each open element is written
         self._ended = -1  # where in the source the last element did
+        self._beside = False  # an element begins right behind another
+        self._quotes: dict[str, str] = {}
         self._floor = 0  # white space up to here is on the other side of a tag
 
     def text(self, span: Span) -> None:
@@ -79,7 +79,7 @@ class Builder:
             list(zip(range(begin, end), range(begin + 1, end + 1), strict=True)),
         )
         if self._markup in ("html", "xml"):
-            text, origins = _unescaped(text, origins)
+            text, origins = unescaped(text, origins)
         self._read(text, origins)
 
     def space(self, span: Span) -> None:
@@ -90,6 +90,7 @@ class Builder:
     def open(self, span: Span, markup: Markup | None = None) -> None:
         """An element begins here, within those that are open; its tag is not seen by a reader. Text
         in it may be written in another way."""
+        self._beside = self._ended == span[0]
         self._begin(self._seen(span))
         self._outer.append(self._markup)
         self._markup = markup or self._markup
@@ -147,7 +148,9 @@ class Builder:
             return
         if text and not text.isspace():
             inlines = self._top.children
-            yield Passage(self._source, text, self._origins, inlines, self._span, self._markup)
+            yield Passage(
+                self._source, text, self._origins, inlines, self._span, self._markup, self._quotes
+            )
         else:
             yield self._source[slice(*self._span)]
 
@@ -178,12 +181,15 @@ class Builder:
         self._fresh, self._floor = False, self._length
 
     def _read(self, text: str, origins: list[Span]) -> None:
+        if "\\" in text or "''" in text:
+            text, origins, quotes = unquoted(text, origins, in_message="{" in self._source)
+            self._quotes |= quotes
         unspelt = self._unspelt(text) if self._unspelt else ()
         plain = is_plain(text)
         if plain and not unspelt:
             self._append(text, origins)
             return
-        found = [] if plain else list(placeholders(text, escapes=self._markup == "text"))
+        found = [] if plain else list(placeholders(text, escapes=self._markup != "html"))
         if unspelt:
             found = with_unspelt(found, unspelt)
         if self._in_message and "#" in text:
@@ -251,7 +257,11 @@ class Builder:
             if not text:
                 return
             self._flush(text[0])
-        if self._after_mask and text[0].isalnum():
+        apart = (
+            self._beside and text[0].isupper() and bool(self._text) and self._text[-1][-1].islower()
+        )
+        self._beside = False
+        if apart or (self._after_mask and text[0].isalnum()):
             self._part(origins[0][0])
         self._push(text, origins)
         self._after_mask = False
@@ -370,26 +380,3 @@ def _stretches(found: Sequence[Placeholder]) -> tuple[list[int], list[int]]:
             places.append(placeholder.span[0])
             stretches.append(opened[-1])
     return places, stretches
-
-
-def _unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
-    """What a reader sees: references resolved, line breaks as spaces."""
-    if "&" not in raw:
-        return raw.translate(_SPACES), origins
-    text: list[str] = []
-    places: list[Span] = []
-    done = 0
-    for match in _REFERENCE.finditer(raw):
-        begin, end = match.span()
-        text.append(raw[done:begin])
-        places.extend(origins[done:begin])
-        characters = unescape(match[0])
-        text.append(characters)
-        if len(characters) == end - begin:  # no reference after all
-            places.extend(origins[begin:end])
-        else:
-            places.extend([(origins[begin][0], origins[end - 1][1])] * len(characters))
-        done = end
-    text.append(raw[done:])
-    places.extend(origins[done:])
-    return "".join(text).translate(_SPACES), places

@@ -21,7 +21,7 @@ from serving.text.markup import html_tokens
 from serving.text.passage import Markup, Passage, escaped
 from serving.text.placeholders import LONGEST_WORD
 from serving.text.placement import Placed, Translated, masked_things, pieces, place
-from serving.text.reading import Token, plain_tokens, read_parts
+from serving.text.reading import Token, plain_tokens, read_parts, with_neighbours_apart
 from serving.text.rendering import Rendered, as_it_was, render
 from serving.text.runs import joined_tokens
 from serving.text.sentences import divided, has_words, sentence_spans, stripped
@@ -147,14 +147,16 @@ class Document:
         """A sentence's translation as it is written, where no markup goes into it; of a beginning,
         what is certain: as long as it is the sentence's own it may stay as that is written."""
         sentence = self.sentences[number]
+        passage, span = self._places[number]
         if translation == sentence if ended else sentence.startswith(translation):
-            passage, span = self._places[number]
             source = "".join(map(passage.written, range(*span)))
-            if ended or source != escaped(passage.text[slice(*span)], passage.markup):
+            if ended or source != escaped(
+                passage.text[slice(*span)], passage.markup, passage.quotes
+            ):
                 return source if ended else ""
         if self._in_capitals[number]:
             translation = raised(Translated(translation)).text
-        return escaped(translation, self._escaped)
+        return escaped(translation, self._escaped, passage.quotes)
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as they are written."""
@@ -215,9 +217,10 @@ _MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "t
 
 def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[Token]:
     if format == "html":
-        return joined_tokens(source, list(html_tokens(source, ignored)))
+        tokens = list(html_tokens(source, ignored))
+        return joined_tokens(source, with_neighbours_apart(tokens))
     if format == "xml":
-        return joined_tokens(source, xml_tokens(source, ignored))
+        return joined_tokens(source, with_neighbours_apart(xml_tokens(source, ignored)))
     tokens = list(plain_tokens(source)) if format == "text" else markdown_tokens(source)
     return joined_tokens(source, tokens)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -127,7 +128,7 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/!|][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
+_ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
 _CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
 _DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
 """The same, and digits, of which few are figures; one search tells that most texts have neither."""
@@ -174,6 +175,7 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
     Without `escapes` character references and backslashes are text.
     """
     held: Placeholder | None = None
+    done = 0
     for found in _found(text, escapes=escapes):
         if held and held.kind == found.kind == "word" and _touch(text, held.span, found.span):
             found = Placeholder(
@@ -187,6 +189,9 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
             found = Placeholder((min(held.span[0], found.span[0]), found.span[1]), "word")
         elif held:
             yield held
+            done = held.span[1]
+        if found.span[0] < done:  # a sign before it is one already
+            found = dataclasses.replace(found, span=(done, found.span[1]))
         held = found
     if held:
         yield held
@@ -258,8 +263,6 @@ def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
 def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
     """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML, or as a
     command of LaTeX with words in it; values of attributes, if any, are in quotes."""
-    if "<" not in text and "\\" not in text:
-        return
     found: list[tuple[Span, str, TagKind]] = []
     for match in _TAG.finditer(text) if "<" in text else ():
         kind: TagKind = "close" if match[1] else "open"

@@ -17,6 +17,7 @@ from serving.text.spelling import Unspelt
 
 MAX_DEPTH = 64
 """Elements within each other in a passage; deeper ones divide the text."""
+_NEIGHBOURS = frozenset(("a", "button", "label"))
 _VOID = frozenset(("area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"))
 """Tags that nothing closes."""
 
@@ -46,7 +47,11 @@ class Token:
 def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
     """Tokens of a plain text, or a part of one, in which numbered tags are markup, and so is what
     looks like a tag: one that neither closes nor is closed is kept as a word."""
-    tokens = list(_divided(source, span or (0, len(source)), likely_tags))
+    span = span or (0, len(source))
+    if span[0] < span[1] and "<" not in source and "\\" not in source:
+        yield Token("text", span)
+        return
+    tokens = list(_divided(source, span, likely_tags))
     pairs = paired(tokens)
     for index, token in enumerate(tokens):
         named = token.kind in ("open", "close") and not token.name.isdecimal()
@@ -131,6 +136,21 @@ def _branches(
         done = end
     if token.branches:
         yield source[done : token.span[1]]
+
+
+def with_neighbours_apart(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, with a boundary between links, buttons and labels that stand side by side without
+    a blank: they are texts of their own."""
+    found: list[Token] = []
+    ended = ""  # the name of what stands right before
+    for token in tokens:
+        name = token.name.lower()
+        if token.kind == "open" and name in _NEIGHBOURS and name == ended:
+            found.append(Token("boundary", (token.span[0], token.span[0])))
+        if token.kind != "thing":
+            ended = name if token.kind == "close" else ""
+        found.append(token)
+    return found
 
 
 def paired(tokens: Sequence[Token]) -> set[int]:

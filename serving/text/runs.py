@@ -30,7 +30,7 @@ def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[
     messages of ICU, which are within `depth` others."""
     if len(tokens) > 2:
         tokens = _with_scripts(source, tokens)
-    elif not _MESSAGE.search(source):
+    elif ("{" not in source and ")[" not in source) or not _MESSAGE.search(source):
         return list(tokens)
     found: list[Token] = []
     run: list[Token] = []

@@ -27,7 +27,7 @@ which sentences are written with), fractions, dingbats, frames, pictures, privat
 _JOINED = "[\ufe0e\ufe0f\u20e0\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 SYMBOLS = (
     r"(?:[0-9#*]\ufe0f?\u20e3"  # keycaps
-    r"|[^\w\s]\ufe0f|\u2139\ufe0f?"
+    r"|[^\w\s'\"\u2018-\u201f.,;:!?-]\ufe0f|\u2139\ufe0f?"
     rf"|[{_SYMBOL}]{_JOINED}*+(?:\u200d[{_SYMBOL}]{_JOINED}*+)*+)++"
 )
 """Pattern of symbols in a row; an emoji with what is joined to it is one."""
