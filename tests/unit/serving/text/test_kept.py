@@ -80,7 +80,8 @@ CODES = [
     "<https://x.org/a|here>", "*|FNAME|*", "*|IF:X|*", "*|END:IF|*", "\\cite{x}", "\\ref{fig:a}",
     "\\citep[see][]{a,b}", "\\label{a}", "\\LaTeX{}", "$x^2$", "$x$", "$x \\in A$", "$$y = 2$$",
     "\\(a + b\\)", "%Y-%m-%d", "%H:%M", "%d.%m.%Y", "%d %B %Y", "[gallery ids=\"1,2\" a='b']",
-    "ASP.NET",
+    "ASP.NET", "std::vector", "Foo::bar()", "std::", "5 µm", "µ", "3,5 µs", "r/haus", "u/max",
+    ":-)", "&&",
 ]  # fmt: skip
 PLACEHOLDERS = [
     "{name}", "{0}", "{}", "${x}", "#{name}", "%{name}", "{{name}}", "{{{name}}}", "@{name}",
