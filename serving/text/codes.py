@@ -48,21 +48,19 @@ _COMMAND = re.compile(
     (?:\[[^\]\n]{0,80}\])?\{""",
     re.VERBOSE,
 )
-_BRACE = re.compile(r"(?<!\\)[{}]")
-_MOST = 200
-"""Commands of LaTeX that are looked at in a text: each costs a look for its end."""
+_BRACE = re.compile(rf"(?P<command>{_COMMAND.pattern})|(?<!\\)[{{}}]", re.VERBOSE)
 
 
 def commands(text: str) -> Iterator[tuple[Span, str, bool]]:
-    """Each beginning and end of a command of LaTeX with words in it: its span, a name that both
-    have in common, and whether it begins."""
-    for count, match in enumerate(_COMMAND.finditer(text)):
-        depth = 1
-        for brace in _BRACE.finditer(text, match.end()):
-            depth += 1 if brace[0] == "{" else -1
-            if depth == 0:
-                yield match.span(), f"{{{match.start()}", True
-                yield brace.span(), f"{{{match.start()}", False
-                break
-        if count == _MOST:
-            return
+    """Each beginning and end of a command of LaTeX with words in it, one after the other: its span,
+    a name that both have in common, and whether it begins."""
+    if not _COMMAND.search(text):
+        return
+    opened: list[re.Match[str]] = []
+    for sign in _BRACE.finditer(text):
+        if sign[0] != "}":
+            opened.append(sign)
+        elif opened and (begin := opened.pop())["command"]:
+            name = f"{{{begin.start()}"
+            yield begin.span(), name, True
+            yield sign.span(), name, False

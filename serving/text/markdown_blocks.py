@@ -27,6 +27,8 @@ _IMPORT = re.compile(
 _EXPORT = re.compile(r"export[ \t]+(?:default|const|let|var|function|class|async)\b")
 _FORMULA = re.compile(r"[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
 _END_OF_FORMULA = {"$$": "$$", "\\[": "\\]"}
+_LONGEST = 100
+"""Lines of a formula; what does not end by then is text."""
 _ALONE = re.compile(
     r"[ \t]*(?:\{\{[<%][^\n]*[>%]\}\}|\{%[^%\n]*%\}|\{:[^{}\n]*\}|\[\[?_?(?i:toc)_?\]?\])\s*$"
 )
@@ -84,9 +86,11 @@ def _hidden(lines: Sequence[str], first: int) -> int:
         ends = _END_OF_FORMULA.get(begins, begins.replace("begin", "end"))
         if line.rstrip().endswith(ends) and line.strip() != ends:
             return 1
-        for number in range(first + 1, _end_of_paragraph(lines, first)):
+        for number in range(first + 1, min(len(lines), first + _LONGEST)):
             if lines[number].rstrip().endswith(ends):
                 return number + 1 - first
+            if lines[number].isspace():
+                break
     elif _EXPORT.match(line):
         return _end_of_paragraph(lines, first) - first
     return 0
