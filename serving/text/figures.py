@@ -31,7 +31,7 @@ _CLOCK = r"(?:[01]?\d|2[0-4])"
 _TIME = rf"""
     {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
       (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
-    | {_CLOCK}\.[0-5]\d[{_SPACE}]?Uhr(?!\w)
+    | {_CLOCK}(?:\.[0-5]\d)?[{_SPACE}]?Uhr(?:[{_SPACE}][0-5]\d)?(?!\w|[.,:]\d)
     | (?:1[0-2]|0?[1-9]){_HALF} (?!\w)
     | {_CLOCK}[{_SPACE}]?h[{_SPACE}]?[0-5]\d (?!\w)
 """
@@ -43,7 +43,7 @@ _ERA = rf"""
 """
 _ORDINAL = r"(?:\d{1,3}(?:\.[ªº]|ª|\.er\b)(?!\w))"
 FIGURE = rf"""
-    (?<![\w.,:$€£])(?<!\w-)
+    (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
     (?: {_TIME} | {_ERA}
       | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
       | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
@@ -74,7 +74,7 @@ IDENTIFIER = rf"""
 order."""
 HINT = (
     rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
-    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
+    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|Uhr|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
 )
 """Pattern of a part that each of them has."""
 _GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
@@ -93,15 +93,18 @@ _ERAS = {
     "fr": ("av. J.-C.", "apr. J.-C."),
     "es": ("a.\u00a0C.", "d.\u00a0C."),
 }
-_YEAR = re.compile(rf"(\d+)[{_SPACE}](v\..*|n\..*|a[vp]?r?\..*|d\..*|B.*|A\.?D\.?)")
+_YEAR = re.compile(
+    rf"(\d+)[{_SPACE}](?:(?P<before>v\.[{_SPACE}]?Chr|av\.|a\.[{_SPACE}]?(?:de )?C|B\.?C)"
+    rf"|n\.[{_SPACE}]?Chr|apr?\.[{_SPACE}]?J|d\.[{_SPACE}]?(?:de )?C|A\.?D\b)"
+)
 _SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
 _NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
 _MOMENT = re.compile(
     rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
-    rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|Uhr|h))?"
+    rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
 )
 _IS_TIME = re.compile(
-    rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|\.\d\d[{_SPACE}]?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
+    rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|(?:\.\d\d[{_SPACE}]?)?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
 )
 
 
@@ -115,9 +118,8 @@ def in_convention(figure: str, source: str, target: str) -> str:
     halves of a day. What is not written as the source's language does stays as it is."""
     if source == target or source not in _GROUPS or target not in _GROUPS:
         return figure
-    if era := _YEAR.fullmatch(figure):
-        before = era[2][0] in "vB" or era[2].startswith(("av", "a."))
-        return f"{era[1]}\u00a0{_ERAS[target][not before]}"
+    if era := _YEAR.match(figure):
+        return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
     if ordinal := _SPANISH.fullmatch(figure):
         return _in_order(ordinal[1]) if source == "es" and target == "en" else figure
     if number := _NUMBERED.match(figure):
@@ -147,12 +149,15 @@ def _number(number: str, source: str, target: str) -> str:
 
 
 def _moment(match: re.Match[str], target: str) -> str:
-    hour, minutes, seconds, half, dots, stop = match.groups()
+    hour, minutes, seconds, half, dots, stop, whole, late = match.groups()
+    minutes = minutes or late
+    if whole and target != "fr":
+        minutes = minutes or "00"
     if half and target in ("de", "fr"):
         hour = str(int(hour) % 12 + 12 * (half in "pP"))
     clock = f"{hour}:{minutes}{seconds or ''}" if minutes else hour
     if not half:
-        return clock
+        return f"{clock} h" if whole and not minutes else clock
     if target == "de":
         return f"{clock} Uhr"
     if target == "fr":

@@ -20,8 +20,8 @@ NUMBERS = [
 ORDINALS = ["3.ª", "2.º", "1.er", "21ª", "n.º 5", "N.º 12", "n° 12", "nº 7"]
 ERAS = ["44 v. Chr.", "70 n. Chr.", "52 av. J.-C.", "44 a. C.", "44 BC", "44 B.C.", "70 A.D."]
 TIMES = [
-    "7:15 am", "7:15am", "7:15 AM", "10:30", "19:15 Uhr", "7.15 Uhr", "5 p.m.", "3 p. m.", "7pm",
-    "12:30:45", "10h30", "10 h 30", "10:30–11:30",
+    "7:15 am", "7:15am", "7:15 AM", "10:30", "19:15 Uhr", "7.15 Uhr", "8 Uhr", "7 Uhr 15", "5 p.m.",
+    "3 p. m.", "7pm",    "12:30:45", "10h30", "10 h 30", "10:30–11:30",
 ]  # fmt: skip
 IDENTIFIERS = [
     "555-123-4567", "555-1234", "(030) 1234567", "+49 30 1234567", "+1 (202) 555-0100",
@@ -55,6 +55,7 @@ def test_numbers_that_count_nothing(number: str) -> None:
         "Tag 3 am Meer", "um 5 am Montag", "Zimmer 2 Am Ende", "1., 2. und 3.", "5-10 Leute",
         "A320 und COVID-19", "Kapitel 5. 10 Leute", "der 2. Mai", "von 2019-2020", "+5 Grad",
         "2024-11-12", "5 h", "Nr. 12", "USA 1994", "EUR und USD", "in $ bezahlt", "x:1",
+        "Version 2.100", "§ 1.234",
     ],
 )  # fmt: skip
 def test_what_is_read(text: str) -> None:
@@ -112,6 +113,12 @@ def test_a_figure_in_pieces_stays(kept: str, translator: Translator) -> None:
         ("en", "de", "$1,299.50", "$1.299,50"),
         ("en", "de", "10,000", "10.000"),
         ("en", "de", "7:15 am", "7:15 Uhr"),
+        ("en", "de", "9 a.m.", "9 Uhr"),
+        ("en", "de", "20 BRL", "20 BRL"),
+        ("en", "de", "20 AUD", "20 AUD"),
+        ("de", "en", "8 Uhr", "8:00"),
+        ("de", "en", "7 Uhr 15", "7:15"),
+        ("de", "fr", "8 Uhr", "8 h"),
         ("en", "de", "12:15 am", "0:15 Uhr"),
         ("en", "de", "12:15 pm", "12:15 Uhr"),
         ("en", "de", "5 p.m.", "17 Uhr"),

@@ -119,7 +119,7 @@ def test_a_placeholder_comes_out_once(
 
 @pytest.mark.parametrize(
     "text",
-    ["100 % der Leute", "Er sagte: ja", "Schüler:innen", "um 12 Uhr", "{siehe oben}", "5% sind",
+    ["100 % der Leute", "Er sagte: ja", "Schüler:innen", "um zwölf Uhr", "{siehe oben}", "5% sind",
      "und/oder", "(siehe unten)", "5% von 10%", "a - b", "Wer? Ich!", "O'Neill", "„Ja“"],
 )  # fmt: skip
 def test_ordinary_signs_are_read(text: str) -> None:
