@@ -15,7 +15,7 @@ from typing import Literal, get_args
 from serving.checking.figures import strange_sign, unmatched, written
 from serving.checking.letters import has_similar, lost_words, strange_letters
 from serving.text.alignment import Span
-from serving.text.building import MASKS
+from serving.text.masks import MASKS
 from serving.text.placeholders import likely_tags, placeholders
 
 FaultKind = Literal["figures", "letters", "codes", "shape"]

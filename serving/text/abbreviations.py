@@ -1,7 +1,7 @@
 """Full stops that end no sentence though a capital follows: of abbreviations, initials, ordinals.
 
-For German and English, of which the library that finds sentences knows too few; see
-`serving.text.sentences`.
+For German, English, French and Spanish, of which the library that finds sentences knows too few;
+see `serving.text.sentences`.
 """
 
 from __future__ import annotations
@@ -38,6 +38,23 @@ _ABBREVIATIONS = {
         pfc ph pl pp ppl pref pres prev prob prof prop pt pts pvt qty quot rd ref refs reg rel rep
         repr resp ret rev sec sect sen sep sept seq ser sgt sp sq sr st sta std subj suppl supt
         tech tel tr trans treas univ var vers vet viz vol vols vs wt yd yds yr yrs
+        """.split()  # noqa: SIM905
+    ),
+    "fr": frozenset(
+        """
+        adj adv all angl ap appt apr arr art av bd bibl boul bull ca cf ch chap coll dép dir div dr
+        drs éd env etc etc ex fasc févr fig hab ibid id inf janv jr juil lat lib m max me méd mgr
+        min ml mlle mlles mm mme mmes ms mss no nos oct op oct p par part ph pl pp pr prof réf rem
+        rép rev s sect sept sq sr st ste stes sts suiv sup suppl t tél trad univ v var vol
+        """.split()  # noqa: SIM905
+    ),
+    "es": frozenset(
+        """
+        admón adj adv aprox art arts avda bco blvr c cap caps cf cía cía comp coord cta ctra d dcha
+        dep depto dir dña dpto dr dra dras dres ed edo ej esc esq etc exc excma excmo fasc fdo fig
+        figs fr gob gral hno hnos ibid íd ilma ilmo ing izq izqda izqdo lic ltda máx mín mons ms
+        mtro mtra nro núm núms op pág págs párr pdte pl pp prof profa profs prov pza ref rev rte s
+        sr sra sras sres srta srtas st sta sto suc tel teléf tít trad ud uds univ v vda vid vol vols
         """.split()  # noqa: SIM905
     ),
 }
@@ -88,6 +105,8 @@ _ENDING = {
             "sec",
         )
     ),
+    "fr": frozenset(("etc", "hab", "jr", "max", "min", "s", "sq", "suiv", "t", "v")),
+    "es": frozenset(("c", "cía", "etc", "ltda", "máx", "mín", "s", "ud", "uds", "v")),
 }
 """Those that often do: a capital after them that begins an ordinary word begins a sentence."""
 _BEFORE_NUMBERS = frozenset(("no", "nos"))
@@ -100,8 +119,14 @@ _LETTERED = {
     "en": re.compile(
         r"(?:^|[\s(])(?:e\.\s?g|i\.\s?e|c\.\s?f|a\.\s?k\.\s?a|n\.\s?b|viz)\.$", re.IGNORECASE
     ),
+    "fr": re.compile(r"(?:^|[\s(])(?:p\.\s?ex|c\.-à-d|i\.\s?e|n\.\s?b)\.$", re.IGNORECASE),
+    "es": re.compile(r"(?:^|[\s(])(?:p\.\s?ej|i\.\s?e|n\.\s?b)\.$", re.IGNORECASE),
 }
 """Abbreviations of letters: z. B., e.g."""
+_ERA = re.compile(r"(?:\bJ\.-C|\b[ad]\.\s?(?:de\s)?C|\bEE\.\s?UU|\b[ap]\.\s?m)\.$")
+"""Those of French and Spanish that a sentence may end with, where no small letter follows."""
+_GLUED = re.compile(r"-[^\W\d]|[ªº]|[A-Z]{2,}\b")
+"""What goes on right behind a full stop: av. J.-C., la 3.ª vez, ASP.NET."""
 _HOUR = re.compile(r"\d\s?[ap]\.\s?m\.$", re.IGNORECASE)
 _AFTER_HOURS = frozenset(
     """
@@ -116,7 +141,7 @@ _NAMED = re.compile(r"(?:[A-ZÄÖÜ][^\W\d_]+|\b[A-ZÄÖÜ]\.)\s*[A-ZÄÖÜ]\.\s
 _NUMERAL = re.compile(r"(?:^|[\s(\[„“\"'/–-])(\d{1,2}\.\s?\d{1,2}|\d{1,3}|[IVXLC]{2,6})\.\s*$")
 _LIST = re.compile(r"^\W*\d{1,3}\.\s*$")
 _BEFORE_ORDINAL = re.compile(
-    r"\b(?:a[mn]|im?|in|vom|von|zu[mr]?|beim?|ans|ins|bis|ab|seit|und|oder|der|die|das|den|dem|"
+    r"\b(?:a[mn]|im?|in|vom|von|zu[mr]?|beim?|ans|ins|bis|ab|seit|und|oder|u\.|od\.|bzw\.|ca\.|etwa|der|die|das|den|dem|"
     r"des|ein|eine[mnrs]?|jede[mnrs]?|diese[mnrs]?|unser\w*|mein\w*|dein\w*|sein\w*|ihr\w*|"
     r"euer|eure\w*|zum|\d{1,3}\.)\s+$",
     re.IGNORECASE,
@@ -130,13 +155,32 @@ _NO_NOUN = frozenset(
     danke
     """.split()  # noqa: SIM905
 )
-_SENTENCE_WORDS = frozenset(
-    """
+_SENTENCE_WORDS = {
+    "de": _NO_NOUN,
+    "en": frozenset(
+        """
     i you he she it we they this that these those the a an there then but and or so now here what
     who how why when where if in on at for with after before my your his her our their please yes
     no not
     """.split()  # noqa: SIM905
-)
+    ),
+    "fr": frozenset(
+        """
+        je tu il elle on nous vous ils elles ce cet cette ces le la les un une des et mais ou donc
+        car puis alors ici là que qui quoi où quand comment pourquoi si dans en à au aux pour avec
+        après avant mon ma mes ton ta tes son sa ses notre votre leur leurs oui non ne pas c j l d
+        qu n s
+        """.split()  # noqa: SIM905
+    ),
+    "es": frozenset(
+        """
+        yo tú él ella nosotros vosotros ustedes ellos ellas usted este esta estos estas ese esa eso
+        esto el la los las un una y pero o así ahora aquí allí qué quién cómo cuándo dónde por si en
+        a al con para después antes mi mis tu tus su sus nuestro nuestra sí no entonces luego hay es
+        está se lo le me te que
+        """.split()  # noqa: SIM905
+    ),
+}
 _WORD = re.compile(r"\W*([^\W\d_]+)?")
 
 
@@ -151,12 +195,15 @@ def goes_on(sentence: str, following: str, language: str) -> bool:
         return False
     found = _WORD.match(following)
     word = found[1] if found and found[1] else ""
-    known = _NO_NOUN if language == "de" else _SENTENCE_WORDS
-    starts = word[:1].isupper() and word.lower() in known
+    starts = word[:1].isupper() and word.lower() in _SENTENCE_WORDS[language]
+    if not sentence[-1].isspace() and _GLUED.match(following):
+        return True
     if _LIST.match(sentence):
         return False  # the number of a list is no part of its sentence
     if _LETTERED[language].search(sentence.rstrip()):
         return True
+    if language in ("fr", "es") and _ERA.search(sentence.rstrip()):
+        return bool(word[:1].islower())
     if language == "en" and _HOUR.search(sentence.rstrip()):
         return word.lower() in _AFTER_HOURS
     last = _LAST.search(sentence)

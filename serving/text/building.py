@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import re
 from bisect import bisect
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from html import unescape
 
 from serving.text.alignment import Span
+from serving.text.masks import Masks
 from serving.text.passage import Inline, Markup, Passage
 from serving.text.placeholders import Placeholder, is_plain, placeholders
+from serving.text.spelling import Unspelt, with_unspelt
 from serving.text.symbols import BIDI, BLANKS, CLOSING_SIGNS, INVISIBLE, OPENING_BIDI
+from serving.text.unescaping import unescaped, unquoted
 
-MASKS = ("Tom", "Boston", "Paris", "London", "John")
-"""Words that stand for placeholders in what a model reads: names that models copy most
-reliably (docs/decisions.md)."""
-_REFERENCE = re.compile(r"&(?:#[0-9]+|#[xX][0-9a-fA-F]+|[A-Za-z][A-Za-z0-9]*);?")
-_SPACES = dict.fromkeys(map(ord, "\t\n\f\r"), " ")
 _PAIR = ("open", "close")
 _LEADING_BLANKS = re.compile(rf"[{BLANKS}]*")
 _ENDS_OF_LINES = frozenset("\n\t\r\v\f\x1c\x1d\x1e\x85\u2028\u2029")
@@ -43,28 +39,22 @@ class _Group:
     origins: list[Span] = field(default_factory=list)
 
 
-def word_masks(source: str) -> Iterator[str]:
-    """Words for placeholders that do not stand in the text otherwise."""
-    free = [name for name in MASKS if name.lower() not in source.lower()]
-    yield from itertools.cycle(
-        free or [next(f"X{n}" for n in itertools.count() if f"X{n}" not in source)]
-    )
-
-
 class Builder:
     """A passage in the making."""
 
     def __init__(
         self,
         source: str,
-        masks: Iterator[str],
+        masks: Masks,
         markup: Markup,
         *,
         in_message: bool = False,
+        unspelt: Unspelt | None = None,
     ) -> None:
-        """In a message of ICU a `#` is a number."""
+        """In a message of ICU a `#` is a number; `unspelt` finds what a vocabulary does not
+        spell."""
         self._source, self._masks, self._markup = source, masks, markup
-        self._in_message = in_message
+        self._in_message, self._unspelt = in_message, unspelt
         self._text: list[str] = []
         self._length = 0
         self._origins: list[Span] = []
@@ -77,6 +67,8 @@ class Builder:
         self._fresh = True  # nothing stands before, in the passage or the innermost element
         self._outer: list[Markup] = []  # how the text around each open element is written
         self._ended = -1  # where in the source the last element did
+        self._beside = False  # an element begins right behind another
+        self._quotes: dict[str, str] = {}
         self._floor = 0  # white space up to here is on the other side of a tag
 
     def text(self, span: Span) -> None:
@@ -87,7 +79,7 @@ class Builder:
             list(zip(range(begin, end), range(begin + 1, end + 1), strict=True)),
         )
         if self._markup in ("html", "xml"):
-            text, origins = _unescaped(text, origins)
+            text, origins = unescaped(text, origins)
         self._read(text, origins)
 
     def space(self, span: Span) -> None:
@@ -98,6 +90,7 @@ class Builder:
     def open(self, span: Span, markup: Markup | None = None) -> None:
         """An element begins here, within those that are open; its tag is not seen by a reader. Text
         in it may be written in another way."""
+        self._beside = self._ended == span[0]
         self._begin(self._seen(span))
         self._outer.append(self._markup)
         self._markup = markup or self._markup
@@ -127,17 +120,20 @@ class Builder:
         self._open[-1].children.append(Inline(self._length, self._length, self._source[begin:end]))
         self._floor = self._length
 
-    def kept(self, span: Span, parts: Iterable[Passage | str] = ()) -> None:
-        """Append something that a word stands for."""
+    def kept(
+        self, span: Span, parts: Iterable[Passage | str] = (), *, figure: bool = False
+    ) -> None:
+        """Append something that a word stands for, or a number for a figure."""
         begin, end = self._seen(span)
         self._flush("a")
-        mask = next(self._masks)
+        mask = self._masks.figure(self._source[begin:end]) if figure else self._masks.word()
         self._part(begin)
         inline = Inline(
             self._length,
             self._length + len(mask),
             self._source[begin:end],
             masked=True,
+            figure=figure,
             parts=list(parts),
         )
         self._open[-1].children.append(inline)
@@ -152,7 +148,9 @@ class Builder:
             return
         if text and not text.isspace():
             inlines = self._top.children
-            yield Passage(self._source, text, self._origins, inlines, self._span, self._markup)
+            yield Passage(
+                self._source, text, self._origins, inlines, self._span, self._markup, self._quotes
+            )
         else:
             yield self._source[slice(*self._span)]
 
@@ -183,10 +181,17 @@ class Builder:
         self._fresh, self._floor = False, self._length
 
     def _read(self, text: str, origins: list[Span]) -> None:
-        if is_plain(text):
+        if "\\" in text or "''" in text:
+            text, origins, quotes = unquoted(text, origins, in_message="{" in self._source)
+            self._quotes |= quotes
+        unspelt = self._unspelt(text) if self._unspelt else ()
+        plain = is_plain(text)
+        if plain and not unspelt:
             self._append(text, origins)
             return
-        found = list(placeholders(text, escapes=self._markup == "text"))
+        found = [] if plain else list(placeholders(text, escapes=self._markup != "html"))
+        if unspelt:
+            found = with_unspelt(found, unspelt)
         if self._in_message and "#" in text:
             found = _with_numbers(text, found)
         paired = _paired_controls(text, found) if _BIDI.search(text) else frozenset()
@@ -206,7 +211,7 @@ class Builder:
             elif placeholder.kind == "close":
                 self._end(span)
             else:
-                self.kept(span)
+                self.kept(span, figure=placeholder.kind == "figure")
             done = last
         self._plain(text, origins, (done, len(text)), paired)
 
@@ -252,7 +257,11 @@ class Builder:
             if not text:
                 return
             self._flush(text[0])
-        if self._after_mask and text[0].isalnum():
+        apart = (
+            self._beside and text[0].isupper() and bool(self._text) and self._text[-1][-1].islower()
+        )
+        self._beside = False
+        if apart or (self._after_mask and text[0].isalnum()):
             self._part(origins[0][0])
         self._push(text, origins)
         self._after_mask = False
@@ -371,26 +380,3 @@ def _stretches(found: Sequence[Placeholder]) -> tuple[list[int], list[int]]:
             places.append(placeholder.span[0])
             stretches.append(opened[-1])
     return places, stretches
-
-
-def _unescaped(raw: str, origins: list[Span]) -> tuple[str, list[Span]]:
-    """What a reader sees: references resolved, line breaks as spaces."""
-    if "&" not in raw:
-        return raw.translate(_SPACES), origins
-    text: list[str] = []
-    places: list[Span] = []
-    done = 0
-    for match in _REFERENCE.finditer(raw):
-        begin, end = match.span()
-        text.append(raw[done:begin])
-        places.extend(origins[done:begin])
-        characters = unescape(match[0])
-        text.append(characters)
-        if len(characters) == end - begin:  # no reference after all
-            places.extend(origins[begin:end])
-        else:
-            places.extend([(origins[begin][0], origins[end - 1][1])] * len(characters))
-        done = end
-    text.append(raw[done:])
-    places.extend(origins[done:])
-    return "".join(text).translate(_SPACES), places

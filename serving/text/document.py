@@ -8,21 +8,24 @@ rendered = document.render([translate(sentence) for sentence in document.sentenc
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Literal
 
 from serving.errors import InvalidOptionError
 from serving.text.alignment import Link, Span
 from serving.text.capitals import in_capitals, in_ordinary_case, raised
+from serving.text.figures import in_convention
 from serving.text.markdown import markdown_tokens
 from serving.text.markup import html_tokens
 from serving.text.passage import Markup, Passage, escaped
 from serving.text.placeholders import LONGEST_WORD
 from serving.text.placement import Placed, Translated, masked_things, pieces, place
-from serving.text.reading import Token, plain_tokens, read_parts
+from serving.text.reading import Token, plain_tokens, read_parts, with_neighbours_apart
 from serving.text.rendering import Rendered, as_it_was, render
 from serving.text.runs import joined_tokens
 from serving.text.sentences import divided, has_words, sentence_spans, stripped
+from serving.text.spelling import Spells, unspelt
 from serving.text.xml import xml_tokens
 
 Format = Literal["text", "html", "markdown", "xml"]
@@ -39,8 +42,10 @@ class Document:
             raise InvalidOptionError(
                 f"format must be one of {', '.join(_MARKUPS)}, got {format!r}", parameter="format"
             )
-        self._parts = list(read_parts(source, _tokens(source, format, ignored), _MARKUPS[format]))
         self._escaped: Markup = _MARKUPS[format]
+        self._source, self._tokens = source, _tokens(source, format, ignored)
+        self._parts = list(read_parts(source, self._tokens, self._escaped))
+        self._languages = ("", "")
         self.sentences: list[str] = []
         """What a model is to translate; what has no letter stays as it is."""
         self._in_capitals: list[bool] = []
@@ -53,11 +58,25 @@ class Document:
         likely, and `untranslated`: an element of XML has the words of the source, for the
         translation has too few."""
 
-    def divide(self, language: str, fits: Callable[[str], bool], *, split: bool = True) -> None:
-        """Find the sentences; `fits` says which the model can read in one go.
+    def divide(
+        self,
+        language: str,
+        fits: Callable[[str], bool],
+        *,
+        split: bool = True,
+        target: str = "",
+        spells: Spells | None = None,
+    ) -> None:
+        """Find the sentences; `fits` says which the model can read in one go, `spells` what its
+        vocabulary has in pieces of letters: other words are kept.
 
-        Without `split` a text, or a block of markup, is one sentence, however long.
+        Without `split` a text, or a block of markup, is one sentence, however long. Figures are
+        written as in the `target` language.
         """
+        self._languages = (language, target)
+        if spells and any(unspelt(passage.text, spells) for passage in self._passages):
+            find = functools.partial(unspelt, spells=spells)
+            self._parts = list(read_parts(self._source, self._tokens, self._escaped, unspelt=find))
         for passage in self._passages:
             text = passage.text
             kept = [(thing.begin, thing.end) for thing in masked_things(passage.inlines)]
@@ -128,14 +147,16 @@ class Document:
         """A sentence's translation as it is written, where no markup goes into it; of a beginning,
         what is certain: as long as it is the sentence's own it may stay as that is written."""
         sentence = self.sentences[number]
+        passage, span = self._places[number]
         if translation == sentence if ended else sentence.startswith(translation):
-            passage, span = self._places[number]
             source = "".join(map(passage.written, range(*span)))
-            if ended or source != escaped(passage.text[slice(*span)], passage.markup):
+            if ended or source != escaped(
+                passage.text[slice(*span)], passage.markup, passage.quotes
+            ):
                 return source if ended else ""
         if self._in_capitals[number]:
             translation = raised(Translated(translation)).text
-        return escaped(translation, self._escaped)
+        return escaped(translation, self._escaped, passage.quotes)
 
     def render(self, translations: Sequence[Translated]) -> Translated:
         """The translation of the text; its links are between the texts as they are written."""
@@ -166,6 +187,12 @@ class Document:
         same = all(given.text == self.sentences[number] for number, given in translations)
         openings: dict[int, str] = {}
         for thing in masked_things(passage.inlines):
+            if thing.figure and any(b <= thing.begin < e for b, e in passage.sentences):
+                written = in_convention(thing.opening, *self._languages)
+                if written.endswith(".") and passage.text.startswith(".", thing.end):
+                    written = written[:-1]
+                if written != thing.opening:
+                    openings[thing.begin] = written
             if thing.parts:
                 opening = self._render(thing.parts, rest).text
                 if opening != thing.opening:
@@ -190,9 +217,10 @@ _MARKUPS: dict[Format, Markup] = {"text": "text", "html": "html", "markdown": "t
 
 def _tokens(source: str, format: Format, ignored: Collection[str]) -> Sequence[Token]:
     if format == "html":
-        return joined_tokens(source, list(html_tokens(source, ignored)))
+        tokens = list(html_tokens(source, ignored))
+        return joined_tokens(source, with_neighbours_apart(tokens))
     if format == "xml":
-        return joined_tokens(source, xml_tokens(source, ignored))
+        return joined_tokens(source, with_neighbours_apart(xml_tokens(source, ignored)))
     tokens = list(plain_tokens(source)) if format == "text" else markdown_tokens(source)
     return joined_tokens(source, tokens)
 

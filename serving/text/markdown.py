@@ -15,6 +15,7 @@ from markdown_it.rules_inline import StateInline
 from markdown_it.token import Token as Parsed
 
 from serving.text.alignment import Span
+from serving.text.markdown_blocks import as_commonmark
 from serving.text.markup import html_tokens, is_verbatim, piece_tokens
 from serving.text.reading import Kind, Token
 from serving.text.tags import html_pieces
@@ -24,10 +25,15 @@ _FRONT_MATTER = re.compile(
 )
 _LINE = re.compile(r"[^\r\n]*(?:\r\n|\r|\n|\Z)")
 _NOTE = re.compile(r"\[![A-Z]+\]\s*")
-_BRACKETS = re.compile(r"(?<![\\!\]])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
+_BRACKETS = re.compile(r"(?<![\\!\]\[])\[([^\W\d_]{2}[^\[\]\n]*)(?<!\\)\](?![\[({:])")
 _CLOSING = re.compile(r"\[/([^\[\]\n]*)\]")
 _LINKED = re.compile(r"(?!\^|![A-Z]+\Z).*?[^\W\d_]{2}", re.DOTALL)
 """How the text of a link begins, unlike a footnote's mark."""
+_FORMULA = re.compile(
+    r"\$\$[^$\n]{1,300}\$\$|(?<![\w$\\])\$(?=[^$\n]{0,100}[\\^_=<>+*/{}]|[A-Za-z]\$)(?![\s{])"
+    r"(?!\d[\d.,]*\s)[^$\n]{1,200}(?<![\s\\])\$(?![\w$])"
+)
+_WIKI = re.compile(r"!?\[\[[^\[\]|\n]{1,200}\\?\|(?P<text>[^\[\]|\n]{1,200})\]\](?!\()")
 _FAR = 64
 """Tokens after a tag among which the one is looked for that closes it."""
 _SPAN = "span"
@@ -43,7 +49,8 @@ def markdown_tokens(source: str) -> list[Token]:
     found: list[Token] = []
     cell = (0, 0)  # line, and where in it the cells end that are known
     before = ""
-    for block in _parser().parse(source[begin:]):
+    read = as_commonmark([source[slice(*line)] for line in lines])
+    for block in _parser().parse("".join(read)):
         if block.type == "html_block" and block.map and block.level == 0:
             first, last = lines[block.map[0]][0], lines[block.map[1] - 1][1]
             found += [
@@ -142,7 +149,7 @@ def _text(
 
 def _tag_name(words: str) -> str:
     """What closes words in brackets if they are a tag of BBCode."""
-    return words.partition("=")[0]
+    return re.split(r"[=\s]", words, maxsplit=1)[0]
 
 
 def _marks(content: str, children: Sequence[Parsed]) -> Iterator[tuple[Kind, Span, str]]:
@@ -200,6 +207,8 @@ def _parser() -> MarkdownIt:
     """CommonMark whose inline tokens say where they stand."""
     parser = MarkdownIt("commonmark").enable(["table", "strikethrough"])
     parser.disable(["fragments_join", "text_join"])
+    parser.inline.ruler.before("escape", "math", _watched(_math))
+    parser.inline.ruler.before("link", "wiki", _wiki)
     for name, rule in _WATCHED.items():
         parser.inline.ruler.at(name, _watched(rule))
     return parser
@@ -229,6 +238,30 @@ def _watched(rule: _Rule) -> _Rule:
         return True
 
     return watched
+
+
+def _math(state: StateInline, silent: bool) -> bool:
+    """A formula, in which no sign is markup."""
+    match = _FORMULA.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("kept", "", 0)
+    state.pos = match.end()
+    return True
+
+
+def _wiki(state: StateInline, silent: bool) -> bool:
+    """A link of a wiki that has a text of its own, which is read."""
+    match = _WIKI.match(state.src, state.pos)
+    if match is None:
+        return False
+    if not silent:
+        state.push("link_open", "[[", 1).meta[_SPAN] = (match.start(), match.start("text"))
+        state.push("text", "", 0).content = match["text"]
+        state.push("link_close", "[[", -1).meta[_SPAN] = (match.end("text"), match.end())
+    state.pos = match.end()
+    return True
 
 
 def _note_link(state: StateInline, made: Sequence[Parsed], span: Span) -> None:

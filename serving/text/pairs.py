@@ -23,7 +23,7 @@ _CLOSED = re.compile(
     r"[{$%#@\[<].*[})\]>%]|\\\(.*\)|(?:%(?:\d+\$|\(\w+\))?[A-Za-z@])+|%\d{1,2}", re.DOTALL
 )
 """A placeholder whose end shows, whatever follows it."""
-_TAG = re.compile(r"(?:\[|&lt;)/?([\w*-]+)")
+_TAG = re.compile(r"(?:\[|&lt;|<)/?([\w*-]+)")
 _FAR = 32
 """Open placeholders among which the partner of another is looked for: pairs within each other."""
 
@@ -82,7 +82,7 @@ def _glued(text: str, marks: Sequence[Mark], run: Sequence[int]) -> tuple[str, b
     """What marks stand behind, `word`, `sign` or nothing, and whether words begin after them."""
     begin, end = marks[run[0]].span[0], marks[run[-1]].span[1]
     if marks[run[0]].kind == "tag":
-        closes = text.startswith(("[/", "&lt;/"), begin)
+        closes = text.startswith(("[/", "&lt;/", "</"), begin)
         return "word" if closes else "", not closes
     last = text[begin - 1 : begin]
     before = "word" if last.isalnum() else "sign" if last in CLOSING_SIGNS else ""

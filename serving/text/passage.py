@@ -5,6 +5,7 @@ Its text is what a reader sees. Sentences of it are translated; the rest stays a
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -16,11 +17,14 @@ CDATA = "<![CDATA["
 """What begins a section of XML that is written as `cdata`."""
 
 
+_NONE: Mapping[str, str] = {}
 _ESCAPED = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
 
 
-def escaped(text: str, markup: Markup) -> str:
-    """As text between tags is written."""
+def escaped(text: str, markup: Markup, quotes: Mapping[str, str] = _NONE) -> str:
+    """As text between tags is written, and `quotes` in it."""
+    if quotes:
+        text = "".join(quotes.get(sign, sign) for sign in text)
     return text.translate(_ESCAPED) if markup in ("html", "xml") else text
 
 
@@ -36,6 +40,8 @@ class Inline:
     children: list[Inline] = field(default_factory=list)
     masked: bool = False
     """A word, `text[begin:end]`, stands for the thing, so that models read a whole sentence."""
+    figure: bool = False
+    """It is written as the target's language writes figures."""
     before: str = ""
     after: str = ""
     """White space beside a thing without words, which the text does not have."""
@@ -65,6 +71,8 @@ class Passage:
     """All of it in `source`."""
     markup: Markup = "text"
     """What it is written as. In XML no element that had words is left without any."""
+    quotes: dict[str, str] = field(default_factory=dict)
+    """Quotation marks and apostrophes that are written with a sign before them: `\\'`, `''`."""
     sentences: list[Span] = field(default_factory=list)
     """What is translated."""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.icu import icu_branches
+from serving.text.codes import SIGNS, WORDS, commands
+from serving.text.figures import ADDRESS, FIGURE, HINT, IDENTIFIER
+from serving.text.messages import CONDITION, MESSAGE, message_branches
 from serving.text.pairs import UNIT, Mark, pairs
 from serving.text.symbols import SCRIPTS, SPECIAL, SYMBOLS
 
@@ -49,8 +52,9 @@ _DOMAIN = r"""
 """Hosts without a scheme, and files. Small letters after a full stop are rarely the beginning of a
 sentence; top-level domains that are common words of a sentence, as `in` or `so`, are left out."""
 _BBCODE = r"""
-    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300})?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
-    | &lt;/?[A-Za-z][\w-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?&gt;               # a tag, escaped
+    \[[A-Za-z][\w*-]{0,20}+(?:=[^\[\]\n]{0,300}|(?:\s+[\w-]+=(?:"[^"\[\]]*"|'[^'\[\]]*'
+      |[^\s\[\]"']+))+\s*/?)?\](?!\() | \[/[A-Za-z][\w*-]{0,20}+\]
+    | (?:&lt;|<)/?[A-Za-z][\w:-]{0,20}+(?:\s[^<>\n]{0,200}?)?/?(?:&gt;|>)    # a tag, escaped
 """
 _BBCODE_KEPT = r"""
     \[(?i:code)\][^\[]{0,500}\[/(?i:code)\]
@@ -102,16 +106,20 @@ _VARIABLE = r"""
 """
 _PATTERN = re.compile(
     rf"""
-    (?P<icu> \{{(?=\s*[\w.-]+\s*,\s*(?:plural|select|choice)) )
+    (?P<icu> {MESSAGE})
     | (?P<code> {_BBCODE_KEPT})
+    | (?P<mark> {SIGNS})
+    | (?P<coded> {WORDS})
     | (?P<tag> {_BBCODE})
-    | (?P<link> {_LINK})
-    | (?P<mark> {_MARK})
+    | (?P<link> {_LINK} | {ADDRESS})
+    | (?P<figure> {FIGURE})
+    | (?P<sign> {CONDITION} | {_MARK})
     | (?P<escape> {_ESCAPE})
     | (?P<word> {_PRINTF_BESIDE_WORDS} | (?<![A-Za-z%])(?={_PRINTF})(?:{_PRINTF}|%%)+
-        | {_DOMAIN} | {_VARIABLE}
+        | {_DOMAIN} | {_VARIABLE} | {IDENTIFIER}
         | (?<!\S)[!-~\u00a1-\u024f]{{{LONGEST_WORD},}}(?!\S)
         | (?<!\w)[A-Za-z][^\W{SCRIPTS}]*+(?:[{SCRIPTS}]++[^\W{SCRIPTS}]++)+(?!\w)   # H₂O
+        | (?<![\w.])[A-Za-z]\w*+\.NET(?!\w)
         | (?<!\w)[A-Za-z]{{1,6}}[\u2080-\u2089]++(?!\w)                # CO₂
         | (?<![\w.,])\d[\d.,]*+[\ \u00a0\u202f]?[A-Za-z]{{1,2}}[\u00b2\u00b3](?!\w)   # 5 m²
       )
@@ -120,10 +128,14 @@ _PATTERN = re.compile(
     """,
     re.VERBOSE,
 )
-_ANY = re.compile(rf"{SPECIAL}|[:/!][A-Za-z_.~/]|\.(?:[a-z]|[A-Z]{{2}})")
+_ANY = re.compile(rf"{SPECIAL}|[:;/!|][A-Za-z_.~/:()|'’-]|[\u00b5\u03bc]|\.(?:[a-z]|[A-Z]{{2}})")
+_CONDITION = re.compile(rf"{CONDITION}|{_MARK}", re.VERBOSE)
+_DIGITS_TOO = re.compile(_ANY.pattern.replace("[", "[0-9", 1))
+"""The same, and digits, of which few are figures; one search tells that most texts have neither."""
+_FIGURE = re.compile(HINT)
 _NUMBERED_TAG = re.compile(r"<(/?)(\d{1,4})\s?(/?)>")
 _TAG = re.compile(
-    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
+    r"""(?<!%)<(/?)([A-Za-z][\w:.-]*+(?:=(?:"[^"<>\n]{0,80}"|[^<>"'=\s]{1,80}))?|\d{1,4})(?:\s+[\w:.-]+="[^"<>]*"|\s+[\w:.-]+='[^'<>]*')*+\s?(/?)>"""
     r"|<!--(?:(?!--).)*+-->",
     re.DOTALL,
 )
@@ -131,7 +143,7 @@ _BETWEEN = re.compile(r"[-–/:.,+|=]{1,2}")
 """What stands between variables that are one word: `{day}/{month}`."""
 _UNIT = re.compile(r"[ \u00a0\u202f]?[%€$](?![\w{(<%$#@-])")
 """What belongs to the variable before it."""
-_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|&lt;.*")
+_UNPAIRED = re.compile(r"\[(?:/.+|[*a-z]|[^=]+=.*)\]|(?:&lt;|<).*")
 """Tags of BBCode, and of HTML, that nothing opens or closes; `[word]` is text."""
 _TRAILING = re.compile(r"[.,;:!?'\"»”’)\]]+$")
 
@@ -141,16 +153,19 @@ class Placeholder:
     """A part of a text that is kept."""
 
     span: Span
-    kind: Literal["word", "symbol", "script", "open", "close"]
-    """A `word` is read as one in a sentence; a `symbol` stands between words, or at one's side; a
-    `script` belongs to what stands before it; `open` and `close` are around words, as tags are."""
+    kind: Literal["word", "figure", "symbol", "script", "open", "close"]
+    """A `word` is read as one in a sentence, and a `figure` as a number; a `symbol` stands between
+    words, or at one's side; a `script` belongs to what stands before it; `open` and `close` are
+    around words, as tags are."""
     branches: tuple[Span, ...] = ()
     """Texts within it that are translated by themselves."""
 
 
 def is_plain(text: str) -> bool:
     """Whether a text certainly has no placeholder, and no character that nobody sees."""
-    return len(text) < LONGEST_WORD and not _ANY.search(text)
+    if len(text) >= LONGEST_WORD:
+        return False
+    return not _DIGITS_TOO.search(text) or not (_ANY.search(text) or _FIGURE.search(text))
 
 
 def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
@@ -160,6 +175,7 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
     Without `escapes` character references and backslashes are text.
     """
     held: Placeholder | None = None
+    done = 0
     for found in _found(text, escapes=escapes):
         if held and held.kind == found.kind == "word" and _touch(text, held.span, found.span):
             found = Placeholder(
@@ -173,6 +189,9 @@ def placeholders(text: str, *, escapes: bool = True) -> Iterator[Placeholder]:
             found = Placeholder((min(held.span[0], found.span[0]), found.span[1]), "word")
         elif held:
             yield held
+            done = held.span[1]
+        if found.span[0] < done:  # a sign before it is one already
+            found = dataclasses.replace(found, span=(done, found.span[1]))
         held = found
     if held:
         yield held
@@ -198,8 +217,10 @@ def _found(text: str, *, escapes: bool) -> Iterator[Placeholder]:
             if mark.kind == "word":
                 first, last = _with_unit(text, first, last)
             yield Placeholder((max(floor, first), min(last, ceiling)), "word")
+        elif mark.kind in ("figure", "script"):
+            yield Placeholder(mark.span, "figure" if mark.kind == "figure" else "script")
         else:
-            yield Placeholder(mark.span, "script" if mark.kind == "script" else "symbol")
+            yield Placeholder(mark.span, "symbol")
 
 
 def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
@@ -209,13 +230,18 @@ def _marks(text: str, *, escapes: bool) -> Iterator[Mark]:
         begin, end = match.span()
         at, kind = end, match.lastgroup or ""
         if kind == "icu":
-            message = icu_branches(text, begin) if broken < _BROKEN else None
+            message = message_branches(text, begin) if broken < _BROKEN else None
             if message is None:
                 at, broken = begin + 1, broken + 1
+                if condition := _CONDITION.match(text, begin):
+                    at = condition.end()
+                    yield Mark(condition.span(), "sign")
                 continue
             at = message[0]
             yield Mark((begin, at), kind, tuple(message[1]))
             continue
+        if kind == "coded":
+            kind = "word"
         if kind == "link":
             at = end = end - _closing_punctuation(match[0])
         if kind == "escape":
@@ -235,15 +261,17 @@ def numbered_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
 
 
 def likely_tags(text: str) -> Iterator[tuple[Span, str, TagKind]]:
-    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML: its values,
-    if any, are in quotes."""
-    if "<" not in text:
-        return
-    for match in _TAG.finditer(text):
+    """`numbered_tags`, and all else that looks like a tag or a comment of HTML or XML, or as a
+    command of LaTeX with words in it; values of attributes, if any, are in quotes."""
+    found: list[tuple[Span, str, TagKind]] = []
+    for match in _TAG.finditer(text) if "<" in text else ():
         kind: TagKind = "close" if match[1] else "open"
         if match[3] or not match[2]:
             kind = "thing"
-        yield match.span(), match[2] or "", kind
+        found.append((match.span(), (match[2] or "").partition("=")[0], kind))
+    tags = len(found)
+    found += [(span, name, "open" if begins else "close") for span, name, begins in commands(text)]
+    yield from sorted(found) if len(found) > tags else found
 
 
 def _closing_punctuation(link: str) -> int:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from serving.text.alignment import Link, Span, word_spans
 from serving.text.links import completed_words, linked_words, overlapping, with_signs
+from serving.text.masks import mask_pattern
 from serving.text.passage import CDATA, Inline, Passage, escaped
 from serving.text.symbols import CLOSING_SIGNS
 
@@ -143,9 +144,7 @@ class _Placement:
         begin, end = piece.target
         occurrences: dict[str, list[Span]] = {}
         for mask in {self._text[i.begin : i.end] for i in inside}:
-            # With a letter after it, it has been inflected: Tom's, Toms.
-            pattern = rf"(?<!\w){re.escape(mask)}(?!\w\w)"
-            found = re.finditer(pattern, self.placed.target[begin:end], re.IGNORECASE)
+            found = re.finditer(mask_pattern(mask), self.placed.target[begin:end], re.IGNORECASE)
             occurrences[mask] = [(begin + match.start(), begin + match.end()) for match in found]
         taken = {
             index for spans in occurrences.values() for span in spans for index in range(*span)

@@ -5,15 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from serving.text.alignment import Span
-from serving.text.building import Builder, word_masks
+from serving.text.building import Builder
+from serving.text.masks import Masks
 from serving.text.passage import Markup, Passage
 from serving.text.placeholders import TagKind, likely_tags, numbered_tags
+from serving.text.spelling import Unspelt
 
 MAX_DEPTH = 64
 """Elements within each other in a passage; deeper ones divide the text."""
+_NEIGHBOURS = frozenset(("a", "button", "label"))
 _VOID = frozenset(("area", "br", "col", "hr", "img", "input", "link", "meta", "wbr"))
 """Tags that nothing closes."""
 
@@ -36,12 +40,18 @@ class Token:
     """Of what follows, where that is written in another way."""
     branches: tuple[tuple[Span, tuple[Token, ...]], ...] = ()
     """Of something kept: texts within it that are translated by themselves, and their tokens."""
+    figure: bool = False
+    """Whether what is kept is a figure."""
 
 
 def plain_tokens(source: str, span: Span | None = None) -> Iterator[Token]:
     """Tokens of a plain text, or a part of one, in which numbered tags are markup, and so is what
     looks like a tag: one that neither closes nor is closed is kept as a word."""
-    tokens = list(_divided(source, span or (0, len(source)), likely_tags))
+    span = span or (0, len(source))
+    if span[0] < span[1] and "<" not in source and "\\" not in source:
+        yield Token("text", span)
+        return
+    tokens = list(_divided(source, span, likely_tags))
     pairs = paired(tokens)
     for index, token in enumerate(tokens):
         named = token.kind in ("open", "close") and not token.name.isdecimal()
@@ -76,14 +86,16 @@ def read_parts(
     source: str,
     tokens: Sequence[Token],
     markup: Markup,
-    masks: Iterator[str] | None = None,
+    masks: Masks | None = None,
     depth: int = 0,
+    *,
+    unspelt: Unspelt | None = None,
 ) -> Iterator[Passage | str]:
     """The passages, and what stands between them; `depth` counts the messages of ICU that the
-    tokens are in."""
+    tokens are in, `unspelt` finds what a vocabulary does not spell."""
     pairs = paired(tokens)
-    masks = masks or word_masks(source)
-    builder = Builder(source, masks, markup, in_message=depth > 0)
+    masks = masks or Masks(source)
+    builder = Builder(source, masks, markup, in_message=depth > 0, unspelt=unspelt)
     for index, token in enumerate(tokens):
         span, kind = token.span, token.kind
         if kind in ("open", "close") and index not in pairs:
@@ -91,7 +103,8 @@ def read_parts(
         if kind == "boundary":
             yield from builder.finished()
             yield source[slice(*span)]
-            builder = Builder(source, masks, token.markup or markup, in_message=depth > 0)
+            markup_after = token.markup or markup
+            builder = Builder(source, masks, markup_after, in_message=depth > 0, unspelt=unspelt)
         elif kind == "text":
             builder.text(span)
         elif kind == "space":
@@ -105,21 +118,39 @@ def read_parts(
         elif kind == "script":
             builder.script(span)
         else:
-            builder.kept(span, _branches(source, token, markup, masks, depth))
+            branches = partial(
+                read_parts, markup=markup, masks=masks, depth=depth + 1, unspelt=unspelt
+            )
+            builder.kept(span, _branches(source, token, branches), figure=token.figure)
     yield from builder.finished()
 
 
 def _branches(
-    source: str, token: Token, markup: Markup, masks: Iterator[str], depth: int
+    source: str, token: Token, read: Callable[..., Iterator[Passage | str]]
 ) -> Iterator[Passage | str]:
     """A message of ICU: the texts of its branches, and what stands between them."""
     done = token.span[0]
     for (begin, end), tokens in token.branches:
         yield source[done:begin]
-        yield from read_parts(source, tokens, markup, masks, depth + 1)
+        yield from read(source, tokens)
         done = end
     if token.branches:
         yield source[done : token.span[1]]
+
+
+def with_neighbours_apart(tokens: Sequence[Token]) -> list[Token]:
+    """The tokens, with a boundary between links, buttons and labels that stand side by side without
+    a blank: they are texts of their own."""
+    found: list[Token] = []
+    ended = ""  # the name of what stands right before
+    for token in tokens:
+        name = token.name.lower()
+        if token.kind == "open" and name in _NEIGHBOURS and name == ended:
+            found.append(Token("boundary", (token.span[0], token.span[0])))
+        if token.kind != "thing":
+            ended = name if token.kind == "close" else ""
+        found.append(token)
+    return found
 
 
 def paired(tokens: Sequence[Token]) -> set[int]:

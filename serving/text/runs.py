@@ -8,13 +8,15 @@ from collections.abc import Sequence
 from typing import Literal
 
 from serving.text.alignment import Span
+from serving.text.figures import HINT
+from serving.text.messages import MESSAGE
 from serving.text.placeholders import Placeholder, placeholders
 from serving.text.reading import Token
 
-_MESSAGE = re.compile(r",\s*(?:plural|select|choice)")
+_MESSAGE = re.compile(MESSAGE)
 _DEPTH = 8
 """Messages of ICU within each other; deeper ones stay as they are."""
-_HINT = re.compile(r"[@#{\[$]|%[\w({]|://|www\.|\w\.\w")
+_HINT = re.compile(rf"{HINT}|[@#{{\[$]|%[\w({{]|://|www\.|\w\.\w")
 _SCRIPTS = frozenset(("sub", "sup"))
 _SHORT = re.compile(r"\s*\S{1,12}\s*")
 _TAG = re.compile(r"<[^>]*>")
@@ -28,7 +30,7 @@ def joined_tokens(source: str, tokens: Sequence[Token], depth: int = 0) -> list[
     messages of ICU, which are within `depth` others."""
     if len(tokens) > 2:
         tokens = _with_scripts(source, tokens)
-    elif not _MESSAGE.search(source):
+    elif ("{" not in source and ")[" not in source) or not _MESSAGE.search(source):
         return list(tokens)
     found: list[Token] = []
     run: list[Token] = []
@@ -116,7 +118,7 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
             kind: Literal["open", "close"] = "open" if placeholder.kind == "open" else "close"
             found += [*_cut(tokens, (done, begin)), Token(kind, (begin, end), around[placeholder])]
             done = end
-        if placeholder.kind != "word":
+        if placeholder.kind not in ("word", "figure"):
             continue
         span = _balanced(tokens, (begin, end))
         if span is None or span[0] < done:
@@ -125,7 +127,8 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
         if span == (begin, end) and not (placeholder.branches or _divided(tokens, span)):
             continue
         branches = [
-            (places[b], places[e - 1] + 1) if b < e else (0, 0) for b, e in placeholder.branches
+            _with_tags(tokens, (places[b], places[e - 1] + 1)) if b < e else (0, 0)
+            for b, e in placeholder.branches
         ]
         if depth == _DEPTH:
             branches = []
@@ -134,6 +137,7 @@ def _joined(source: str, tokens: list[Token], depth: int) -> list[Token]:
             Token(
                 "kept",
                 span,
+                figure=placeholder.kind == "figure",
                 branches=tuple(
                     (branch, tuple(joined_tokens(source, _cut(tokens, branch), depth + 1)))
                     for branch in branches
@@ -214,6 +218,11 @@ def _with_elements(tokens: Sequence[Token], span: Span) -> Span:
         if not (opening and closing and opening.name == closing.name):
             return span
         span = (opening.span[0], closing.span[1])
+
+
+def _with_tags(tokens: Sequence[Token], span: Span) -> Span:
+    """A text within a message, with the tags beside it whose partners are in it."""
+    return _balanced(tokens, span) or span
 
 
 def _balanced(tokens: Sequence[Token], span: Span) -> Span | None:

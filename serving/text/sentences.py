@@ -23,10 +23,10 @@ _NUMBER = re.compile(r"\(?\d{1,3}[.)]|\(?[a-zA-Z]\)")
 _CONTENT = re.compile(rf"[^\s{UNSEEN_ENDS}](?:.*[^\s{UNSEEN_ENDS}])?", re.DOTALL)
 _LONG = re.compile(r"\S{25,}")
 """Words that may be longer than a model reads."""
-_UNSPACED = re.compile(
+UNSPACED = re.compile(
     "[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3041-\u30ff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
 )
-"""Characters of scripts without spaces between words."""
+"""Pattern of a character of scripts without spaces between words."""
 _MIDDLE = 0.3
 """Share of a text that a part divided off at punctuation has at least, so that none is a stub."""
 
@@ -120,7 +120,7 @@ def divided(
         return
     done = span[0]
     for word in _LONG.finditer(text, *span):
-        if not fits(word[0]) and not _UNSPACED.search(word[0]):
+        if not fits(word[0]) and not UNSPACED.search(word[0]):
             yield from _fitting(text, (done, word.start()), fits, between_words)
             yield word.span()
             done = word.end()
@@ -145,7 +145,7 @@ def _fitting(
 def _cut(text: str) -> int | None:
     """Where the second part begins."""
     middle, low, high = len(text) / 2, len(text) * _MIDDLE, len(text) * (1 - _MIDDLE)
-    for pattern in (_STRONG, _COMMA, _SPACE, _UNSPACED):
+    for pattern in (_STRONG, _COMMA, _SPACE, UNSPACED):
         places = [match.end() for match in pattern.finditer(text, 0, len(text) - 1)]
         if pattern in (_STRONG, _COMMA):
             places = [place for place in places if low <= place <= high]

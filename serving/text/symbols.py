@@ -14,7 +14,7 @@ CLOSING_SIGNS = frozenset(",.;:!?)]}>»”’…%،؛؟。，、！？；：」�
 """Signs that belong to the word before them."""
 _SYMBOL = (
     "\u00a2-\u00a9\u00ac\u00ae-\u00b1\u00b6\u00b8\u00bc-\u00be\u00d7\u00f7"
-    "\u2020-\u2023\u2030\u2031\u203b\u2043\u2044\u2052"
+    "\u2020-\u2023\u2030\u2031\u2039-\u203b\u2043\u2044\u2052"
     "\u20a0-\u20ab\u20ad-\u20c0\u20d0-\u20ff"
     "\u2100\u2101\u2103-\u2106\u2108\u2109\u2114\u2116\u2117\u211e-\u2123\u2125\u2127\u2129\u212e"
     "\u213a\u213b\u214a\u214c\u214d\u214f-\u215f"
@@ -27,7 +27,7 @@ which sentences are written with), fractions, dingbats, frames, pictures, privat
 _JOINED = "[\ufe0e\ufe0f\u20e0\u20e3\U0001f3fb-\U0001f3ff\U000e0020-\U000e007f]"
 SYMBOLS = (
     r"(?:[0-9#*]\ufe0f?\u20e3"  # keycaps
-    r"|[^\w\s]\ufe0f|\u2139\ufe0f?"
+    r"|[^\w\s'\"\u2018-\u201f.,;:!?-]\ufe0f|\u2139\ufe0f?"
     rf"|[{_SYMBOL}]{_JOINED}*+(?:\u200d[{_SYMBOL}]{_JOINED}*+)*+)++"
 )
 """Pattern of symbols in a row; an emoji with what is joined to it is one."""

@@ -79,7 +79,7 @@ def _piece(source: str, begin: int) -> HtmlPiece:
         return HtmlPiece("data", (begin, markup.start() if markup else len(source)))
     tag = _TAG.match(source, begin)
     if tag:
-        name, attributes, span = tag[1].lower(), tag[2], tag.span()
+        name, attributes, span = tag[1].lower().partition("=")[0], tag[2], tag.span()
         if not tag["end"]:  # it is never closed, and nobody sees it
             return HtmlPiece("other", span)
         if source[begin + 1] == "/":

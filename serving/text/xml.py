@@ -22,6 +22,10 @@ from serving.text.reading import Token, paired, plain_tokens, with_numbered_tags
 
 _PROLOG = re.compile(r"\ufeff?(?:\s*<!--.*?-->)*\s*<(?:\?xml[\s?]|!DOCTYPE\s)", re.DOTALL)
 _ATTRIBUTE = re.compile(r"""\s(?:[\w.-]+:)?translate\s*=\s*["']no["']""")
+_CODES = frozenset(("bpt", "ept", "it", "ph"))
+_CODE = re.compile(r"[{}%\\<&\[\]$#]|\A[^A-Za-z]*\Z")
+"""What shows that an element's text is code."""
+_NUMBER = re.compile(r"""\s(?:i|rid|id)\s*=\s*["']([^"']*)["']""")
 _IN_LINE = frozenset(
     """
     a abbr b bdi bdo big bpt bx cite code del dfn em ept ex font g i ins it kbd label link mark
@@ -53,12 +57,18 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
     ends = _ends(events)
     blocks = _blocks(source, events, ends)
     in_line = _in_line(source, events, blocks)
+    codes = _codes(source, events, ends)
     tokens: list[Token] = []
     index = 0
     while index < len(events):
         event = events[index]
         begin = event.span[0]
-        if event.kind == "start" and _is_kept(source, event, ignored):
+        if event.kind == "start" and index in codes:
+            last = ends[index]
+            span = (begin, events[last].span[1])
+            tokens.append(Token(codes[index][0], span, codes[index][1]))
+            index = last
+        elif event.kind == "start" and _is_kept(source, event, ignored):
             last = ends[index]
             span = (begin, events[last].span[1])
             tokens.append(Token("boundary" if index in blocks else "kept", span))
@@ -78,6 +88,36 @@ def xml_tokens(source: str, ignored: Collection[str] = ()) -> list[Token]:
             tokens.append(Token("thing", event.span))
         index += 1
     return tokens
+
+
+def _codes(
+    source: str, events: Sequence[_Event], ends: dict[int, int]
+) -> dict[int, tuple[Literal["open", "close", "thing", "kept"], str]]:
+    """Elements of XLIFF and TMX that hold the code of another format, and what each is: `bpt` and
+    `ept` that belong together are around words."""
+    found: dict[int, tuple[Literal["open", "close", "thing", "kept"], str]] = {}
+    opened: dict[str, int] = {}
+    done = -1
+    for index, event in enumerate(events):
+        if event.kind != "start" or event.name not in _CODES or index <= done:
+            continue
+        done = ends[index]
+        code = source[event.span[1] : events[done].span[0]] if done > index else ""
+        found[index] = ("thing", "")
+        number = _NUMBER.search(source, *event.span)
+        name = f"bpt {number[1]}" if number else "bpt"
+        if event.name == "bpt":
+            opened[name] = index
+        elif event.name == "ept" and name in opened:
+            found[opened.pop(name)] = ("open", name)
+            found[index] = ("close", name)
+        elif event.name in ("ph", "it") and not code:
+            del found[index]  # an element like others
+        elif event.name in ("ph", "it") and "&lt;" not in code:
+            found[index] = ("kept", "")
+            if not _CODE.search(code):
+                del found[index]
+    return found
 
 
 def _in_line(source: str, events: Sequence[_Event], blocks: Collection[int]) -> set[int]:

@@ -114,6 +114,10 @@ class TranslationScheduler(Scheduler[Sentence, list[int], SentenceOutcome]):
         """Whether the model reads a sentence as long as this."""
         return self._texts.fits(text)
 
+    def spells(self, text: str) -> bool:
+        """Whether the model's vocabulary has a text without single bytes and unknown pieces."""
+        return self._texts.spells(text)
+
     @property
     def answer_cache_bytes(self) -> int:
         """Bytes held by the cache of answers; 0 where there is none."""

@@ -72,6 +72,8 @@ class TextProcessor:
         """How many ids of a language stand before each translation."""
         # Asked for twice, whether a text fits and when it is submitted.
         self._source_pieces = functools.lru_cache(_REMEMBERED)(source.encode)
+        self._spells = functools.lru_cache(_REMEMBERED)(functools.partial(_spells, source))
+        self._of_bytes = not _spells(source, "a")
 
     @property
     def _max_source(self) -> int:
@@ -122,6 +124,11 @@ class TextProcessor:
     def fits(self, text: str) -> bool:
         """Whether a sentence is short enough for the model, in pieces."""
         return self._most_before + len(self._source_pieces(text)) < self._max_source
+
+    def spells(self, text: str) -> bool:
+        """Whether the source's vocabulary has a text without single bytes and unknown pieces; one
+        of nothing but bytes spells everything."""
+        return self._of_bytes or self._spells(text)
 
     def text_stream(self) -> TextStream:
         """Makes text of a translation's pieces as they come."""
@@ -324,3 +331,7 @@ def ends_in_loop(tokens: Sequence[int]) -> bool:
         if len(end) == length * _LOOP_TIMES and end == end[:length] * _LOOP_TIMES:
             return True
     return False
+
+
+def _spells(tokenizer: TextTokenizer, text: str) -> bool:
+    return not any(i == tokenizer.unk_id or tokenizer.is_byte(i) for i in tokenizer.encode(text))

@@ -197,7 +197,9 @@ class ModelTranslator:
         check_text(text)
         document = Document(text, format)
         source, target = self.direction(source, target)
-        document.divide(source, self.texts.fits, split=split)
+        document.divide(
+            source, self.texts.fits, split=split, target=target, spells=self.texts.spells
+        )
         check_single(options, wishes.terms, len(document.sentences))
         own = replace(wishes, alignments=wishes.alignments or document.needs_links)
         sentences = []

@@ -19,9 +19,9 @@ MODELS = Path(__file__).resolve().parents[2] / "models"
 
 @pytest.fixture(scope="module")
 def demo_client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestClient]:
-    """The app over the two Macaron bundles."""
+    """The app over the Macaron bundles."""
     folder = tmp_path_factory.mktemp("bundles")
-    for name in ("macaron-de-en", "macaron-en-de"):
+    for name in ("macaron-de-en", "macaron-en-de", "macaron-fr-es-en"):
         shutil.copytree(MODELS / name, folder / name)
     settings = Settings(bundles=folder, threads=1)
     registry = Registry(settings)

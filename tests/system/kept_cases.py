@@ -31,10 +31,13 @@ class Case:
     """What has the same words."""
     format: Format = "text"
 
+    target: str = ""
+    """Its translation's language; German and English are translated into each other."""
+
     @property
     def direction(self) -> str:
-        """The bundle that translates it."""
-        return "de-en" if self.source == "de" else "en-de"
+        """Both languages."""
+        return f"{self.source}-{self.target or ('de' if self.source == 'en' else 'en')}"
 
 
 def unchanged(case: Case, answer: str, _: str) -> bool:
@@ -50,6 +53,16 @@ def kept(case: Case, answer: str, _: str) -> bool:
         rest, source = rest.replace(part, ""), source.replace(part, "")
     sigils = Counter(re.findall(r"[{}<>%#@$\[\]_`\\]", rest))
     return rest != source and sigils == Counter(re.findall(r"[{}<>%#@$\[\]_`\\]", source))
+
+
+def figure(case: Case, answer: str, _: str) -> bool:
+    """What is kept as the target's language writes it, once, and no other figure."""
+    rest = answer
+    for part in case.kept:
+        if rest.count(part) != 1:
+            return False
+        rest = rest.replace(part, "")
+    return re.search(r"[\d$€£]", rest) is None and answer != case.text
 
 
 def same_words(case: Case, answer: str, plain: str) -> bool:
@@ -143,6 +156,19 @@ def cases(
     return found
 
 
+def everywhere(
+    row: str,
+    check: Callable[[Case, str, str], bool],
+    **texts: Sequence[tuple[str, ...]],
+) -> list[Case]:
+    """Cases of a row, by both languages, as in `en_fr`: texts, and what their translations hold."""
+    return [
+        Case(row, direction[:2], text, check, tuple(parts), target=direction[3:])
+        for direction, examples in texts.items()
+        for text, *parts in examples
+    ]
+
+
 def likened(
     row: str,
     check: Callable[[Case, str, str], bool],
@@ -212,6 +238,17 @@ AROUND = {
     "de": ("Ich sehe {}dein rotes Haus{}.", "Er sitzt {}hier{} im Garten."),
     "en": ("I see {}your red house{}.", "He is sitting {}here{} in the garden."),
 }
+CODES = (
+    "\\n[1]", "<#C01|help>", "<@U123>", "*|FNAME|*", "\\cite{x}", "$x^2$", "%Y-%m-%d", "§a",
+    '[gallery ids="1,2"]', "std::vector", "5 µm", "r/haus", "ASP.NET",
+)  # fmt: skip
+CODE_PAIRS = (
+    ("<color=red>", "</color>"),
+    ("\\c[4]", "\\c[0]"),
+    ("\\emph{", "}"),
+    ('[button link="/kontakt"]', "[/button]"),
+    ("|cffff0000", "|r"),
+)
 LONG = ("UXVpY2s" * 40 + "==", "ab" * 250, "w" * 600)
 
 CASES = [
@@ -481,5 +518,125 @@ CASES = [
             ("WE DO NOT HAVE TIME.", "We do not have time."),
             ("MY FATHER LIVES IN THE USA.", "My father lives in the USA."),
         ],
+    ),
+    *everywhere(
+        "figures",
+        figure,
+        de_en=[
+            ("Rabatt: 50 €", "50 €"),
+            ("Preis: 100 $", "100 $"),
+            ("Das Haus kostet 1.299,00 €.", "1,299.00 €"),
+            ("Ruf bitte 555-123-4567 an.", "555-123-4567"),
+            ("Der Zug fährt um 19:15 Uhr.", "19:15"),
+            ("Es sind 10.000 Leute da.", "10,000"),
+            ("Meine Nummer ist DE123456789.", "DE123456789"),
+            ("Die Karte 4111 1111 1111 1111 ist alt.", "4111 1111 1111 1111"),
+        ],
+        en_de=[
+            ("Price: $100", "$100"),
+            ("He comes at 7:15 am.", "7:15 Uhr"),
+            ("It is 7:15 pm.", "19:15 Uhr"),
+            ("10,000 people are here.", "10.000"),
+            ("The house costs $1,299.50.", "$1.299,50"),
+            ("The train leaves at 10:30.", "10:30"),
+            ("My number is GB 123 4567 89.", "GB 123 4567 89"),
+        ],
+        fr_en=[
+            ("Il y a 2 200 112 personnes.", "2,200,112"),
+            ("La maison coûte 50 €.", "50 €"),
+            ("Appelez le 01 23 45 67 89.", "01 23 45 67 89"),
+        ],
+        es_en=[
+            ("La casa cuesta 1.299,00 €.", "1,299.00 €"),
+            ("El tren sale a las 7:15 p. m. y llega.", "7:15 p.m."),
+            ("La 3.ª vez fue mejor.", "3rd"),
+        ],
+        en_fr=[
+            ("At 10:30.", "10:30"),
+            ("The ratio is 3:1.", "3:1"),
+            ("10,000 people are here.", "10\u202f000"),
+        ],
+        en_es=[
+            ("The house costs 50 €.", "50 €"),
+            ("10,000 people are here.", "10.000"),
+        ],
+    ),
+    *everywhere(
+        "letters known as bytes alone",
+        kept,
+        de_en=[("Ich bin Łukasz.", "Łukasz"), ("Wir fahren nach 東京 und zurück.", "東京"),
+               ("\u2039Ja\u203a", "\u2039", "\u203a"), ("Herr Dvořák wohnt in Łódź.", "Łódź")],
+        en_de=[("I am Łukasz.", "Łukasz"), ("The word Москва is long.", "Москва"),
+               ("\u2039Yes\u203a", "\u2039", "\u203a")],
+        fr_en=[("Je suis Łukasz.", "Łukasz")],
+        es_en=[("El niño Şükrü vive aquí.", "Şükrü")],
+        en_fr=[("I am Łukasz.", "Łukasz")],
+        en_es=[("The word 東京 is short.", "東京")],
+    ),
+    *(
+        Case("codes", source, text.format(part), kept, (part,))
+        for source, texts in WORDS.items()
+        for part in CODES
+        for text in texts
+    ),
+    *(
+        Case("codes around words", source, text.format(*pair), around, pair, text.format("", ""))
+        for source, texts in AROUND.items()
+        for pair in CODE_PAIRS
+        for text in texts
+    ),
+    *everywhere(
+        "one sentence, French and Spanish",
+        in_one,
+        fr_en=[("Mme. Petit est là.",), ("Le Dr. Martin est là.",), ("Voir p. 5 et fig. 3.",)],
+        es_en=[("El Sr. López llegó.",), ("Vive en la Avda. Mayor.",), ("D. Juan llegó.",)],
+    ),
+    *cases(
+        "messages",
+        kept,
+        de=[
+            ("{ $n -> [one] Ein Hund *[other] Viele Hunde }", "{ $n -> [one] ", " *[other] "),
+            ("(0)[kein Hund];(1)[ein Hund];(2-inf)[{{n}} Hunde];", "(0)[", "];(1)[", "];(2-inf)["),
+            ("{{#if a}}Du bist{{else}}Ich bin{{/if}} müde", "{{#if a}}", "{{else}}", "{{/if}}"),
+        ],
+        en=[
+            ("{ $n -> [one] One dog *[other] Many dogs }", "{ $n -> [one] ", " *[other] "),
+            ("(0)[no dog];(1)[one dog];(2-inf)[{{n}} dogs];", "(0)[", "];(1)[", "];(2-inf)["),
+            ("{if $a}You are{else}I am{/if} tired", "{if $a}", "{else}", "{/if}"),
+        ],
+    ),
+    *cases(
+        "markdown",
+        kept,
+        "markdown",
+        de=[
+            ("::: tip Hinweis\nDas ist gut.\n:::", "::: tip ", "\n:::"),
+            ('!!! note "Titel"\n    Das ist gut.', '!!! note "', '"\n    '),
+            ("Sei $x \\in A$ und gut.", "$x \\in A$"),
+            ("Siehe [[wiki|Mein Haus]] hier.", "[[wiki|", "]]"),
+        ],
+        en=[
+            ("::: tip Hint\nThis is good.\n:::", "::: tip ", "\n:::"),
+            ("import X from './x'\n\nThis is good.", "import X from './x'"),
+            ("{{% notice %}}\nThis is good.\n{{% /notice %}}", "{{% notice %}}\n"),
+        ],
+    ),
+    *(
+        case
+        for format in ("html", "xml")
+        for case in cases(
+            "tags written out",
+            kept,
+            format,
+            de=[("<p>&lt;b&gt;Guten Morgen!&lt;/b&gt;</p>", "&lt;b&gt;", "&lt;/b&gt;")],
+            en=[("<p>Good &lt;br/&gt; morning!</p>", "&lt;br/&gt;")],
+        )
+    ),
+    *cases(
+        "neighbours",
+        kept,
+        "html",
+        de=[("<a>Hund</a><a>Katze</a>", "</a><a>")],
+        en=[("<button>Save</button><button>Stop</button>", "</button><button>")],
     ),
 ]  # fmt: skip

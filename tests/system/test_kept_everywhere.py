@@ -17,7 +17,10 @@ from serving.translation.translator import Translator
 from tests.system.kept_cases import CASES, Case, in_one
 
 MODELS = Path(__file__).resolve().parents[2] / "models"
-DIRECTIONS = ("de-en", "en-de")
+BUNDLES = {"de-en": "macaron-de-en", "en-de": "macaron-en-de"}
+"""By direction; others are translated by one bundle of several."""
+SEVERAL = "macaron-fr-es-en"
+DIRECTIONS = tuple(dict.fromkeys(case.direction for case in CASES))
 
 
 TEXTS = list(
@@ -29,11 +32,16 @@ Way = Callable[[str, Format, Texts], list[str]]
 Answers = dict[tuple[str, Format, str], str]
 
 
-def answers(way: Way, formats: Sequence[Format] = ("text", "html", "xml", "markdown")) -> Answers:
+def answers(
+    way: Way,
+    formats: Sequence[Format] = ("text", "html", "xml", "markdown"),
+    *,
+    of_one_line: bool = False,
+) -> Answers:
     """Those of all texts in some formats."""
     grouped: dict[tuple[str, Format], list[str]] = defaultdict(list)
     for direction, format, text in TEXTS:
-        if format in formats:
+        if format in formats and not (of_one_line and "\n" in text):
             grouped[direction, format].append(text)
     found: Answers = {}
     for (direction, format), texts in grouped.items():
@@ -44,14 +52,18 @@ def answers(way: Way, formats: Sequence[Format] = ("text", "html", "xml", "markd
 
 @pytest.fixture(scope="module")
 def translators() -> dict[str, Translator]:
-    return {d: Translator(MODELS / f"macaron-{d}", threads=1) for d in DIRECTIONS}
+    bundles = {name: Translator(MODELS / name, threads=1) for name in (*BUNDLES.values(), SEVERAL)}
+    return {d: bundles[BUNDLES.get(d, SEVERAL)] for d in DIRECTIONS}
 
 
 @pytest.fixture(scope="module")
 def python(translators: dict[str, Translator]) -> Answers:
     return answers(
         lambda direction, format, texts: [
-            result.text for result in translators[direction].translate(texts, format=format)
+            result.text
+            for result in translators[direction].translate(
+                texts, format=format, source=direction[:2], target=direction[3:]
+            )
         ]
     )
 
@@ -61,7 +73,9 @@ def unsplit(translators: dict[str, Translator]) -> Answers:
     """What the sentences are when nothing is split."""
     texts = {c.text: c for c in CASES if c.check is in_one}
     return {
-        (c.direction, c.format, t): translators[c.direction].translate(t, split=False)[0].text
+        (c.direction, c.format, t): translators[c.direction]
+        .translate(t, split=False, source=c.source, target=c.direction[3:])[0]
+        .text
         for t, c in texts.items()
     }
 
@@ -125,11 +139,12 @@ def test_the_command_answers_as_python_does(
     def translate(direction: str, format: Format, texts: Texts) -> list[str]:
         lines = io.BytesIO("".join(f"{text}\n" for text in texts).encode())
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(lines))
-        bundle = str(MODELS / f"macaron-{direction}")
-        assert main(["translate", bundle, "--threads", "1", "--format", format]) == 0
+        bundle = str(MODELS / BUNDLES.get(direction, SEVERAL))
+        pair = ["--from", direction[:2], "--to", direction[3:]]
+        assert main(["translate", bundle, "--threads", "1", "--format", format, *pair]) == 0
         return capsys.readouterr().out.split("\n")[:-1]
 
-    assert different(answers(translate), python) == {}
+    assert different(answers(translate, of_one_line=True), python) == {}
 
 
 def different(found: Answers, wanted: Answers) -> dict[object, tuple[str, str]]:

@@ -94,7 +94,13 @@ class Planner:
             try:
                 check_text(text)
                 if translated:  # else it has no sentences and stays as it is
-                    document.divide(source, model.scheduler.fits, split=job.split_sentences)
+                    document.divide(
+                        source,
+                        model.scheduler.fits,
+                        split=job.split_sentences,
+                        target=job.target,
+                        spells=model.scheduler.spells,
+                    )
                 check_single(options[model.name], job.terms, len(document.sentences))
             except RequestError as error:
                 error.index = index

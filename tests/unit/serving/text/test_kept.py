@@ -37,7 +37,7 @@ def test_without_a_letter_no_model_is_asked(text: str, format: Format) -> None:
         ("<table><tr><td>Hund</td><td>7</td></tr></table>", "html", ["Hund"]),
         ("Hund\t7\t3,50 €\n", "text", ["Hund"]),
         ("| Hund | 7 |", "text", ["Hund"]),
-        ("Anfang 06:45.\n06:45\nEnde.", "text", ["Anfang 06:45.", "Ende."]),
+        ("Anfang 06:45.\n06:45\nEnde.", "text", ["Anfang 10.", "Ende."]),
         ("Das sind 5 km.", "text", ["Das sind 5 km."]),
         ("5 km", "text", ["5 km"]),
         ("<r><n>5</n><n>five</n></r>", "xml", ["five"]),
@@ -74,6 +74,15 @@ def test_symbols_are_kept_and_words_are_read_without(
     assert translated(source, backwards) == backward
 
 
+CODES = [
+    "\\n[1]", "\\v[12]", "\\c[4]", "\\fs[20]", "§a", "§l", "<sprite=3>", "<#C01|help>", "<@U123>",
+    "<!here>", "<:smile:123>", "<a:wave:45>", "<t:1618953630:R>", "</help me:12>",
+    "<https://x.org/a|here>", "*|FNAME|*", "*|IF:X|*", "*|END:IF|*", "\\cite{x}", "\\ref{fig:a}",
+    "\\citep[see][]{a,b}", "\\label{a}", "\\LaTeX{}", "$x^2$", "$x$", "$x \\in A$", "$$y = 2$$",
+    "\\(a + b\\)", "%Y-%m-%d", "%H:%M", "%d.%m.%Y", "%d %B %Y", "[gallery ids=\"1,2\" a='b']",
+    "ASP.NET", "std::vector", "Foo::bar()", "std::", "5 µm", "µ", "3,5 µs", "r/haus", "u/max",
+    ":-)", "&&",
+]  # fmt: skip
 PLACEHOLDERS = [
     "{name}", "{0}", "{}", "${x}", "#{name}", "%{name}", "{{name}}", "{{{name}}}", "@{name}",
     "%name%", ":name", "%1", "%1$s", "%(name)s", "%s", "%d", "%.2f", "%-5s", "%lu", "%@", "{ x }",
@@ -84,7 +93,7 @@ PLACEHOLDERS = [
     "#Thema", "snake_case_name", "AT&T", "H₂O", "[1]", "<Datei>", "<br>", "<!-- c -->", "C:\\x\\y",
     "/usr/bin/env", "x" * 120, "{a}/{b}", "%s:%d", "{a}-{b}", "${{ x }}", "{0}%", "{0} %", "{p} €",
     "€{p}", "$(HOME)", "`ls -l`", "##name##", "@@x@@", "\\1", "!user", "{{{{raw}}}}", "@:{'key'}",
-    "CO₂", "20 m²",
+    "CO₂", "20 m²", *CODES,
 ]  # fmt: skip
 
 
@@ -110,8 +119,8 @@ def test_a_placeholder_comes_out_once(
 
 @pytest.mark.parametrize(
     "text",
-    ["100 % der Leute", "Er sagte: ja", "Schüler:innen", "um 12:30 Uhr", "{siehe oben}", "5% sind",
-     "und/oder", "(siehe unten)", "a - b", "Wer? Ich!", "O'Neill", "„Ja“"],
+    ["100 % der Leute", "Er sagte: ja", "Schüler:innen", "um zwölf Uhr", "{siehe oben}", "5% sind",
+     "und/oder", "(siehe unten)", "5% von 10%", "a - b", "Wer? Ich!", "O'Neill", "„Ja“"],
 )  # fmt: skip
 def test_ordinary_signs_are_read(text: str) -> None:
     assert read(text, language="de").sentences == [text] or "?" in text
@@ -134,8 +143,72 @@ def test_only_branches_of_messages_are_translated() -> None:
     )
 
 
+@pytest.mark.parametrize("format", ["text", "html", "markdown"])
+@pytest.mark.parametrize(
+    ("text", "sentences"),
+    [
+        ("{ $n -> [one] Ein Hund *[other] Viele Hunde } da", ["Tom da", "Ein Hund", "Viele Hunde"]),
+        ("{NUMBER($n) -> *[other] Hunde {x}}", ["Hunde Boston"]),
+        (
+            "(0)[kein Hund];(1)[ein Hund];(2-inf)[{{n}} Hunde];",
+            ["kein Hund", "ein Hund", "Boston Hunde"],
+        ),
+        ("{{#if a}}Du bist{{else}}Ich bin{{/if}} müde", ["Tom müde", "Du bist", "Ich bin"]),
+        (
+            "{{#if a}}{{#if b}}Hund{{else}}Katze{{/if}}{{else}}Maus{{/if}}",
+            ["Hund", "Katze", "Maus"],
+        ),
+        (
+            "{% if a %}Du bist{% elif b %}Er ist{% else %}Ich bin{% endif %} müde",
+            ["Tom müde", "Du bist", "Er ist", "Ich bin"],
+        ),
+        ("Hallo {if $x}Du{else}Ich{/if} hier", ["Hallo Tom hier", "Du", "Ich"]),
+        ("Ich bin {{#if a}}sehr {{/if}}müde", ["Ich bin sehr müde"]),
+        ("{{#each x}}Hund {{this}}{{/each}} da", ["Hund Tom da"]),
+        ("{foreach $a as $b}Hund{/foreach} da", ["Hund da"]),
+        ("{{#if a}}Hund da", ["Hund da"]),
+        ("{if $a}Hund", ["Hund"]),
+        ("(1)[Wort] da", ["(1)[Wort] da"]),
+    ],
+)
+def test_each_case_of_a_message_is_translated(
+    text: str, sentences: list[str], format: Format
+) -> None:
+    if format != "markdown" or not text.startswith(("(", "{ $n", "{NUMBER")):  # links there
+        assert read(text, format).sentences == sentences
+    assert translated(text, same, format) == text
+    for word in ("Hund", "müde", "bist"):
+        assert translated(text, format=format).count(word.upper()) == text.count(word)
+
+
+def test_tags_in_a_case_of_a_message_are_its_own() -> None:
+    text = "<p>{n, plural, one {Ein <b>Hund</b>} other {<i>Viele</i> <b>Hunde</b>}} da</p>"
+    assert read(text, "html").sentences == ["Tom da", "Ein Hund", "Viele Hunde"]
+
+
 def test_a_message_that_is_not_whole_is_text() -> None:
     assert translated("Ein {n, plural, one {Hund") == "EIN {N, PLURAL, ONE {HUND"
+
+
+AROUND = [
+    ("<color=red>", "</color>"), ("<size=20>", "</size>"), ("\\emph{", "}"), ("\\textbf{", "}"),
+    ('[button link="/kontakt"]', "[/button]"), ("[size a=1 b='2']", "[/size]"),
+    ("|cffff0000", "|r"), ("§a", "§r"), ("\\c[4]", "\\c[0]"),
+    ("*|IF:X|*", "*|END:IF|*"), ("\\footnote{", "}"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("pair", AROUND)
+@pytest.mark.parametrize("translator", TRANSLATORS)
+def test_codes_around_words_are_kept(pair: tuple[str, str], translator: Translator) -> None:
+    opening, closing = pair
+    text = f"Ich sehe {opening}den Hund{closing} da"
+    assert read(text).sentences == ["Ich sehe den Hund da"]
+    result = translated(text, translator)
+    assert result.count(opening) == 1
+    assert result.count(closing) == 1
+    assert result.index(opening) < result.index(closing) or translator is not upper
+    assert translated(text) == f"ICH SEHE {opening}DEN HUND{closing} DA"
 
 
 @pytest.mark.parametrize("format", ["html", "xml"])

@@ -67,3 +67,48 @@ def test_marks_come_out_once(translator: Translator) -> None:
     for mark in ("[", "](/x)", "`code`", "![b](c.png)"):
         assert result.count(mark) == source.count(mark)
     assert result.count("*") == source.count("*")
+
+
+@pytest.mark.parametrize(
+    ("source", "sentences"),
+    [
+        ("::: tip Hinweis\nDas ist gut.\n:::\n\nMehr", ["Hinweis", "Das ist gut.", "Mehr"]),
+        (":::note[Der Titel]\n\nDas ist gut.\n\n:::", ["Der Titel", "Das ist gut."]),
+        ("::: warning\nVorsicht\n:::", ["Vorsicht"]),
+        ("::::: {.cls}\nHund\n:::::", ["Hund"]),
+        (
+            '!!! note "Titel"\n    Das ist gut.\n\n    Mehr **davon**.\n\nEnde',
+            ["Titel", "Das ist gut.", "Mehr davon.", "Ende"],
+        ),
+        ("??? tip\n    Das ist gut.\n", ["Das ist gut."]),
+        ('=== "Der Hund"\n\n    Das ist gut.\n', ["Der Hund", "Das ist gut."]),
+        ('Ja\n\n{{< figure src="a.png" title="Hund" >}}\nDa', ["Ja", "Da"]),
+        ("{{% notice %}}\nDas ist gut.\n{{% /notice %}}", ["Das ist gut."]),
+        (
+            "import X from './x'\nexport const a = {\n  b: 1\n}\n\n# Titel\n\n<X a={1}>Hund</X>",
+            ["Titel", "Hund"],
+        ),
+        ("Sei $x \\in A$ und $$y = 2$$ dann $a * b * c$ da", ["Sei Tom und Boston dann Paris da"]),
+        ("Es kostet $5 und dann $10 heute.", ["Es kostet 27 und dann 38 heute."]),
+        ("Siehe [[wiki|Der Link]] und [[Seite]] hier", ["Siehe Der Link und Tom hier"]),
+        ("| a | b |\n|---|---|\n| Hund `a\\|b` da | Katze |", ["a", "b", "Hund Tom da", "Katze"]),
+        ("$$\nx = y\n$$\n\nDer Hund", ["Der Hund"]),
+        ("\\begin{align}\nx\n\\end{align}\nDer Hund", ["Der Hund"]),
+        ("Wort\n: Der Hund\n", ["Wort", "Der Hund"]),
+        ("```\n::: tip\n!!! note\n$$\n```\nDer Hund", ["Der Hund"]),
+        ("[TOC]\n\nHund\n{: .klasse}\n", ["Hund"]),
+    ],
+)
+def test_what_is_beyond_commonmark(source: str, sentences: list[str]) -> None:
+    assert read(source, "markdown").sentences == sentences
+    result = translated(source, format="markdown")
+    for sentence in sentences:
+        source = source.replace(sentence, sentence.upper())
+    if not {"Tom", "27"} & set(" ".join(sentences).split()) and "**" not in source:
+        assert result == source
+    assert result.lower() == source.lower()
+
+
+def test_containers_of_other_lines_are_text() -> None:
+    assert read("Er sagte:\nDas ist: gut!", "markdown").sentences == ["Er sagte: Das ist: gut!"]
+    assert read("import goods from China", "markdown").sentences == ["import goods from China"]

@@ -16,6 +16,22 @@ def sentences(text: str, language: str = "de") -> list[str]:
     return [text[slice(*span)] for span in sentence_spans(text, language)]
 
 
+FRENCH = [
+    "Mme. Petit est là.", "M. Dupont arrive.", "Le Dr. Martin est là.", "St. Étienne est grande.",
+    "Mlle. Blanc et MM. Noir sont là.", "C'était en 52 av. J.-C. et il mourut.",
+    "Il vécut au Ier s. apr. J.-C. à Rome.", "Voir p. 5 et fig. 3 du vol. 2.",
+    "Il habite au no. 5, bd. Victor Hugo.", "Les fruits, p. ex. Les pommes, sont bons.",
+    "J. R. R. Tolkien l'a écrit.", "Un fruit, c.-à-d. Une pomme.", "Il vit av. Foch à Paris.",
+]  # fmt: skip
+SPANISH = [
+    "La 3.ª vez fue mejor.", "El 1.er piso está vacío.", "Vive en el 2.º piso.",
+    "El Sr. López y la Srta. Pérez llegaron.", "El Dr. Ruiz y la Dra. Gil llegaron.",
+    "Llegó a las 3 p. m. y comió.", "A las 10 a.m. empieza.", "Murió en 44 a. C. en Roma.",
+    "Nació en 70 d. C. y vivió.", "Los EE. UU. son grandes.", "Ud. Sabe eso.", "D. Juan llegó.",
+    "Vive en la Avda. Mayor, núm. 5.", "Véase pág. 5 y fig. 3.", "Un nombre, p. ej. María.",
+]  # fmt: skip
+
+
 @pytest.mark.parametrize(
     ("language", "text", "wanted"),
     [
@@ -65,6 +81,12 @@ def test_punctuation(language: str, text: str, wanted: list[str]) -> None:
         ("en", "See Fig. 3 and Eq. 4 in Vol. 2, ch. 7."),
         ("en", "J. R. R. Tolkien wrote it."),
         ("en", "Max. Speed is 5."),
+        ("de", "Die 1. u. 2. Klasse fährt."),
+        ("de", "Der 1. bzw. 2. Mann kommt."),
+        ("de", "Es dauert ca. 5. Minuten."),
+        ("en", "We use ASP.NET and VB.NET here."),
+        *(("fr", text) for text in FRENCH),
+        *(("es", text) for text in SPANISH),
     ],
 )
 def test_a_full_stop_of_an_abbreviation_or_a_number_ends_nothing(language: str, text: str) -> None:
@@ -84,6 +106,10 @@ def test_a_full_stop_of_an_abbreviation_or_a_number_ends_nothing(language: str, 
         ("en", "He moved to the U.S.|He likes it."),
         ("en", "It was 5 p.m.|The train left."),
         ("de", "Wir kommen am 3.5.|Bitte warte."),
+        ("de", "Es kamen ca. 5.|Dann gingen sie."),
+        ("fr", "Il est parti.|Mme Petit reste."),
+        ("fr", "Il est né en 52 av. J.-C.|Rome était grande."),
+        ("es", "Tengo 3.|Ella tiene 4."),
     ],
 )
 def test_a_full_stop_that_ends_a_sentence_does(language: str, text: str) -> None:

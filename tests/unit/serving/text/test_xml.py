@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from serving.errors import InvalidTextError
 from serving.text.alignment import Link, word_spans
-from serving.text.document import Document
+from serving.text.document import Document, Format
 from serving.text.placement import Translated
 from tests.unit.serving.text.fakes import TRANSLATORS, Translator, losing, read, same, translated
 
@@ -157,3 +157,43 @@ def test_the_same_elements_come_out_and_none_is_emptied(
     after = ElementTree.fromstring(parser.format(translated(source, translator or rubbish, "xml")))
     assert shape(after) == shape(before)
     assert had_text(after) == had_text(before)
+
+
+XLIFF = [
+    (
+        '<s>Der <ph id="1">&lt;br/&gt;</ph>Hund <bpt i="1">&lt;b&gt;</bpt>ist<ept i="1">&lt;/b&gt;'
+        "</ept> da</s>",
+        ["Der Hund ist da"],
+        '<s>DER <ph id="1">&lt;br/&gt;</ph>HUND <bpt i="1">&lt;b&gt;</bpt>IST<ept i="1">&lt;/b&gt;'
+        "</ept> DA</s>",
+    ),
+    (
+        '<s>Hallo <ph id="0">{name}</ph>, <it pos="begin">&lt;i&gt;</it>ja</s>',
+        ["Hallo Tom, ja"],
+        '<s>HALLO <ph id="0">{name}</ph>, <it pos="begin">&lt;i&gt;</it>JA</s>',
+    ),
+    ("<s>Der <ph>rote Hund</ph> ist da</s>", ["Der rote Hund ist da"],
+     "<s>DER <ph>ROTE HUND</ph> IST DA</s>"),
+    (
+        '<s>Der <bpt id="1">\\b </bpt>Hund ist da</s>',
+        ["Der Hund ist da"],
+        '<s>DER <bpt id="1">\\b </bpt>HUND IST DA</s>',
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("source", "sentences", "result"), XLIFF)
+def test_code_of_another_format_stays(source: str, sentences: list[str], result: str) -> None:
+    assert read(source, "xml").sentences == sentences
+    assert translated(source, format="xml") == result
+
+
+@pytest.mark.parametrize("translator", TRANSLATORS)
+@pytest.mark.parametrize("format", ["html", "xml"])
+def test_tags_that_are_written_out_are_tags(translator: Translator, format: Format) -> None:
+    text = '<p>Ich &lt;b&gt;mag&lt;/b&gt; dich &lt;br/&gt;sehr, &lt;a href="x"&gt;ja&lt;/a&gt;</p>'
+    assert read(text, format).sentences == ["Ich mag dich sehr, ja"]
+    result = translated(text, translator, format)
+    for tag in ("&lt;b&gt;", "&lt;/b&gt;", "&lt;br/&gt;", '&lt;a href="x"&gt;', "&lt;/a&gt;"):
+        assert result.count(tag) == 1
+    assert translated("<p>a &lt; b und c &gt; d</p>", format=format).count("&lt;") == 1

@@ -1,0 +1,166 @@
+"""Figures that models write wrong: prices, grouped numbers, times of day, numbers of phones, cards
+and accounts. What they are shows by their signs alone, whatever the language; how one is written in
+a translation follows from both languages.
+"""
+
+from __future__ import annotations
+
+import re
+
+_SPACE = "\u00a0\u202f "
+_SIGN = r"(?:(?:US|CA|AU|NZ|HK|[ACRS])?\$|[€£¥₹₽₩₺₴₿₫₪₱])"
+_CODE = "(?:EUR|USD|GBP|CHF|JPY|CNY|AUD|CAD|SEK|NOK|DKK|PLN|CZK|HUF|BRL|MXN|INR|RUB)"
+_GROUPED = (
+    rf"[1-9]\d{{0,2}}(?:(?:[.,'’]\d{{3}})+|(?:[{_SPACE}]\d{{3}})+)(?:[.,]\d+)?(?![\d'’]|[.,]\d)"
+)
+_AMOUNT = rf"(?:{_GROUPED}|\d+(?:[.,]\d+)*)"
+_AMOUNTS = rf"{_AMOUNT}(?:[{_SPACE}]?[–-][{_SPACE}]?{_AMOUNT})?"
+_ZONE = "(?:Eastern|Central|Mountain|Pacific|[ECMP][SD]?T|GMT|UTC|BST)"
+_DAY = "(?:Mon|Tues|Wednes|Thurs|Fri|Satur|Sun)day"
+_HALF = rf"""
+    (?: [{_SPACE}]?(?:[pP]m|[AP]M)(?!\w) | (?<=\d)am(?!\w)
+      | [{_SPACE}]am(?=[ ]?(?:[.,;:)?!–-]|\Z)|[ ](?:{_DAY}|{_ZONE}  # no `am` of German
+        |and|or|to|until|till|on|in|at|for|from|every|today|tomorrow|yesterday|sharp
+        |the|I|you|he|she|it|we|they)\b)
+      | [{_SPACE}]?[aApP]\.[{_SPACE}]?[mM](?!\w)
+        (?:\.(?=[ ]*(?:[,;:)?!–-]|[a-z\d])|[ ](?:{_DAY}|{_ZONE})\b))?+
+    )
+"""
+"""Half of a day; a full stop that ends the sentence is no part of it."""
+_CLOCK = r"(?:[01]?\d|2[0-4])"
+_TIME = rf"""
+    {_CLOCK}:[0-5]\d (?::[0-5]\d)? (?: [{_SPACE}]?[–-][{_SPACE}]?{_CLOCK}:[0-5]\d )?
+      (?: {_HALF} | [{_SPACE}]?(?:Uhr|h)(?!\w) )? (?!\w|[:.,]\d)
+    | {_CLOCK}(?:\.[0-5]\d)?[{_SPACE}]?Uhr(?:[{_SPACE}][0-5]\d)?(?!\w|[.,:]\d)
+    | (?:1[0-2]|0?[1-9]){_HALF} (?!\w)
+    | {_CLOCK}[{_SPACE}]?h[{_SPACE}]?[0-5]\d (?!\w)
+"""
+_ERA = rf"""
+    \d{{1,4}}[{_SPACE}](?:
+      (?:v\.[{_SPACE}]?Chr | av\.[{_SPACE}]?J\.-?C | a\.[{_SPACE}]?(?:de[ ])?C | B\.?C(?:\.?E)?)
+      | (?:n\.[{_SPACE}]?Chr | apr?\.[{_SPACE}]?J\.-?C | d\.[{_SPACE}]?(?:de[ ])?C | A\.?D)
+    )(?!\w)(?:\.(?=[ ]*(?:[,;:)?!–-]|[^\W\dA-Z])))?+
+"""
+_ORDINAL = r"(?:\d{1,3}(?:\.[ªº]|ª|\.er\b)(?!\w))"
+FIGURE = rf"""
+    (?<![\w.,:$€£])(?<!\w-)(?<!ersion[ ])(?<!§[ ])
+    (?: {_TIME} | {_ERA}
+      | {_SIGN}[{_SPACE}]?{_AMOUNTS}(?:[kKMB]|[mb]n)?(?!\w) | {_CODE}[{_SPACE}]{_AMOUNTS}(?![\w%])
+      | {_AMOUNTS}[{_SPACE}]?(?:{_SIGN}(?![\w{{(\[])|{_CODE}(?!\w))
+      | \d{{1,4}}(?::\d{{1,4}})+(?!\w|[:.,]\d)
+      | {_GROUPED}(?!\w|[–-]\d)
+      | {_ORDINAL} | [nN]\.?[º°][{_SPACE}]?\d+(?!\w)
+      | \d{{5,}}(?!\w|[.,:/–-]\d|[{_SPACE}]\d\d)
+    )
+"""
+"""Pattern of a figure that a number stands for in what a model reads."""
+_BYTE = r"(?:25[0-5]|2[0-4]\d|1?\d?\d)"
+ADDRESS = rf"(?<![\w.]){_BYTE}(?:\.{_BYTE}){{3}}(?::\d+)?(?!\w|\.\d)"
+"""Pattern of a computer's, of numbers."""
+IDENTIFIER = rf"""
+    (?<![\w.,:/+-])
+    (?: (?=(?:[{_SPACE}()/.-]*+[+\d]){{8}})(?:\+|00)\d{{1,3}}(?:[{_SPACE}]?\(\d{{1,5}}\))?
+        (?:[{_SPACE}/.-]{{0,2}}\d++){{1,7}}(?!\w)
+      | \(\d{{2,5}}\)[{_SPACE}]?\d{{2,}}(?:[{_SPACE}./-]\d{{2,}}){{0,4}}(?!\w)
+      | 0\d{{1,4}}(?:[{_SPACE}]?[{_SPACE}/.-][{_SPACE}]?\d{{2,}}){{1,5}}(?!\w|[.,:/-]\d)
+      | \d{{3}}[.-]\d{{3}}[.-]\d{{4}}(?!\w) | \d{{3}}-\d{{4}}(?![\w-])
+      | (?=(?:[{_SPACE}./-]?\d){{9}})\d{{1,6}}(?:[{_SPACE}./-]\d{{1,8}}){{2,7}}(?!\w|[.,:/-]\d)
+      | [A-Z]{{2}}\d{{2}}(?:[{_SPACE}]?[A-Z\d]{{4}}){{2,7}}(?:[{_SPACE}]?[A-Z\d]{{1,3}})?(?!\w)
+      | [A-Z]{{2}}U?[{_SPACE}-]?\d(?:[{_SPACE}.-]?\d){{6,13}}[A-Z]?(?!\w)
+      | (?=[A-Z\d-]*[A-Z])(?=(?:[A-Z-]*\d){{3}})[A-Z\d]+(?:-[A-Z\d]+)*(?<=[A-Z\d-]{{6}})(?![\w-])
+    )
+"""
+"""Pattern of a number that counts nothing: of a phone, a card, an account, a tax office, an
+order."""
+HINT = (
+    rf"\d[.,:'’{_SPACE}/–-]\(?\d|\d{{5}}|[+(]\d|[A-Z][- ]?\d|{_SIGN}|{_CODE}"
+    rf"|\d[{_SPACE}]?(?:h[{_SPACE}]?\d|Uhr|[aApP]\.?[{_SPACE}]?[mM]\b|(?:a[vp]?r?|[vndAB])\.|AD|BC)"
+)
+"""Pattern of a part that each of them has."""
+_GROUPS = {"en": ",", "de": ".", "es": ".", "fr": "\u202f"}
+"""How languages part thousands; those with a comma write decimals with a full stop."""
+_NUMBER = re.compile(rf"\d+(?:[.,{_SPACE}]\d+)*")
+_WRITTEN = [
+    re.compile(
+        rf"(\d+|\d{{1,3}}(?:{group}\d{{3}})+|\d{{1,3}}(?:[{_SPACE}]\d{{3}})+)(?:{decimal}(\d+))?"
+    )
+    for group, decimal in ((r"\.", ","), (",", r"\."))
+]
+"""Numbers, as most languages write them and as English does."""
+_ERAS = {
+    "en": ("BC", "AD"),
+    "de": ("v.\u00a0Chr.", "n.\u00a0Chr."),
+    "fr": ("av. J.-C.", "apr. J.-C."),
+    "es": ("a.\u00a0C.", "d.\u00a0C."),
+}
+_YEAR = re.compile(
+    rf"(\d+)[{_SPACE}](?:(?P<before>v\.[{_SPACE}]?Chr|av\.|a\.[{_SPACE}]?(?:de )?C|B\.?C)"
+    rf"|n\.[{_SPACE}]?Chr|apr?\.[{_SPACE}]?J|d\.[{_SPACE}]?(?:de )?C|A\.?D\b)"
+)
+_SPANISH = re.compile(r"(\d+)\.?(?:ª|º|er)")
+_NUMBERED = re.compile(rf"[nN]\.?[º°][{_SPACE}]?")
+_MOMENT = re.compile(
+    rf"(\d{{1,2}})(?:[{_SPACE}]?[:h.][{_SPACE}]?(\d\d)(:\d\d)?)?"
+    rf"(?:[{_SPACE}]?(?:(?P<half>[apAP])(\.?[{_SPACE}]?)[mM](\.?)|(Uhr)(?:[{_SPACE}](\d\d))?|h))?"
+)
+_IS_TIME = re.compile(
+    rf"\d{{1,2}}[{_SPACE}]?(?:[:h][{_SPACE}]?\d\d|(?:\.\d\d[{_SPACE}]?)?Uhr|[aApP]\.?[{_SPACE}]?[mM])"
+)
+
+
+def is_time(figure: str) -> bool:
+    """Whether a figure is a time of day."""
+    return _IS_TIME.match(figure) is not None
+
+
+def in_convention(figure: str, source: str, target: str) -> str:
+    """How a figure of one language is written in another: its thousands, its decimals, and the
+    halves of a day. What is not written as the source's language does stays as it is."""
+    if source == target or source not in _GROUPS or target not in _GROUPS:
+        return figure
+    if era := _YEAR.match(figure):
+        return f"{era[1]}\u00a0{_ERAS[target][era['before'] is None]}"
+    if ordinal := _SPANISH.fullmatch(figure):
+        return _in_order(ordinal[1]) if source == "es" and target == "en" else figure
+    if number := _NUMBERED.match(figure):
+        return f"No. {figure[number.end() :]}" if target == "en" else figure
+    if not is_time(figure):
+        return _NUMBER.sub(lambda match: _number(match[0], source, target), figure)
+    moments = list(_MOMENT.finditer(figure))
+    if len(moments) > 1 and moments[-1]["half"]:
+        return figure  # which half the first is of nobody knows
+    return _MOMENT.sub(lambda match: _moment(match, target), figure)
+
+
+def _in_order(number: str) -> str:
+    teen = number[-2:-1] == "1"
+    return number + ("th" if teen else {"1": "st", "2": "nd", "3": "rd"}.get(number[-1], "th"))
+
+
+def _number(number: str, source: str, target: str) -> str:
+    found = _WRITTEN[source == "en"].fullmatch(number)
+    if found is None:
+        return number
+    parts = re.split(r"\D", found[1])
+    if found[2] is None and source != "fr" and any(map(str.isspace, number)):
+        return number  # as all languages may write it
+    decimals = "" if found[2] is None else f"{'.' if target == 'en' else ','}{found[2]}"
+    return _GROUPS[target].join(parts) + decimals
+
+
+def _moment(match: re.Match[str], target: str) -> str:
+    hour, minutes, seconds, half, dots, stop, whole, late = match.groups()
+    minutes = minutes or late
+    if whole and target != "fr":
+        minutes = minutes or "00"
+    if half and target in ("de", "fr"):
+        hour = str(int(hour) % 12 + 12 * (half in "pP"))
+    clock = f"{hour}:{minutes}{seconds or ''}" if minutes else hour
+    if not half:
+        return f"{clock} h" if whole and not minutes else clock
+    if target == "de":
+        return f"{clock} Uhr"
+    if target == "fr":
+        return f"{hour} h {minutes}" if minutes else f"{hour} h"
+    blank = "\u00a0" if target == "es" and "." in dots else ""
+    return f"{clock} {half}{dots.strip(_SPACE)}{blank}m{stop}"

@@ -1,0 +1,101 @@
+"""What Markdown has beyond CommonMark, line by line: containers (`::: tip`), admonitions
+(`!!! note`), imports of MDX, formulas, shortcodes, definitions. Each line of it is given as one of
+CommonMark that is read in its place; there are as many lines, and each ends with the same text."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+_HINT = re.compile(
+    r"^[ \t]*(?::|[!?]{3}|===|\$\$|\{[{%:]|import\s|export\s|\\\[|\\begin)", re.MULTILINE
+)
+_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_CONTAINER = re.compile(
+    r"(?P<indent>[ \t]*):{3,}(?:[ \t]*\{[^{}]*\}|[ \t]*[\w-]+(?:[ \t]*\{[^{}]*\})?)?"
+    r"(?:\[(?P<title>[^\]\n]*)\][ \t]*|[ \t]+(?P<rest>.*))?$"
+)
+_ADMONITION = re.compile(
+    r"(?P<indent>[ \t]*)(?:[!?]{3}\+?[ \t]+[\w-]+(?: [\w-]+)*|===[!+]?)"
+    r"(?:[ \t]+\"(?P<title>[^\"]*)\")?\s*$"
+)
+_DEFINITION = re.compile(r" {0,3}:[ \t]+(?=\S)")
+_IMPORT = re.compile(
+    r"(?:import[ \t]+(?:[\w*{},$ \t]+[ \t]from[ \t]+)?['\"][^'\"]+['\"]"
+    r"|export[ \t]+(?:\*|\{[^{}]*\})[ \t]+from[ \t]+['\"][^'\"]+['\"]);?\s*$"
+)
+_EXPORT = re.compile(r"export[ \t]+(?:default|const|let|var|function|class|async)\b")
+_FORMULA = re.compile(r"[ \t]*(\$\$|\\\[|\\begin\{\w+\*?\})")
+_END_OF_FORMULA = {"$$": "$$", "\\[": "\\]"}
+_LONGEST = 100
+"""Lines of a formula; what does not end by then is text."""
+_ALONE = re.compile(
+    r"[ \t]*(?:\{\{[<%][^\n]*[>%]\}\}|\{%[^%\n]*%\}|\{:[^{}\n]*\}|\[\[?_?(?i:toc)_?\]?\])\s*$"
+)
+
+
+def as_commonmark(lines: Sequence[str]) -> list[str]:
+    """The lines, of which what CommonMark does not know is read as a heading, a list or nothing."""
+    if not _HINT.search("".join(lines)):
+        return list(lines)
+    found: list[str] = []
+    fence = ""
+    number, inside = 0, ""  # the white space before an admonition's text
+    while number < len(lines):
+        line = lines[number]
+        if inside and (line.isspace() or line.startswith(inside)):
+            line = line.removeprefix(inside)
+        elif inside:
+            inside = ""
+        opened = _FENCE.match(line)
+        if fence or opened:
+            if not fence and opened:
+                fence = opened[1]
+            elif opened and opened[1].startswith(fence) and not line[opened.end() :].strip():
+                fence = ""
+            found.append(line)
+            number += 1
+            continue
+        if block := _ADMONITION.match(line):
+            inside = block["indent"] + "    "
+            found.append(_heading(block["indent"], block["title"]))
+        elif block := _CONTAINER.match(line):
+            title = block["title"] or block["rest"] or ""
+            found.append(_heading(block["indent"], title.strip(" \t\r:")))
+        elif _IMPORT.match(line) or _ALONE.match(line):
+            found.append("\n")
+        elif length := _hidden(lines, number):
+            found += ["\n"] * length
+            number += length - 1
+        else:
+            found.append(_DEFINITION.sub("- ", line))
+        number += 1
+    return found
+
+
+def _heading(indent: str, title: str | None) -> str:
+    return f"{indent}# {title}\n" if title else "\n"
+
+
+def _hidden(lines: Sequence[str], first: int) -> int:
+    """How many lines a formula or an export takes that begins here; 0 where none does."""
+    line = lines[first]
+    formula = _FORMULA.match(line)
+    if formula:
+        begins = formula[1]
+        ends = _END_OF_FORMULA.get(begins, begins.replace("begin", "end"))
+        if line.rstrip().endswith(ends) and line.strip() != ends:
+            return 1
+        for number in range(first + 1, min(len(lines), first + _LONGEST)):
+            if lines[number].rstrip().endswith(ends):
+                return number + 1 - first
+            if lines[number].isspace():
+                break
+    elif _EXPORT.match(line):
+        return _end_of_paragraph(lines, first) - first
+    return 0
+
+
+def _end_of_paragraph(lines: Sequence[str], first: int) -> int:
+    numbers = range(first, len(lines))
+    return next((number for number in numbers if lines[number].isspace()), len(lines))
