@@ -72,7 +72,8 @@ def _after_first(
             return Done(_repaired(_edited(translation, edits), wrong, "source"))
     constraints = None if sentence.constraints else _constraints(wrong, reader)
     if constraints is None:
-        return Done(_warned(translation, wrong))
+        put_in = None if sentence.streamed else _from_source(original, translation, wrong)
+        return Done(put_in or _warned(translation, wrong))
     # The attention will say where what is still missing belongs.
     second = replace(original, first=translation)
     return Again(replace(sentence, text=original.text, constraints=constraints, original=second))
@@ -88,7 +89,7 @@ def _after_second(
     languages = original.source, original.target
     wrong = faults(original.text, first.text, languages)
     if second.hypotheses[0].score < first.hypotheses[0].score - _WORSE and not sentence.streamed:
-        return _warned(first, wrong)
+        return _from_source(original, first, wrong) or _warned(first, wrong)
     left = faults(original.text, second.text, languages)
     if not left:
         return _repaired(second, wrong, "search")
@@ -98,11 +99,20 @@ def _after_second(
     if better is not None:
         return _repaired(better, wrong, "search")
     for tried in (second, first):
-        links = second.hypotheses[0].alignment if tried is second else None
-        edits = put_right(original.text, tried.text, links or (), languages)
-        if edits:
-            return _repaired(_edited(tried, edits), wrong, "source")
+        found = _from_source(original, tried, wrong)
+        if found is not None:
+            return found
     return _warned(first, wrong) if len(wrong) <= len(left) else _warned(second, left)
+
+
+def _from_source(
+    original: Original, tried: Translation, wrong: Sequence[Fault]
+) -> Translation | None:
+    """The translation with the source's own forms in their places; None where these are not
+    known."""
+    links = tried.hypotheses[0].alignment or ()
+    edits = put_right(original.text, tried.text, links, (original.source, original.target))
+    return _repaired(_edited(tried, edits), wrong, "source") if edits else None
 
 
 def _better(original: Original, translation: Translation, others: Hypotheses) -> Translation | None:

@@ -146,3 +146,19 @@ def test_of_a_streamed_sentence_only_a_second_search_is_made() -> None:
     assert isinstance(again, Done)
     assert again.translation.text == "Good 🚀"
     assert again.translation.warnings == ("letters",)
+
+
+@pytest.mark.parametrize("unknown", ["García", ""])
+def test_a_name_takes_the_place_of_the_picture_that_it_became(unknown: str) -> None:
+    """Where the model cannot write it, and where a second search writes what is far less likely."""
+    reader = Reader(unknown) if unknown else Reader()
+    first = translation("Mrs. 🚀")
+    done = check("Frau García", first, reader=reader)
+    if not unknown:
+        assert isinstance(done, Again)
+        unlikely = Translation("García", (replace(hypothesis("García"), score=-9.0),))
+        done = check("Frau García", unlikely, first=first)
+    assert isinstance(done, Done)
+    assert done.translation.text == "Mrs. García"
+    assert {repair.by for repair in done.translation.repaired} == {"source"}
+    assert done.translation.warnings == ()
