@@ -27,7 +27,7 @@ class Repair:
 
 
 @dataclass(frozen=True)
-class Wishes:
+class SecondSearch:
     """What a second search for a translation has to hold to."""
 
     required: tuple[str, ...]
@@ -57,7 +57,7 @@ def first_without_faults(source: str, outputs: Sequence[str], languages: Languag
     )
 
 
-def wishes(found: Sequence[Fault]) -> Wishes:
+def wishes(found: Sequence[Fault]) -> SecondSearch:
     """What would keep a second search from the same faults.
 
     A figure that is too much is not forbidden where another is required: it may be part of that.
@@ -66,7 +66,7 @@ def wishes(found: Sequence[Fault]) -> Wishes:
     strange = dict.fromkeys(f.what for f in found if f.target and f.kind == "letters")
     extra = [f.what for f in found if f.target and f.kind == "figures"]
     forbidden = (*strange, *(() if required else dict.fromkeys(extra)))
-    return Wishes(required, forbidden)
+    return SecondSearch(required, forbidden)
 
 
 def put_right(
