@@ -8,20 +8,20 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from serving.encoding.reader import Classifier, Embedder
     from serving.generation.generator import Generator
-    from serving.translation.translator import Translator
+    from serving.translation.translator import Translator, Wishes
 
 # ONNX Runtime reports usage to its makers unless this says otherwise before it is loaded.
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")
 
-__all__ = ["Classifier", "Embedder", "Generator", "Translator"]
+__all__ = ["Classifier", "Embedder", "Generator", "Translator", "Wishes"]
 
 
 def __getattr__(name: str) -> Any:
     """Load the documented names when they are asked for: onnxruntime is slow to import."""
-    if name == "Translator":
-        from serving.translation.translator import Translator
+    if name in ("Translator", "Wishes"):
+        from serving.translation import translator
 
-        return Translator
+        return getattr(translator, name)
     if name == "Generator":
         from serving.generation.generator import Generator
 
