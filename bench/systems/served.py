@@ -52,8 +52,12 @@ class PeerScheduler:
         for thread in self._threads:
             thread.start()
 
-    def submit_all(self, requests: Sequence[Request]) -> list[TranslationTicket]:
-        """Queue requests of one sentence each; a worker takes those that wait, as one batch."""
+    def submit_all(
+        self, requests: Sequence[Request], max_wait_s: float | None = None
+    ) -> list[TranslationTicket]:
+        """Queue requests of one sentence each, which wait as long as it takes; a worker takes those
+        that wait, as one batch."""
+        del max_wait_s
         tickets = [TranslationTicket(request.timeout_s) for request in requests]
         texts = [request.text for request in requests]
         sources = texts if self._texts else [_ids(text) for text in texts]
@@ -65,6 +69,10 @@ class PeerScheduler:
 
     def fits(self, text: str) -> bool:
         """Every text is one sentence."""
+        return True
+
+    def spells(self, text: str) -> bool:
+        """Nothing is kept from it for its letters."""
         return True
 
     @property
