@@ -37,13 +37,13 @@ DYING = """
 import os, sys
 import serving.bulk.run as run
 
-class Dying(run.Worker):
+class Dying(run.BulkWorker):
     def __call__(self, row):
         if row["number"] == 1:
             os._exit(1)
         return super().__call__(row)
 
-run.BLOCK_ROWS, run.Worker = 6, Dying
+run.BLOCK_ROWS, run.BulkWorker = 6, Dying
 from serving.__main__ import main
 sys.exit(main(["bulk", *sys.argv[1:]]))
 """
