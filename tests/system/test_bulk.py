@@ -236,7 +236,8 @@ def test_a_row_may_have_several_translations(tmp_path: Path) -> None:
     ("bundle", "words", "message"),
     [
         ("macaron-de-en", ["none.de", "out.en"], "no such file"),
-        ("macaron-de-en", ["in.de", "in.de"], "give --force"),
+        ("macaron-de-en", ["in.de", "in.de", "--force"], "write to another file"),
+        ("macaron-de-en", ["in.de", "there.en"], "give --force"),
         ("macaron-de-en", ["in.de", "out.jsonl"], "give both the same"),
         ("macaron-de-en", ["in.de", "none/out.en"], "no such folder"),
         ("macaron-de-en", ["in.de", "out.en", "--workers", "0"], "--workers must be >= 1, got 0"),
@@ -256,9 +257,10 @@ def test_what_cannot_be_done_is_one_line_before_any_work(
     words: list[str],
     message: str,
 ) -> None:
-    (tmp_path / "in.de").write_text("Hallo\n")
+    for name in ("in.de", "there.en"):
+        (tmp_path / name).write_text("Hallo\n")
     monkeypatch.chdir(tmp_path)
     assert main(["bulk", str(ROOT / "models" / bundle), *words]) == 1
     (line,) = capsys.readouterr().err.splitlines()
     assert message in line
-    assert [path.name for path in tmp_path.iterdir()] == ["in.de"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["in.de", "there.en"]

@@ -136,7 +136,7 @@ def test_the_server_serves_with_decoding_processes_and_its_page(installed: Insta
         assert b"<!doctype html>" in server.send(b"GET / HTTP/1.0\r\n\r\n")
         server.process.terminate()
         assert server.process.wait(60) == 0
-    assert "macaron.serving.server.access_log" in log.read_text()
+    assert "macaron.serving.server.http.access_log" in log.read_text()
 
 
 def test_the_command_trains(installed: Installed) -> None:
