@@ -28,7 +28,6 @@ _ACCENTED = re.compile(r"[^\W\d_]*[\u00c0-\u024f\u1e00-\u1eff][^\W\d_]*")
 _OTHER_WORD = re.compile(
     "[\u0370-\u1dff\u2c80-\ua6ff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+"
 )
-_WORD = re.compile(r"[\u0370-\u1dff\u2c80-\ua6ff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0002ffff]+")
 _WORD = re.compile(r"[^\W\d_]+")
 _SIMILAR = 0.5
 """Likeness from which a word is taken for another's form in the other language."""
