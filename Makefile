@@ -11,6 +11,8 @@ PIP_INSTALL = $(BIN)/python -m pip install --disable-pip-version-check
 # No usage reports from bentoml and ONNX Runtime, whether they serve or are tested.
 export BENTOML_DO_NOT_TRACK = True
 export ORT_DISABLE_TELEMETRY = 1
+# Tests start hundreds of processes: where Python may not keep what it compiled, each compiles it anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:

@@ -71,7 +71,7 @@ def shared_folder(tmp_path_factory: pytest.TempPathFactory, worker_id: str) -> P
 
 @pytest.fixture(scope="session")
 def traced_once(shared_folder: Path) -> Iterator[None]:
-    """From here on, torch.export traces each graph with its weights once a test run.
+    """From here on, torch.export traces each graph once a test run, whatever its weights are.
 
     That is nearly all of the time of an export; what is made of the graph is made each time anew.
     """

@@ -5,10 +5,14 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import onnx
+import pytest
 import torch
-from torch import nn
+from onnx.reference import ReferenceEvaluator
+from torch import Tensor, nn
 
+from export.graphs import onnx_graph
 from tests.toy.tracing import remembering
 
 
@@ -17,7 +21,8 @@ class Network(nn.Linear):
 
 
 class Other(Network):
-    pass
+    def forward(self, input: Tensor) -> Tensor:
+        return super().forward(input) + 1.0
 
 
 class Whole(nn.Module):
@@ -27,33 +32,57 @@ class Whole(nn.Module):
         super().__init__()
         self.model = model
 
+    def forward(self, features: Tensor) -> Tensor:
+        found: Tensor = self.model(features)
+        return found
 
-def network(kind: type[Network] = Network, *, change: float = 0.0) -> Whole:
+
+def network(kind: type[Network] = Network, *, change: float = 0.0, width: int = 2) -> Whole:
     torch.manual_seed(1)
-    model = kind(3, 2)
+    model = kind(3, width)
     with torch.no_grad():
         model.weight[1, 2] += change
     return Whole(model)
 
 
-def test_a_graph_is_traced_again_where_anything_of_it_differs(tmp_path: Path) -> None:
-    traced = []
+@pytest.fixture
+def traced(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[nn.Module]:
+    """What torch.export traced, in order."""
+    traced: list[nn.Module] = []
+    trace = onnx_graph._export
 
-    def trace(module: nn.Module, *_: Any) -> onnx.ModelProto:
+    def noted(module: nn.Module, *others: Any) -> onnx.ModelProto:
         traced.append(module)
-        return onnx.ModelProto(producer_name=str(len(traced)))
+        return trace(module, *others)
 
-    remembered = remembering(trace, tmp_path)
+    monkeypatch.setattr(onnx_graph, "_export", remembering(noted, tmp_path))
+    return traced
+
+
+def export(module: nn.Module, name: str) -> onnx.ModelProto:
+    ins = (onnx_graph._tensor("features", "float32", ("B", 3), "source"),)
+    outs = (onnx_graph._tensor(name, "float32", ("B", "N"), "logits"),)
+    return onnx_graph._export(module, (torch.zeros(5, 3),), ins, outs)
+
+
+def test_a_graph_is_traced_once_and_each_has_its_own_weights(traced: list[nn.Module]) -> None:
+    features = np.random.default_rng(1).normal(size=(4, 3)).astype(np.float32)
     different = [
-        (network(), "inputs", "outputs"),
-        (network(change=1e-6), "inputs", "outputs"),
-        (network(Other), "inputs", "outputs"),
-        (network(), "other inputs", "outputs"),
-        (network(), "inputs", "other outputs"),
+        (network(), "found"),
+        (network(change=0.5), "found"),
+        (network(Other), "found"),
+        (network(width=4), "found"),
+        (network(), "another"),
     ]
-    names = [str(number) for number in range(1, 6)]
     for _ in range(2):
-        found = [remembered(module, (), ins, outs) for module, ins, outs in different]
-        assert [graph.producer_name for graph in found] == names
-        found[0].producer_name = "changed by whoever has it"
-    assert len(traced) == 5
+        for module, name in different:
+            graph = export(module, name)
+            (found,) = ReferenceEvaluator(graph).run([name], {"features": features})
+            with torch.no_grad():
+                wanted = module(torch.from_numpy(features)).numpy()
+            np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-6)
+            graph.graph.ClearField("node")  # whoever has it may change it
+    assert [each for each, _ in different if each in traced] == [
+        module for number, (module, _) in enumerate(different) if number != 1
+    ]
+    assert len(traced) == 4

@@ -9,8 +9,6 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from scipy.stats import pearsonr, spearmanr
-from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
 
 from serving.arrays import Floats
 
@@ -24,6 +22,9 @@ as NAME_note."""
 def class_metrics(logits_BC: Floats, wanted: Sequence[int], labels: Sequence[str]) -> Figures:
     """Accuracy; F1, of two classes that of the second, of more the mean of all; Matthews'
     correlation. What is undefined is 0, with a note that says why."""
+    # Slow to import, and every export and training would wait for it.
+    from sklearn.metrics import accuracy_score, f1_score, matthews_corrcoef
+
     found = logits_BC.argmax(axis=1)
     truth = np.asarray(wanted)
     numbers = list(range(len(labels)))
@@ -54,6 +55,8 @@ def class_metrics(logits_BC: Floats, wanted: Sequence[int], labels: Sequence[str
 def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
     """Pearson's and Spearman's correlation; 0 with a note where all answers or all scores are
     equal, for then there is none."""
+    from scipy.stats import pearsonr, spearmanr  # slow to import
+
     for name, values in (("scores", np.asarray(wanted)), ("answers", np.asarray(found))):
         if len(np.unique(values)) < 2:
             note = f"undefined: all {name} are equal"
@@ -69,6 +72,8 @@ def score_metrics(found: Floats, wanted: Sequence[float]) -> Figures:
 def matching_metrics(first_BD: Floats, second_BD: Floats) -> Figures:
     """How often the second text of a line is, of all second texts, the one nearest to the first by
     cosine, and the other way round: the mean of both."""
+    from sklearn.metrics import accuracy_score  # slow to import
+
     lines, sides = np.arange(len(first_BD)), (_unit(first_BD), _unit(second_BD))
     shares = [accuracy_score(lines, _nearest(*each)) for each in (sides, sides[::-1])]
     return {"accuracy": float(np.mean(shares))}

@@ -16,7 +16,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from sklearn.metrics import accuracy_score
 from tokenizers import Tokenizer as FastTokenizer
 from torch import Tensor, nn
 
@@ -167,6 +166,8 @@ class PretrainingData:
         loss = masked / count
         figures: dict[str, float | str] = {"loss": loss, "perplexity": math.exp(min(loss, 50.0))}
         if wanted:
+            from sklearn.metrics import accuracy_score  # slow to import
+
             figures["loss"] = loss + following / len(wanted)
             figures["next_sentence_accuracy"] = float(accuracy_score(wanted, told))
         return figures
