@@ -23,13 +23,13 @@ from onnx import TensorProto, helper
 
 from serving.bundle.graph import Graph
 from serving.bundle.manifest import Manifest
-from serving.queue.offline import decode_in_batches
 from serving.runtime.ort import register_kernels
 from serving.runtime.translation_stepper import OnnxState, OnnxStepper
 from serving.search.options import SearchOptions
 from serving.search.prefix_tree import ALIGNMENT
 from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs, StepOutputs
+from serving.translation.offline import decode_in_batches
 
 PRODUCTS = ("MatMulIntegerToFloat", "BiasedProduct")
 

@@ -45,8 +45,8 @@ class IdSystem:
         return list(sources)
 
     def call(self, sources: list[Any], search: Search) -> list[Any]:
-        from serving.queue.offline import decode_in_batches
         from serving.search.sentence import Sentence
+        from serving.translation.offline import decode_in_batches
 
         options = search.options(shortlist=self.job.shortlist)
         sentences = {i: Sentence(source, options) for i, source in enumerate(sources)}

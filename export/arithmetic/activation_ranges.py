@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor, nn
 
 from export.arithmetic.quantize import QuantizedLinear, StaticRange, run_watched
-from serving.queue.offline import decode_in_batches
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
+from serving.translation.offline import decode_in_batches
 from training.decoding.stepper import TorchStepper
 from training.models import TranslationModel
 

@@ -1,11 +1,10 @@
-"""What one batch may hold, what a sentence asks for, and whether it fits beside the others."""
+"""What one batch may hold, what a piece of work asks for, and whether it fits beside the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from serving.search.prefix_tree import most_slots
-from serving.search.sentence import Group, Sentence
+from serving.search.sentence import Group
 from serving.search.stepper import CacheCosts
 
 
@@ -37,18 +36,6 @@ class Demand:
     def group(self) -> Group:
         """Rows of one group share a batch."""
         return Group(self.beam_size, self.shortlisted)
-
-
-def demand(sentence: Sentence, sizes: CacheCosts) -> Demand:
-    """What decoding a sentence may take."""
-    options, length = sentence.options, len(sentence.source)
-    slots = most_slots(
-        len(sentence.target_prefix),
-        options.beam_size,
-        sentence.max_steps,
-        sizes.repack_every,
-    )
-    return Demand(options.beam_size, length, slots, sentence.shortlisted)
 
 
 class BatchRoom:

@@ -11,10 +11,10 @@ import numpy as np
 
 from serving.errors import DecodingError
 from serving.queue.limits import BatchLimits, Demand
-from serving.queue.offline import fill_batches
 from serving.search.ids import SpecialIds
 from serving.search.prefix_tree import round_up
 from serving.search.stepper import Stepper
+from serving.translation.offline import fill_batches
 from serving.translation.results import Score
 from serving.translation.texts import TextProcessor
 

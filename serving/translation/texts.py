@@ -18,7 +18,7 @@ from serving.errors import (
     TooLongError,
     UnknownLanguageError,
 )
-from serving.queue.limits import BatchLimits, Demand, demand
+from serving.queue.limits import BatchLimits, Demand
 from serving.search.alternatives import continuations, first_tokens
 from serving.search.options import SearchOptions, parse_options
 from serving.search.sentence import Finished, Hypothesis, Original, Sentence
@@ -27,6 +27,7 @@ from serving.text.alignment import Link, word_links, word_spans
 from serving.text.characters import check_text
 from serving.text.stream import TextStream
 from serving.text.terms import NO_TERMS, TermReader
+from serving.translation.demand import demand
 from serving.translation.results import (
     Again,
     Done,

@@ -14,7 +14,6 @@ from serving.bundle.manifest import Manifest
 from serving.errors import DecodingError, InvalidOptionError, RequestError, ServingError
 from serving.queue.engine import Engine
 from serving.queue.limits import BatchLimits
-from serving.queue.offline import decode_in_batches
 from serving.runtime.device import batches_at_once, open_device
 from serving.runtime.encoder import Encoder
 from serving.runtime.session import ON_CPU, Device, DeviceUse
@@ -27,6 +26,7 @@ from serving.text.characters import check_text
 from serving.text.document import Document, Format
 from serving.text.terms import NO_TERMS, Terms
 from serving.threads import default_threads
+from serving.translation.offline import decode_in_batches
 from serving.translation.results import (
     Again,
     Done,

@@ -9,12 +9,12 @@ from dataclasses import replace
 
 from serving.checking.invariants import FAULT_KINDS
 from serving.queue.engine import Work
-from serving.queue.limits import demand
 from serving.queue.observer import Observer
 from serving.search.sentence import Sentence
 from serving.search.stepper import CacheCosts
 from serving.text.stream import TextStream
 from serving.translation.answers import AnswerCache
+from serving.translation.demand import demand
 from serving.translation.results import Again, Done, SentenceOutcome, Split, Translation, gathered
 from serving.translation.ticket import TranslationTicket
 

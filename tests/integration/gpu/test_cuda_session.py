@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 from serving.queue.limits import BatchLimits
-from serving.queue.offline import decode_in_batches
 from serving.runtime.device import open_device
 from serving.runtime.gpu import cuda_session, cuda_switches
 from serving.runtime.gpu.layouts import bucket, bucket_capacity
@@ -24,6 +23,7 @@ from serving.search.options import SearchOptions
 from serving.search.sampled_batch import GenerationBatch
 from serving.search.sentence import Sentence
 from serving.search.stepper import StepInputs
+from serving.translation.offline import decode_in_batches
 from serving.translation.scheduler import TranslationScheduler
 from serving.translation.ticket import Request
 from tests.integration.decoding.test_language_decoding import output, random_ids

@@ -21,7 +21,6 @@ from export.engines.engine import export_engines
 from serving.bundle.folder import read_manifest
 from serving.bundle.manifest import Manifest
 from serving.queue.limits import BatchLimits
-from serving.queue.offline import decode_in_batches
 from serving.runtime.device import open_device
 from serving.runtime.gpu.cuda_driver import DriverError, look
 from serving.runtime.gpu.cuda_switches import GRAPHS_SWITCH, STREAMS_SWITCH
@@ -31,6 +30,7 @@ from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sampled_batch import GenerationBatch
 from serving.search.sentence import Finished, Sentence
+from serving.translation.offline import decode_in_batches
 from tests.integration.decoding.test_language_decoding import output, random_ids
 from tests.integration.export.test_bundle import decode_joining, random_sentences
 from tests.integration.export.test_engines import bundle_of

@@ -21,7 +21,6 @@ from serving.bundle.folder import file_hash, read_manifest, write_manifest
 from serving.bundle.manifest import Manifest
 from serving.errors import BundleError
 from serving.queue.limits import BatchLimits
-from serving.queue.offline import decode_in_batches
 from serving.runtime.device import SWITCH, open_device
 from serving.runtime.gpu.cuda_driver import Gpu, Stream
 from serving.runtime.gpu.cuda_memory import on_gpu
@@ -34,6 +33,7 @@ from serving.runtime.translation_stepper import OnnxStepper
 from serving.search.beam import decode
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
+from serving.translation.offline import decode_in_batches
 from tests.integration.decoding.test_language_decoding import random_ids
 from tests.integration.export.test_bundle import decode_joining, every_hypothesis, random_sentences
 from tests.integration.export.test_engines import bundle_of

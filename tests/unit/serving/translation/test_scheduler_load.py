@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from serving.queue.limits import BatchLimits, Demand, demand
+from serving.queue.limits import BatchLimits, Demand
 from serving.search.sentence import Group, Sentence
+from serving.translation.demand import demand
 from serving.translation.running import RunningBatches, SentenceProgress
 from serving.translation.scheduler import TranslationScheduler
 from tests.unit.serving.echo import EchoStepper, EchoTranslator, wait_until

@@ -7,11 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from serving.queue.limits import BatchLimits, Demand, demand
-from serving.queue.offline import decode_in_batches, fill_batches, share_out
+from serving.queue.limits import BatchLimits, Demand
 from serving.search.ids import EOS_ID
 from serving.search.options import SearchOptions
 from serving.search.sentence import Sentence
+from serving.translation.demand import demand
+from serving.translation.offline import decode_in_batches, fill_batches, share_out
 from tests.unit.serving.search.fake_stepper import FakeModel, FakeStepper
 
 property_test = settings(max_examples=200, deadline=None, derandomize=True)

@@ -9,10 +9,11 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from serving.queue.limits import BatchLimits, BatchRoom, Demand, demand
+from serving.queue.limits import BatchLimits, BatchRoom, Demand
 from serving.search.beam import decode
 from serving.search.sentence import Finished, Sentence
 from serving.search.stepper import CacheCosts, Stepper
+from serving.translation.demand import demand
 
 
 def fill_batches(
