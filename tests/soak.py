@@ -24,7 +24,8 @@ from tests.system.server import ROOT, Server, running
 DOCUMENT = ROOT / "docs/operations.md"
 BEGIN, END = "<!-- soak: begin -->", "<!-- soak: end -->"
 CLIENT_TIMEOUT_S = 5.0
-DEADLINE_S = 30.0
+OVERLOAD_P95_S = 8.0
+"""What waits no longer than MACARON_MAX_WAIT_S, 5 seconds, is answered within."""
 QUIET_LOAD = 0.5
 """Load average a core above which other work disturbs what is measured."""
 
@@ -44,7 +45,7 @@ def overload(server: Server, scale: float) -> Row:
     seconds = 60 * scale
     idle = faults.latency(server, 20)
     capacity = faults.capacity(server, max(5.0, 10 * scale))
-    found = faults.overload(server, 5 * capacity, seconds, DEADLINE_S)
+    found = faults.overload(server, 5 * capacity, seconds)
     back = faults.seconds_to_recover(server, idle)
     p95 = found.percentile(95)
     kept = set(found.statuses) <= {200, 429, 503} and not found.without_retry_after
@@ -52,8 +53,8 @@ def overload(server: Server, scale: float) -> Row:
         f"Overload: {5 * capacity:.0f} requests/s for {seconds:.0f} s, 5x the capacity",
         f"{_counts(found.statuses)}; p95 of the accepted {p95:.1f} s; idle latency back after "
         f"{back:.1f} s; lost {found.lost}",
-        f"only 503 with Retry-After; p95 <= {DEADLINE_S:.0f} s; back within 2 s",
-        kept and p95 <= DEADLINE_S and back <= 2 and not found.lost,
+        f"only 503 with Retry-After; p95 <= {OVERLOAD_P95_S:.0f} s; back within 2 s",
+        kept and p95 <= OVERLOAD_P95_S and back <= 2 and not found.lost,
     )
 
 

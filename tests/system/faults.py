@@ -138,9 +138,9 @@ def in_session(act: Callable[[aiohttp.ClientSession], Coroutine[Any, Any, None]]
     asyncio.run(run())
 
 
-def heavy(rng: random.Random, timeout_s: float) -> dict[str, Any]:
+def heavy(rng: random.Random) -> dict[str, Any]:
     """A request that takes a while."""
-    return {"q": some_text(rng), **PAIR, "options": HEAVY, "timeout_s": timeout_s}
+    return {"q": some_text(rng), **PAIR, "options": HEAVY}
 
 
 def capacity(server: Server, seconds: float, clients: int = 48) -> float:
@@ -152,7 +152,7 @@ def capacity(server: Server, seconds: float, clients: int = 48) -> float:
 
         async def client() -> None:
             while time.monotonic() < end:
-                await found.ask(session, server.url, heavy(rng, 100), "/translate")
+                await found.ask(session, server.url, {**heavy(rng), "timeout_s": 100}, "/translate")
 
         await asyncio.gather(*(client() for _ in range(clients)))
 
@@ -161,8 +161,8 @@ def capacity(server: Server, seconds: float, clients: int = 48) -> float:
     return found.statuses[200] / (time.monotonic() - begin)
 
 
-def overload(server: Server, rate: float, seconds: float, deadline_s: float) -> Outcomes:
-    """Heavy requests at a rate, whatever becomes of those before."""
+def overload(server: Server, rate: float, seconds: float) -> Outcomes:
+    """Heavy requests at a rate, whatever becomes of those before; none says how long it waits."""
     rng, found = random.Random(2), Outcomes()
 
     async def act(session: aiohttp.ClientSession) -> None:
@@ -170,8 +170,8 @@ def overload(server: Server, rate: float, seconds: float, deadline_s: float) -> 
         for number in range(int(rate * seconds)):
             if (wait := begin + number / rate - time.monotonic()) > 0:
                 await asyncio.sleep(wait)
-            body = heavy(rng, deadline_s)
-            tasks.append(asyncio.create_task(found.ask(session, server.url, body, "/translate")))
+            request = found.ask(session, server.url, heavy(rng), "/translate")
+            tasks.append(asyncio.create_task(request))
         await asyncio.gather(*tasks)
 
     in_session(act)
