@@ -33,6 +33,7 @@ def test_what_a_gpu_computes_is_accepted() -> None:
     ]
     check(nodes, x=FLOATS)
     check([node("Relu", ["x"], ["y"])], x=FLOATS.astype(np.float16))
+    check([node("Concat", ["x", "x", "x"], ["y"], axis=0)], x=FLOATS)
 
 
 def test_all_that_has_no_kernel_is_named_once_with_its_types() -> None:
