@@ -92,7 +92,7 @@ def test_a_file_that_ends_early_says_where(tmp_path: Path) -> None:
     content = path.read_bytes()
     for size in range(len(content)):
         path.write_bytes(content[:size])
-        with pytest.raises(ExportError, match="ends within .*; the file is cut off"):
+        with pytest.raises(ExportError, match=r"ends within .*; the file is cut off"):
             read_spec_file(path)
 
 
