@@ -89,6 +89,20 @@ def test_each_tensor_has_its_place(tmp_path: Path) -> None:
     assert not imported.source_end
 
 
+def test_stored_sinusoids_are_positions_of_their_kind(tmp_path: Path) -> None:
+    table = opennmt_sinusoids(9)
+    name = "{}.embeddings.make_embedding.pe.pe"
+    stored = {name.format(side): table[:, None] for side in ("encoder", "decoder")}
+    imported = read_opennmt(save(tmp_path, tensors() | stored), PAIR)
+    assert imported.model.config.positions == "interleaved"
+
+
+def opennmt_sinusoids(rows: int) -> Tensor:
+    """Sines at even places, cosines at odd ones."""
+    angles = torch.arange(rows)[:, None] * 10000.0 ** (-torch.arange(0, DIM, 2) / DIM)
+    return torch.stack([angles.sin(), angles.cos()], -1).flatten(1)
+
+
 def test_distances_are_known_by_one_table_a_layer(tmp_path: Path) -> None:
     given = tensors()
     for side, kind in (("encoder", "transformer"), ("decoder", "transformer_layers")):

@@ -52,6 +52,13 @@ def test_texts_are_cut_by_merges_with_nothing_around_them(write: Any, tmp_path: 
     assert Tokenizer.from_str(content.decode()).decode([IDS["ab"], IDS["Ġab"]]) == "ab ab"
 
 
+def test_a_mask_has_the_space_before_it(tmp_path: Path) -> None:
+    write_two(tmp_path)
+    content = read_byte_pairs(tmp_path, len(PIECES))
+    assert ids_of(content, "ab <mask>") == [IDS["ab"], IDS["<mask>"]]
+    assert ids_of(content, "ab </s>") == [IDS["ab"], IDS["Ġ"], IDS["</s>"]]
+
+
 def test_a_space_stands_before_where_the_options_say_so(tmp_path: Path) -> None:
     write_two(tmp_path, add_prefix_space=True)
     assert ids_of(read_byte_pairs(tmp_path, len(PIECES)), "ab") == [IDS["Ġab"]]
