@@ -11,16 +11,17 @@ from pathlib import Path
 from typing import Literal, TypeVar
 
 Preset = Literal["latency", "throughput"]
-_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+CPU_QUOTA = Path("/sys/fs/cgroup/cpu.max")
+"""Where a container's quota of time stands (cgroups v2)."""
 
 
-def default_threads() -> int:
-    """Processors that this process may run on, and no more than its container's quota of time."""
+def default_threads(quota: Path = CPU_QUOTA) -> int:
+    """Processors that this process may run on, and no more than the quota of time in a file."""
     if hasattr(os, "sched_getaffinity"):
         processors = len(os.sched_getaffinity(0))
     else:
         processors = os.cpu_count() or 1
-    return min(processors, _quota() or processors)
+    return min(processors, _processors_in(quota) or processors)
 
 
 def keep_numpy_single() -> None:
@@ -29,10 +30,10 @@ def keep_numpy_single() -> None:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 
 
-def _quota() -> int | None:
-    """Processors' worth of time that a container may use (cgroups v2); None is no bound."""
+def _processors_in(file: Path) -> int | None:
+    """Processors' worth of time that a container may use; None is no bound."""
     try:
-        quota, period = _QUOTA.read_text().split()
+        quota, period = file.read_text().split()
         return max(1, math.ceil(int(quota) / int(period)))
     except (OSError, ValueError):  # no such file, or "max"
         return None

@@ -30,8 +30,9 @@ _MOST = {"cpu": 8192, "cuda": 131_072}
 _SHARE = {"cpu": 0.5, "cuda": 0.9}
 """Of the free memory: a CPU's holds the text and serves others too."""
 _PROCESS = Path("/proc/self")
-_MEMORY = Path("/proc/meminfo")
-_GROUP = Path("/sys/fs/cgroup")
+MEMORY = Path("/proc/meminfo")
+GROUP = Path("/sys/fs/cgroup")
+"""Where the system tells the memory of all, and that of this process's control group."""
 
 
 def settle_budget(recipe: Recipe, run: Path, ranks: TrainingRanks) -> Recipe:
@@ -95,20 +96,20 @@ def find_budget(recipe: TranslationRecipe, device: torch.device, processes: int 
     return budget * scale
 
 
-def free_bytes(device: torch.device) -> int | None:
-    """Memory that is free on a device, on a CPU within the limit of its control group (v2) too;
-    None where the system does not tell."""
+def free_bytes(device: torch.device, memory: Path = MEMORY, group: Path = GROUP) -> int | None:
+    """Memory that is free on a device, on a CPU by these files, within the limit of its control
+    group (v2) too; None where the system does not tell."""
     if device.type == "cuda":
         return torch.cuda.mem_get_info(device)[0]
-    free = _number(_MEMORY, r"MemAvailable:\s+(\d+) kB")
+    free = _number(memory, r"MemAvailable:\s+(\d+) kB")
     if free is None:
         return None
     free *= 1024
-    limit = _number(_GROUP / "memory.max", r"(\d+)")
+    limit = _number(group / "memory.max", r"(\d+)")
     if limit is None:
         return free
-    held = _number(_GROUP / "memory.current", r"(\d+)") or 0
-    files = _number(_GROUP / "memory.stat", r"inactive_file (\d+)") or 0
+    held = _number(group / "memory.current", r"(\d+)") or 0
+    files = _number(group / "memory.stat", r"inactive_file (\d+)") or 0
     return max(0, min(free, limit - held + files))
 
 

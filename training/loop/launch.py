@@ -19,7 +19,7 @@ from training.runs.folder import find_device
 
 logger = logging.getLogger(__name__)
 
-_GRACE_SECONDS = 120.0
+GRACE_SECONDS = 120.0
 """For the others after one has failed: rank 0 saves what it has learnt."""
 
 
@@ -51,20 +51,21 @@ def launch(words: list[str], processes: int) -> int:
         own = {RANK: str(rank), LOCAL_RANK: str(rank)}
         command = [sys.executable, "-m", str(__package__).removesuffix(".loop"), *words]
         children.append(subprocess.Popen(command, env={**os.environ, **common, **own}))
-    return _accompany(children)
+    return accompany(children)
 
 
-def _accompany(children: list[subprocess.Popen[bytes]]) -> int:
+def accompany(children: list[subprocess.Popen[bytes]], grace: float = GRACE_SECONDS) -> int:
+    """Wait for the processes of all ranks; returns the exit status. `grace` is in seconds."""
     before = signal.signal(signal.SIGTERM, _end)
     try:
-        return _wait(children)
+        return _wait(children, grace)
     except KeyboardInterrupt:  # which the children have got as well
-        _wait(children)
+        _wait(children, grace)
         return 130
     except SystemExit:
         for child in children:
             child.terminate()
-        _wait(children, time.monotonic() + _GRACE_SECONDS)
+        _wait(children, grace, time.monotonic() + grace)
         raise
     finally:
         signal.signal(signal.SIGTERM, before)
@@ -73,13 +74,15 @@ def _accompany(children: list[subprocess.Popen[bytes]]) -> int:
             child.wait()
 
 
-def _wait(children: list[subprocess.Popen[bytes]], deadline: float | None = None) -> int:
+def _wait(
+    children: list[subprocess.Popen[bytes]], grace: float, deadline: float | None = None
+) -> int:
     told: set[int] = set()
     while None in [child.poll() for child in children]:
         for rank, child in enumerate(children):
             if child.returncode and rank not in told:
                 told.add(rank)
-                deadline = deadline or time.monotonic() + _GRACE_SECONDS
+                deadline = deadline or time.monotonic() + grace
                 if child.returncode < 0:
                     name = signal.Signals(-child.returncode).name
                     logger.error("rank %d was ended by %s", rank, name)

@@ -94,8 +94,6 @@ def test_a_containers_quota_bounds_the_threads(
     quota: str, allowed: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "cpu.max").write_text(quota)
-    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "cpu.max")
     monkeypatch.setattr(threads.os, "sched_getaffinity", lambda _: set(range(64)))
-    assert threads.default_threads() == allowed
-    monkeypatch.setattr(threads, "_QUOTA", tmp_path / "no such file")
-    assert threads.default_threads() == 64
+    assert threads.default_threads(tmp_path / "cpu.max") == allowed
+    assert threads.default_threads(tmp_path / "no such file") == 64

@@ -14,11 +14,7 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from export.__main__ import main
-from export.errors import ExportError
-from export.importing.bundle import recognise
-from export.importing.model import Told
 from export.importing.subjects import licence_of_card
-from export.importing.vocabularies.languages import short_code, split_codes
 from tests.toy.checkpoints import write_m2m100, write_opus
 
 POSITIONS = "model.encoder.embed_positions.weight"
@@ -188,39 +184,6 @@ def test_what_is_refused(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_shards_and_pickled_tensors_are_the_same_weights(
-    sources: dict[str, Path], tmp_path: Path
-) -> None:
-    wanted = recognise(sources["opus"]).read(sources["opus"], Told()).model.state_dict()
-    tensors = load_file(sources["opus"] / "model.safetensors")
-    for form in ("pickled", "sharded"):
-        folder = tmp_path / form
-        shutil.copytree(sources["opus"], folder)
-        (folder / "model.safetensors").unlink()
-        if form == "pickled":
-            torch.save(tensors, folder / "pytorch_model.bin")
-        else:
-            names = sorted(tensors)
-            parts = {"a.safetensors": names[::2], "b.safetensors": names[1::2]}
-            for file, held in parts.items():
-                save_file({name: tensors[name] for name in held}, folder / file)
-            index = {name: file for file, held in parts.items() for name in held}
-            path = folder / "model.safetensors.index.json"
-            path.write_text(json.dumps({"weight_map": index}))
-        found = recognise(folder).read(folder, Told()).model.state_dict()
-        assert all(torch.equal(found[name], wanted[name]) for name in wanted)
-
-
-def test_a_shard_cannot_lie_elsewhere(sources: dict[str, Path], tmp_path: Path) -> None:
-    folder = tmp_path / "given"
-    shutil.copytree(sources["opus"], folder)
-    (folder / "model.safetensors").rename(tmp_path / "model.safetensors")
-    index = {"weight_map": {"a": "../model.safetensors"}}
-    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(ExportError, match="which is no file beside it"):
-        recognise(folder).read(folder, Told())
-
-
 def test_texts_that_exclude_each_other(
     sources: dict[str, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -239,21 +202,6 @@ def test_texts_that_exclude_each_other(
     assert main([*words, "--family", "umt5"]) == 1
     assert "'umt5' is not supported" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_codes_of_languages() -> None:
-    for code, short in {
-        "eng": "en",
-        "de": "de",
-        "pt_br": "pt-br",
-        "cmn_Hans": "zh-Hans",
-        "roa": None,
-        "mul": None,
-        "": None,
-    }.items():
-        assert short_code(code) == short
-    assert split_codes("--to", "en, de,en") == ("en", "de")
-    assert split_codes("--to", None) == ()
 
 
 def test_the_licence_is_that_of_the_card(sources: dict[str, Path], tmp_path: Path) -> None:

@@ -103,18 +103,17 @@ def test_a_system_that_tells_nothing_has_the_usual_budget(
     assert "the system tells no free memory" in caplog.text
 
 
-def test_a_control_group_bounds_the_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(training.loop.budget, "_MEMORY", tmp_path / "meminfo")
-    monkeypatch.setattr(training.loop.budget, "_GROUP", tmp_path)
-    assert free_bytes(CPU) is None
+def test_a_control_group_bounds_the_memory(tmp_path: Path) -> None:
+    told = (tmp_path / "meminfo", tmp_path)
+    assert free_bytes(CPU, *told) is None
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemAvailable:     8000 kB\n")
-    assert free_bytes(CPU) == 8_192_000
+    assert free_bytes(CPU, *told) == 8_192_000
     (tmp_path / "memory.max").write_text("max\n")
-    assert free_bytes(CPU) == 8_192_000
+    assert free_bytes(CPU, *told) == 8_192_000
     (tmp_path / "memory.max").write_text("5000000\n")
     (tmp_path / "memory.current").write_text("2000000\n")
     (tmp_path / "memory.stat").write_text("anon 1\ninactive_file 500000\n")
-    assert free_bytes(CPU) == 3_500_000
+    assert free_bytes(CPU, *told) == 3_500_000
 
 
 def test_any_other_word_is_refused(tmp_path: Path) -> None:

@@ -28,18 +28,17 @@ def start(*codes: str) -> list[subprocess.Popen[bytes]]:
 
 
 def test_all_end_well() -> None:
-    assert launch._wait(start("", "")) == 0
+    assert launch.accompany(start("", "")) == 0
 
 
 @pytest.mark.parametrize(("code", "told"), [(FAILS, []), (KILLED, ["rank 1 was ended by SIGKILL"])])
 def test_where_one_fails_the_others_are_ended_after_a_grace(
-    code: str, told: list[str], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    code: str, told: list[str], caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(launch, "_GRACE_SECONDS", 0.3)
     children = start(WAITS, code)
     begun = time.monotonic()
     with caplog.at_level(logging.ERROR):
-        assert launch._wait(children) == 1
+        assert launch.accompany(children, grace=0.3) == 1
     assert time.monotonic() - begun < 60
     assert children[0].returncode != 0
     assert caplog.messages == told
@@ -47,7 +46,7 @@ def test_where_one_fails_the_others_are_ended_after_a_grace(
 
 def test_within_the_grace_the_others_may_end_by_themselves() -> None:
     children = start("import time; time.sleep(1)", FAILS)
-    assert launch._wait(children) == 1
+    assert launch.accompany(children) == 1
     assert children[0].returncode == 0
 
 
@@ -72,18 +71,15 @@ time.sleep(100)
     asking = threading.Timer(0.5, ask)
     asking.start()
     with pytest.raises(SystemExit, match=str(128 + signal.SIGTERM)):
-        launch._accompany(children)
+        launch.accompany(children)
     asking.join()
     assert [child.returncode for child in children] == [5, 5]
 
 
-def test_one_that_heeds_no_sigterm_is_killed_after_the_grace(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(launch, "_GRACE_SECONDS", 2.0)
+def test_one_that_heeds_no_sigterm_is_killed_after_the_grace() -> None:
     deaf = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {WAITS}"
     children = start(deaf, FAILS)
-    assert launch._wait(children) == 1
+    assert launch.accompany(children, grace=2.0) == 1
     assert children[0].returncode == -signal.SIGKILL
 
 
