@@ -25,6 +25,13 @@ RIGHT = [
     ("de", "en", "nein nein nein nein", "no no no no"),
     ("de", "en", "...", ""),
     (None, None, "Ja", "Yes"),
+    ("en", "de", "Bug#394544: orphaned", "Fehler 394544: verwaist"),
+    ("en", "fr", "radeon: fewer checks (#697229)", "radeon : moins de contrôles (n° 697229)"),
+    ("en", "es", "This can be refitted%s.", "Esto se puede ajustar%s."),
+    ("es", "en", "El %1$santes de activarlo", "The %1$s before activating it"),
+    ("de", "en", "Dein Anteil ist %d $!", "Your share is $%d!"),
+    ("en", "de", "The Windows Installer (.msi) file", "Die Windows Installer-Datei (MSI-Datei)"),
+    ("fr", "en", "С’est gentil.", "That's kind."),  # noqa: RUF001
 ]
 WRONG = [
     ("de", "en", "Ich bin Łukasz.", "I'm \ufffd\ufffdukasz.", "letters"),
@@ -35,6 +42,8 @@ WRONG = [
     ("de", "en", "Ja", "Да", "letters"),
     ("de", "en", "{n} Dateien", "files", "codes"),
     ("de", "en", "{n} Dateien", "{n} {n} files", "codes"),
+    ("en", "es", "This can be refitted%s.", "Esto se puede ajustar.", "codes"),
+    ("en", "de", "Bug#394544: orphaned", "Fehler 394554: verwaist", "figures"),
     ("de", "en", "<b>Ja</b>", "<b>Yes", "codes"),
     ("de", "en", "Siehe https://a.de/b", "See https://a.de/c", "codes"),
     ("de", "en", "Datei Tom öffnen", "Open a file", "codes"),
