@@ -29,6 +29,8 @@ _LONGEST, _LEAST_LONG = 4, 80
 _SHORTEST, _LEAST_SHORT = 6, 90
 _CODE = r"[@#$%{}\[\]<>\\_`|~=/*^&]|[.:][A-Za-z]"
 _CODES = re.compile(_CODE)
+_SERIAL = re.compile(r"\b(?=[0-9A-Za-z]{10})[0-9A-Za-z]*[0-9][A-Za-z]+[0-9][0-9A-Za-z]*\b")
+"""Digits and letters by turns, as in check sums, keys and numbers of accounts."""
 _NOTEWORTHY = re.compile(rf"[0-9]|[^\x00-\x7f\u00a0-\u00ff\u2010-\u2026\u0152\u0153\u20ac]|{_CODE}")
 _LAST_PART = re.compile(r"(?<=\w)-[^\W\d_]{3,}\Z|['’]s\Z")
 """Of a compound, as `.doc-Format`, or of a genitive: a word like others."""
@@ -116,7 +118,9 @@ def codes(
     source: str, output: str, source_language: str | None, target_language: str | None
 ) -> Iterator[Fault]:
     """Placeholders, links, codes and tags stand as often as in the source."""
-    for thing, span in _things(source) if _CODES.search(source) else ():
+    if not (_CODES.search(source) or _SERIAL.search(source)):
+        return
+    for thing, span in _things(source):
         if not _kept(thing, source, output):
             yield Fault("codes", thing, source=span, wanted=thing)
 
@@ -160,6 +164,8 @@ def _things(source: str) -> tuple[tuple[str, Span], ...]:
     """Codes, links and tags of a source, each once, and where it has them."""
     spans = [p.span for p in placeholders(source) if p.kind == "word"]
     spans += [span for span, _, _ in likely_tags(source)]
+    serials = [match.span() for match in _SERIAL.finditer(source)]
+    spans += [s for s in serials if not any(b < s[1] and s[0] < e for b, e in spans)]
     found: dict[str, Span] = {}
     for begin, end in sorted(spans):
         thing = _LAST_PART.sub("", source[begin:end].rstrip(_CLOSING))
