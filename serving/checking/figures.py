@@ -34,11 +34,16 @@ _NUMBER = re.compile(
     r"|[0-9]+(?:[.,][0-9]+)*"
 )
 _GROUPED = {
-    language: re.compile(
-        rf"(?<![0-9.,])[1-9][0-9]{{0,2}}(?:{sign}[0-9]{{3}})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
-    )
-    for language, sign in {"en": ",", "de": r"\."}.items()
+    "en": re.compile(
+        r"(?<![0-9.,])[1-9][0-9]{0,2}(?:,[0-9]{3})+(?:[.,][0-9]+)?(?![0-9]|[.,][0-9])"
+    ),
+    "de": re.compile(
+        r"(?<![0-9.,])(?:[1-9][0-9]{0,2}(?:\.[0-9]{3})+(?:[.,][0-9]+)?|[0-9]{1,3},[0-9]{2}[1-9])"
+        r"(?![0-9]|[.,][0-9])"
+    ),
 }
+"""Thousands, and German decimals that English would read as such; one that ends in a zero may be
+written in the English manner."""
 _GROUPING = {"en": ",", "de": ".", "fr": ".", "es": ".,"}
 _DECIMAL = {"en": ".", "de": ",", "fr": ",", "es": ".,"}
 _EITHER = ".,"

@@ -42,6 +42,7 @@ RIGHT = [
     ("en", "de", "at 6 oclock", "um 18 Uhr"),
     ("de", "en", "Die Adresse 192.168.100.200", "The address 192.168.100.200"),
     ("en", "de", "Windows 8.1", "Windows 8.1"),
+    ("de", "en", "kostet 1,335 €", "costs €1.335"),
     ("de", "en", "zwischen 19 und 21 Uhr", "between 7 and 9 pm"),
     ("en", "fr", "at 3, 6 and 9 p.m.", "à 15, 18 et 21 heures"),
     ("en", "de", "it weighs 300 pounds", "sie wiegt 140 kg"),
@@ -66,6 +67,8 @@ WRONG = [
     ("de", "en", "16 000 Liter", "100 litres", ["16 000"], ["100"]),
     ("en", "de", "10 miles and 3 pounds", "12 Meilen und 3 Pfund", ["10"], ["12"]),
     ("en", "de", "at 7 am", "um 19 Uhr", ["7 am"], ["19"]),
+    ("de", "en", "kostet 1,335 €", "costs €1,335", ["1,335"], ["1,335"]),
+    ("de", "en", "0,125 mm dick", "0,125 mm thick", ["0,125"], ["0,125"]),
     ("de", "en", "7 Hunde", "19 dogs", ["7"], ["19"]),
     ("en", "de", "from 1998 to 1999", "von 1998 bis 1989", ["1999"], ["1989"]),
 ]
